@@ -197,7 +197,7 @@ def take_along_axis(array: Array, indices: Any, axis: int) -> Array:
         ) from None
     length = array.shape[axis]
     checked = check_indices(given, axis, length)
-    places = checked if isinstance(checked, Array) else device.asarray(checked.astype(np.uint32))
+    places = checked if isinstance(checked, Array) else new_array(device, checked.astype(np.uint32))
     _same_device(array, places)
     whole, shape = (
         (*common[:axis], length, *common[axis + 1 :]),

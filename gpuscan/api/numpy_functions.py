@@ -408,7 +408,8 @@ def _copied_to(out: Any, found: Array) -> Array:
 def _roll(a: Any, shift: Any, axis: Any = None) -> Array:
     array = _array("np.roll", a)
     if axis is None:
-        return _roll(array.reshape(-1), shift, 0).reshape(array.shape)
+        rolled: Array = _roll(array.reshape(-1), shift, 0)
+        return rolled.reshape(array.shape)
     moves = [0] * array.ndim
     for step, each in np.broadcast(shift, axis):
         moves[resolve_axis(int(each), array.shape)] += int(step)
@@ -432,7 +433,8 @@ def _tile(A: Any, reps: Any) -> Array:  # noqa: N803 (NumPy's name)
     pairs = tuple(length for pair in zip(counts, shape, strict=True) for length in pair)
     apart = array.reshape(tuple(length for n in shape for length in (1, n)))
     lengths = tuple(count * n for count, n in zip(counts, shape, strict=True))
-    return _broadcast_to(apart, pairs).copy().reshape(lengths)
+    repeated: Array = _broadcast_to(apart, pairs)
+    return repeated.copy().reshape(lengths)
 
 
 answer_protocols(ufunc=apply_ufunc, function=apply_function, take_item=take_item, put_item=put_item)

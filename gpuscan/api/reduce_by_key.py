@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, Picked
+from gpuscan.api.array import Array, Picked, new_array
 from gpuscan.api.groups import one_of
 from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.opened_device import OpenedDevice
@@ -110,7 +110,7 @@ def _run_starts(parts: list[Any]) -> Any:
     for part in parts:
         indices = np.arange(len(part), dtype=np.uint32)
         if isinstance(part, Array):
-            starts.append(scan(part.device.asarray(indices), _KEEP_LEFT, keys=part))
+            starts.append(scan(new_array(part.device, indices), _KEEP_LEFT, keys=part))
         else:
             compared = keys_of(part)
             changes = np.append(True, compared[1:] != compared[:-1])[: len(part)]

@@ -157,6 +157,7 @@ def sort_by_key(keys: Any, values: Any, *, descending: bool = False) -> tuple[An
                 f"{len(given)} keys were passed for values of shape {leaf.shape}; pass one key for each entry of the "
                 "first axis"
             )
+    moved_keys: Any
     results: list[Any]
     if home is not None and any(isinstance(array, Array) for array in (given, *leaves)):
         if dates is not None:
@@ -169,9 +170,8 @@ def sort_by_key(keys: Any, values: Any, *, descending: bool = False) -> tuple[An
             if home is None
             else argsort(given, descending=descending, device=home)
         )
-        moved_keys, *results = (a[order].astype(a.dtype.newbyteorder("="), copy=False) for a in (given, *leaves))
-        if dates is not None:
-            moved_keys = _as_dates(moved_keys, dates, descending)
+        sorted_keys, *results = (a[order].astype(a.dtype.newbyteorder("="), copy=False) for a in (given, *leaves))
+        moved_keys = sorted_keys if dates is None else _as_dates(sorted_keys, dates, descending)
     return moved_keys, assembled(structure, results, values)
 
 

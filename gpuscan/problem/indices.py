@@ -138,7 +138,8 @@ def split_index(parts: Sequence[Any], shape: Axes, true_places: Callable[[Any], 
         if is_mask(part) and not part.shape:
             # One bool stands for a new axis of length 1, or for no element.
             found: Sequence[Any] = [np.zeros(int(bool(part)), np.intp)]
-            new, lengths = [None], (1,)
+            new: list[Any] = [None]
+            lengths: Axes = (1,)
         else:
             found = true_places(part) if is_mask(part) else [part]
             new, lengths = [slice(None)] * len(found), shape[axis : axis + len(found)]
@@ -169,7 +170,7 @@ def check_indices(index: Any, axis: int, length: int) -> Any:
         IndexError: an index is outside the axis.
     """
     if isinstance(index, OnDevice):
-        if not length and prod(index.shape):
+        if not length and 0 not in index.shape:
             raise IndexError(f"indices were asked for along axis {axis}, which has 0 entries; pass a slice")
         return index
     given = np.asarray(index)

@@ -93,20 +93,21 @@ def smoothing_factor(**given: Any) -> float:
         )
     ((name, value),) = passed.items()
     where, is_right, factor = _FACTORS[name]
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{name}={abbreviate(value)} was passed, but it must be a number {where}; pass {name}=1")
-    if not is_right(value):
-        raise ValueError(f"{name}={value!r} was passed, but it must be {where}; pass {name}=1")
+    is_number = isinstance(value, (int, float, np.integer, np.floating))
+    if not is_number or isinstance(value, (bool, np.timedelta64)):
+        raise TypeError(f"{name}={abbreviate(value)} was passed, but it must be a number {where}")
+    if not is_right(float(value)):
+        raise ValueError(f"{name}={value!r} was passed, but it must be {where}")
     return factor(float(value))
 
 
-# For each way to pass a factor: its range in words, a test of it, and the factor, which pandas computes so.
+# For each way to pass a factor: its range in words with an example, a test of it, and the factor as pandas computes it.
 _FACTORS: dict[str, tuple[str, Callable[[float], bool], Callable[[float], float]]] = {
-    "alpha": ("above 0 and at most 1", lambda alpha: 0 < alpha <= 1, lambda alpha: alpha),
-    "com": ("0 or more", lambda com: 0 <= com < np.inf, lambda com: 1 / (1 + com)),
-    "span": ("1 or more", lambda span: 1 <= span < np.inf, lambda span: 1 / (1 + (span - 1) / 2)),
+    "alpha": ("above 0 and at most 1; pass alpha=0.5", lambda alpha: 0 < alpha <= 1, lambda alpha: alpha),
+    "com": ("0 or more; pass com=1", lambda com: 0 <= com < np.inf, lambda com: 1 / (1 + com)),
+    "span": ("1 or more; pass span=3", lambda span: 1 <= span < np.inf, lambda span: 1 / (1 + (span - 1) / 2)),
     "halflife": (
-        "above 0",
+        "above 0; pass halflife=1",
         lambda halflife: 0 < halflife < np.inf,
         lambda halflife: -math.expm1(-math.log(2) / halflife),
     ),

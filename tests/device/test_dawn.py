@@ -28,6 +28,7 @@ from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.reference.selective_stages import selective_gradient
 from gpuscan.templates import render
 from gpuscan.tools.matrix.conformance import check, suite
+from tests.api import test_array_indices, test_labels
 from tests.api.test_sort import assert_sorted, keys_of, order_of
 from tests.api.test_threads import at_once, work, work_on_device
 from tests.conftest import MIN_ADAPTERS
@@ -209,6 +210,19 @@ def test_keys_on_the_device(dawn: gs.Device, dtype: str) -> None:
     keys = (np.arange(900) // 7 % 2).astype(dtype)
     x = np.ones(900, np.int32)
     assert_same(gs.scan(dawn.asarray(x), keys=dawn.asarray(keys)).numpy(), np.arange(900, dtype=np.int32) % 7 + 1)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint16", "float32", "int64"])
+def test_indices_on_the_device(dawn: gs.Device, dtype: str) -> None:
+    """Take and put elements of every width at indices and masks."""
+    test_array_indices.test_elements_at_indices_are_numpys(dawn, dtype)
+    test_array_indices.test_writes_through_views(dawn, dtype)
+    test_array_indices.test_the_last_of_equal_indices_counts(dawn)
+
+
+def test_labels_that_are_missing(dawn: gs.Device) -> None:
+    test_labels.test_missing_labels(dawn, "int32", 100)
+    test_labels.test_missing_labels_of_integers(dawn)
 
 
 def test_selective_scans(dawn: gs.Device) -> None:
