@@ -1,4 +1,4 @@
-"""Arrays on a device as text: their numbers in NumPy's form, of which only those that are shown are read."""
+"""Arrays on a device as text, in NumPy's form. Only the numbers that are shown are read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _text_of(array: Array, **options: Any) -> tuple[tuple[int, ...] | None, str]
         shape, settings = known.shape, np.get_printoptions()
         if known.size > settings["threshold"]:
             options["threshold"] = 0
-            shown = known[np.ix_(*(_shown_places(length, settings["edgeitems"]) for length in known.shape))]
+            shown = known[np.ix_(*(_places_to_show(length, settings["edgeitems"]) for length in known.shape))]
         values = contiguous(shown).read()
         return shape, np.array2string(values, **options) if options or shape else str(values)
     except Exception as error:
@@ -63,6 +63,6 @@ def _text_of(array: Array, **options: Any) -> tuple[tuple[int, ...] | None, str]
         return shape, f"<not readable: {type(error).__name__}: {first}>"
 
 
-def _shown_places(length: int, edge: int) -> np.ndarray[Any, Any]:
+def _places_to_show(length: int, edge: int) -> np.ndarray[Any, Any]:
     """Return the places of an axis that NumPy shows of a long array, and one more for the dots between them."""
     return np.r_[: edge + 1, length - edge : length] if length > 2 * edge else np.arange(length)

@@ -93,7 +93,7 @@ def execute_groups(
 def without_missing(
     problem: Problem, results: list[Any], missing: Any, home: OpenedDevice | Team | None, outputs: list[Any] | None
 ) -> list[Any]:
-    """Return the results of a scan with NaN for the elements whose labels are missing.
+    """Return the results of a scan with NaN for the elements with missing labels.
 
     Args:
         problem: the scan, with results of floats or complex numbers.

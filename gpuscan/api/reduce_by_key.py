@@ -37,8 +37,8 @@ def reduce_by_key(keys: Any, x: Any, op: Any = "add", *, device: Devices = None)
 
     Args:
         keys: (n,): a NumPy array of any dtype, structured ones included, a Series or a categorical, or a
-            `gpuscan.Array`; or a bundle of them, whose runs are stretches in which no array changes. Keys are compared
-            as NumPy compares them, so each NaN is a run of its own.
+            `gpuscan.Array`; or a bundle of them. A run of a bundle ends where any of its arrays changes. Keys are
+            compared as NumPy compares them, so each NaN is a run of its own.
         x: (n,): an array, or a bundle of them, as in `gpuscan.scan`.
         op: as in `gpuscan.scan`.
         device: as in `gpuscan.scan`. Of several devices the first one is used.
