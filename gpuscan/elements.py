@@ -184,7 +184,7 @@ def _way_out(dtype: np.dtype[Any]) -> str:
     if dtype.kind == "O":
         return "Convert the array to a dtype of numbers with .astype(...) first"
     if dtype.kind in "SU":
-        return "Number the strings first, for example by np.unique(x, return_inverse=True)"
+        return "Number the strings first, by np.unique(x, return_inverse=True) or the faster pandas.factorize(x)"
     return "Convert the array with .astype(...) first"
 
 

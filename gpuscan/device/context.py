@@ -562,7 +562,7 @@ class DeviceContext:
             ProgressTimeoutError: a run timed out.
             OperatorError: a loop in a run's operator did not end.
             GpuscanError: a recorded run's subgroups had another size than its plan's.
-            ValueError: an argument of a call, which was checked on the device, is wrong.
+            ValueError, IndexError: an argument of a call, which was checked on the device, is wrong.
         """
         if self.has_unread_reports:
             self.read_and_check()
@@ -579,7 +579,7 @@ class DeviceContext:
             stretches: buffer, first byte (a multiple of 4) and number of bytes.
 
         Raises:
-            ProgressTimeoutError, OperatorError, GpuscanError, ValueError: as `check` does.
+            ProgressTimeoutError, OperatorError, GpuscanError, ValueError, IndexError: as `check` does.
         """
         with guarded(self), self.lock:
             early: list[Bytes] = []

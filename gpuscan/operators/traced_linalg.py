@@ -33,8 +33,9 @@ def _matrices(name: str, *values: Any) -> list[Any]:
     if any(len(each.shape) != 2 for each in found) or found[0].shape[0] != found[0].shape[1]:
         shown = " and ".join(str(each.shape) for each in found)
         raise operator_error(
-            f"{name} of elements of shape {shown}: each side must be a matrix of the element (element_axes=2), the "
-            "first one square; write v[..., None] for a vector, and [..., 0] on the result"
+            f"{name} of elements of shape {shown}: each side must be a matrix of the element "
+            "(gs.operator(function, element_axes=2)), the first one square; write v[..., None] for a vector, and "
+            "[..., 0] on the result"
         )
     if found[-1].shape[0] != found[0].shape[0] or not found[0].shape[0]:
         raise operator_error(f"{name} of shapes {found[0].shape} and {found[-1].shape}: the sizes do not fit")

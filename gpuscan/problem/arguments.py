@@ -6,12 +6,12 @@ import operator
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
 
 from gpuscan.elements import LEAF, Element, Scalar, Structure, scalar_of
+from gpuscan.errors import abbreviate
 from gpuscan.operators.trace import structure_of
 from gpuscan.problem.indexed_maps import composed
 from gpuscan.problem.results import holds_arrays
@@ -52,7 +52,9 @@ def tuple_of_integers(name: str, values: Iterable[Any]) -> tuple[int, ...]:
     found = tuple(each for each in map(as_integer, given) if each is not None)
     if len(found) != len(given):
         shown = given if len(given) > 1 else given[0]
-        raise TypeError(f"{name}={shortened(shown)} was passed, which has another value than integers; pass only these")
+        raise TypeError(
+            f"{name}={abbreviate(shown)} was passed, which has another value than integers; pass only these"
+        )
     return found
 
 
@@ -64,7 +66,9 @@ def as_flag(name: str, value: Any) -> bool:
     """
     if isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in (0, 1)):
         return bool(value)
-    raise TypeError(f"{name}={value!r} was passed, which is neither on nor off; pass {name}=True or {name}=False")
+    raise TypeError(
+        f"{name}={abbreviate(value)} was passed, which is neither on nor off; pass {name}=True or {name}=False"
+    )
 
 
 def check_one_cut(**cuts: Any) -> None:
@@ -183,7 +187,7 @@ def as_array(x: Any) -> Leaf:
         if not isinstance(x, (list, tuple)):
             raise
         raise ValueError(
-            f"{shortened(x)} was passed, but its lists differ in length or depth, so they are no array. Pass lists "
+            f"{abbreviate(x)} was passed, but its lists differ in length or depth, so they are no array. Pass lists "
             "that are equally long, or for a scan one list of all numbers and where each row begins as segments="
         ) from None
 
@@ -261,7 +265,7 @@ def resolve_axis(axis: int | None, shape: tuple[int, ...], own: int = 0) -> int:
             "one row"
         )
     if (index := as_integer(axis)) is None:
-        raise TypeError(f"axis={axis!r} was passed, but an axis is an integer; pass one of {choices}")
+        raise TypeError(f"axis={abbreviate(axis)} was passed, but an axis is an integer; pass one of {choices}")
     if not -len(shape) <= index < len(shape):
         negative = ", ".join(map(str, range(-len(shape), 0)))
         advice = f"Pass one of {choices}, or counted from the end {negative}"
@@ -393,6 +397,6 @@ def fields_of(value: Any, element: Element, what: str) -> list[Any]:
         return element.structure.flatten(value)
     except (TypeError, ValueError, KeyError, IndexError):
         raise ValueError(
-            f"{what} {shortened(value)} was passed for elements of {len(element.fields)} fields, but it does not nest "
+            f"{what} {abbreviate(value)} was passed for elements of {len(element.fields)} fields, but it does not nest "
             "as they do; pass one value for each field, nested as the input is"
         ) from None

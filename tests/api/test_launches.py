@@ -111,6 +111,10 @@ KINDS: dict[str, Callable[[Arguments], Any]] = {
     "copy of a transposed view": lambda a: a.rows.T.copy(),
     "concatenate": lambda a: np.concatenate([a.i, a.j]),
     "stack": lambda a: np.stack([a.i, a.j]),
+    "take": lambda a: np.take(a.i, a.labels),
+    "index": lambda a: a.i[a.labels],
+    "std": lambda a: a.f.std(),
+    "roll": lambda a: np.roll(a.i, 3),
 }
 
 
