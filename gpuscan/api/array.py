@@ -148,8 +148,9 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
 
     def view_at(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Array:
         """Return the view of the same buffer with these strides, `offset` bytes after the begin of this array."""
-        kept = self.contiguous_strides(shape, strides)
-        return Array(self.device, self.buffer, shape, self.dtype, self.offset + offset, self.owner, kept)
+        dtype = self._dtype
+        kept = None if is_c_order(shape, strides, dtype.itemsize) else strides
+        return Array(self.device, self.buffer, shape, dtype, self.offset + offset, self.owner, kept)
 
     def take_item(self, index: Any) -> Array:
         """Return the elements at an index with arrays, as a new array."""

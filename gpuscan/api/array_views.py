@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from gpuscan.device.device_array import DeviceArray
-from gpuscan.device.strides import indexed, is_c_order, may_share_bytes, permutation, reshaped, resolved_shape
+from gpuscan.device.strides import indexed, may_share_bytes, permutation, reshaped, resolved_shape
 from gpuscan.problem.arguments import resolve_axis
 from gpuscan.problem.indices import is_array_index
 
@@ -21,10 +21,6 @@ class Views(DeviceArray):
     def copy(self) -> Self:
         """Return a copy on the device, in C order; `copy.copy` and `copy.deepcopy` do the same."""
         raise NotImplementedError
-
-    def contiguous_strides(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Return the strides as arrays keep them: None for C order."""
-        return None if is_c_order(shape, strides, self.dtype.itemsize) else strides
 
     # ----- Indices
 

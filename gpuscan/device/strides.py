@@ -29,10 +29,14 @@ def c_strides(shape: Sequence[int], itemsize: int) -> Axes:
 
 def is_c_order(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
     """Return True if the elements are neighbours in C order. The strides of axes of length 1 do not matter."""
-    return 0 in shape or all(
-        length == 1 or stride == wanted
-        for length, stride, wanted in zip(shape, strides, c_strides(shape, itemsize), strict=True)
-    )
+    if 0 in shape:
+        return True
+    step = itemsize
+    for length, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if length != 1 and stride != step:
+            return False
+        step *= length
+    return True
 
 
 def joined(shape: Sequence[int], *strides: Sequence[int]) -> list[tuple[int, ...]]:
