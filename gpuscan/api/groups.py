@@ -20,9 +20,10 @@ from gpuscan.engine.element_copy import written as written_on_device
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.group_results import label_range, reduce_groups
-from gpuscan.engine.group_tables import combine_speculatively, count_labels, plan_table
+from gpuscan.engine.group_tables import combine_speculatively, count_labels, number_few, plan_table
 from gpuscan.engine.groups import mark_missing, scan_groups, sort_labels
 from gpuscan.operators.trace import Map, traced
+from gpuscan.planning.group_heuristics import group_heuristics_for
 from gpuscan.problem.groups import (
     checked_count,
     in_order,
@@ -176,6 +177,10 @@ def count_groups(problem: Problem, labels: Any, num_groups: Any, home: OpenedDev
     if isinstance(labels, DeviceArray):
         assert home is not None
         wanted = None if num_groups is None else checked_count(num_groups, 0, -1)
+        h = group_heuristics_for(home.capabilities.adapter_type)
+        if wanted and problem.size < h.min_read_elements:
+            numbered_labels = number_few(home._executor, problem, labels, wanted)
+            return CountedLabels(numbered_labels, wanted, drops_last=True)
         begun = None if wanted == 0 else combine_speculatively(home._executor, problem, labels, wanted, reduces=True)
         if begun is not None:
             return CountedLabels(begun, begun.table.count)

@@ -74,7 +74,9 @@ def reduce(
             the result is `num_groups` long. Other labels have the places 0, 1, … in the order of their first
             appearance, which is that of ``pandas.unique(groups)`` without the missing ones. Categoricals have the
             places of their categories. Elements with missing labels are left out. On a device, the sum of a group
-            of float32 that are all -0.0 may be 0.0.
+            of float32 that are all -0.0 may be 0.0. Labels in a `gpuscan.Array` are checked on its device if
+            `num_groups` is passed; wrong ones are left out, and the error comes with the next read or
+            `Device.synchronize`. Without `num_groups` the call waits for the largest label.
         num_groups: the number of groups (default: the largest label + 1, or the number of a categorical's categories).
         device: as in `gpuscan.scan`.
 

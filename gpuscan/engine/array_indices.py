@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import gcd
@@ -20,6 +20,7 @@ from gpuscan.engine.element_copy import WORDS, bindable, bound_stretch, contiguo
 from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import DeviceMemoryError
+from gpuscan.problem.groups import labels_error
 from gpuscan.problem.indices import MAX_PLACES, index_error
 
 if TYPE_CHECKING:
@@ -72,16 +73,48 @@ def resolve_indices(
             index.check("STORAGE")
             given = bindable(contiguous(index))
             _check_binding(context, given.nbytes, "indices")
-            # It is not cleared before later runs, so that none hides what an earlier one has found.
-            verdict = uploaded(context, np.zeros(4, np.uint32))
-            bound = [array.binding() for array in (given, places, verdict)]
-            values = {"scalar": scalar_of(given.dtype), "first": number == 0}
-            size = places.size
-            held, numbers = are_owned(given), [size, length]
-            context.read_verdict_later(Verdict(verdict, partial(index_error, axis, length)))
-            submit_stage(context, "arrays/resolve_indices.wgsl", numbers, bound, size, size, held, **values)
+            _resolve(given, length, places, partial(index_error, axis, length), first=number == 0)
         context.check_if_many()
         return places
+
+
+def number_labels(labels: DeviceArray, count: int) -> DeviceArray:
+    """Return the labels of a reduction as uint32, with `count` in the place of missing labels, and check them.
+
+    What is wrong with them is read with the reports. Wrong labels also become `count`.
+
+    Args:
+        labels: the labels.
+        count: the number of groups.
+    """
+    context = labels.context
+    with guarded(context), context.lock:
+        labels.check("STORAGE")
+        numbers = empty(context, labels.shape, np.uint32)
+        given = bindable(contiguous(labels))
+        _resolve(given, count, numbers, partial(labels_error, count), labels=True)
+        context.check_if_many()
+        return numbers
+
+
+def _resolve(
+    indices: DeviceArray,
+    length: int,
+    places: DeviceArray,
+    error: Callable[[list[int]], Exception | None],
+    *,
+    first: bool = True,
+    labels: bool = False,
+) -> None:
+    """Submit the stage that turns indices or labels into places; `error` reads its verdict."""
+    context, size = indices.context, places.size
+    # It is not cleared before later runs, so that none hides what an earlier one has found.
+    verdict = uploaded(context, np.zeros(4, np.uint32))
+    context.read_verdict_later(Verdict(verdict, error))
+    bound = [array.binding() for array in (indices, places, verdict)]
+    values = {"scalar": scalar_of(indices.dtype), "first": first, "labels": labels}
+    held, numbers = are_owned(indices), [size, length]
+    submit_stage(context, "arrays/resolve_indices.wgsl", numbers, bound, size, size, held, **values)
 
 
 def take(indexed: IndexedArray) -> DeviceArray:

@@ -151,6 +151,21 @@ def checked_count(num_groups: Any, least: int, largest: int) -> int:
     return count
 
 
+def labels_error(count: int, words: Sequence[int]) -> ValueError | None:
+    """Return the error for labels of a reduction that a device has checked; None if they are right.
+
+    Args:
+        count: the number of groups.
+        words: the verdict of arrays/resolve_indices.wgsl.
+    """
+    above, below, *_ = words
+    try:
+        checked_count(count, -below, above if above else -1)
+    except ValueError as error:
+        return error
+    return None
+
+
 def check_full(problem: Problem, marks: np.ndarray[Any, Any], *, drops_last: bool = False) -> None:
     """Raise ValueError if a group of any row is empty.
 

@@ -1,8 +1,10 @@
 {#- Turn the indices of an axis into places along it, check them, and join them with those of the axes before.
+    Labels of groups are checked in the same way: each is a place, and a missing or wrong one has the place after the last.
     in:  indices: of any integer type; negative ones count from the axis's end; places, unless `first`
     out: places: numbers of rows of all indexed axes together, in C order, or NO_PLACE; verdict, which keeps what is
          wrong until it is cleared
-    Values: workgroup_size; scalar: the kind of index; first: True for the first axis that is indexed. -#}
+    Values: workgroup_size; scalar: the kind of index; first: True for the first axis that is indexed; labels: True
+         for labels, which do not count from the end. -#}
 struct Call {
     count: u32,
     length: u32,  // of the axis
@@ -65,14 +67,22 @@ fn main(
         return;
     }
     let index = index_at(i);
+{% if labels %}
+    if (index.negative & (index.size == 1u)) {  // it is missing
+        places[i] = call.length;
+        return;
+    }
+    let right = !index.negative & (index.size < call.length);
+{% else %}
     let right = select(index.size < call.length, index.size <= call.length, index.negative);
+{% endif %}
     if (!right) {
         if (index.negative) {
             atomicMax(&verdict.below, index.size);
         } else {
             atomicMax(&verdict.above, index.size);
         }
-        places[i] = NO_PLACE;
+        places[i] = {{ "call.length" if labels else "NO_PLACE" }};
         return;
     }
     let place = select(index.size, call.length - index.size, index.negative);

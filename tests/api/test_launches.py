@@ -84,6 +84,8 @@ KINDS: dict[str, Callable[[Arguments], Any]] = {
     "reduce columns": lambda a: gs.reduce(a.rows, axis=(0,)),
     "reduce float16": lambda a: gs.reduce(a.h),
     "reduce segments": lambda a: gs.reduce(a.i, segments=a.offsets),
+    "reduce groups": lambda a: gs.reduce(a.i, groups=a.keys, num_groups=10),
+    "reduce groups of bytes": lambda a: gs.reduce(a.f, groups=a.labels, num_groups=12),
     "linear_recurrence": lambda a: gs.linear_recurrence(a.signs, a.steps, axis=1),
     "linear_recurrence_vjp": lambda a: gs.linear_recurrence_vjp(a.signs, a.steps, a.signs, axis=1),
     "scan_vjp": lambda a: gs.scan_vjp(a.steps, a.steps, a.signs, "add", axis=1),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.engine.array_indices import IndexedArray, put, resolve_indices, take
+from gpuscan.engine.array_indices import IndexedArray, number_labels, put, resolve_indices, take
 from gpuscan.reference import stages
 
 DTYPES = ("bool", "int8", "uint16", "float16", ml_dtypes.bfloat16, "int32", "float32", "int64", "float64", "complex64")
@@ -35,6 +35,26 @@ def test_resolve_indices(device: gs.Device, dtype: str) -> None:
     assert verdicts == [list(pair) for pair in worst]
     with pytest.raises(IndexError):
         device.synchronize()
+    device.synchronize()
+
+
+@pytest.mark.parametrize("dtype", ["bool", *INTEGERS])
+def test_number_labels(device: gs.Device, dtype: str) -> None:
+    """Assert that labels become numbers, missing ones the last, and that the verdict tells of wrong ones."""
+    limits = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    signed = [-1, -2] if limits[0] < 0 else []
+    labels = np.array([0, 1, 1, 0, *limits, *signed, *([] if dtype == "bool" else [4, 5])], dtype)
+    context = device._context
+    known = len(context.runs.verdicts)
+    found = number_labels(device.asarray(labels), 5).read()
+    wide = [int(label) for label in labels]
+    assert found.tolist() == [label if 0 <= label < 5 else 5 for label in wide]
+    above, below = context.runs.verdicts[known].array.read()[:2].tolist()
+    assert above == min(max([label for label in wide if label >= 5], default=0), stages.NO_PLACE)
+    assert below == min(max([-label for label in wide if label < -1], default=0), stages.NO_PLACE)
+    if above or below:
+        with pytest.raises(ValueError, match="label"):
+            device.synchronize()
     device.synchronize()
 
 
