@@ -17,13 +17,12 @@ import numpy as np
 
 os.environ |= {"__GL_SHADER_DISK_CACHE": "0", "MESA_SHADER_CACHE_DISABLE": "true"}
 
-from wide import add_fields, affine
-
 import gpuscan as gs
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.problem.compensated_sum import add_pairs
 from gpuscan.problem.problem import make_problem
 from gpuscan.tools.bench.scans import check_problem, plan_of_problem
+from wide import add_fields, affine
 
 
 def cases(n: int) -> list[tuple[str, Any, Any, int]]:

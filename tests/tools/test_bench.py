@@ -21,12 +21,13 @@ from gpuscan.tools.bench import plot
 from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase
 from gpuscan.tools.bench.contender import Contender, Unsupported, measure
 from gpuscan.tools.bench.inputs import Inputs, make_inputs, recurrence_reference
-from gpuscan.tools.bench.peers import PEERS, cub, numpy_peer, peer_contenders
+from gpuscan.tools.bench.peers import numpy_peer
 from gpuscan.tools.bench.results import Measurement, ratio_to_copy, report
 from gpuscan.tools.bench.session import takes
 from gpuscan.tools.bench.suite import failures, run_suite
 from gpuscan.tools.bench.tables import tables
 from gpuscan.tools.console import table_console
+from peers import PEERS, cub
 from tests.fakes import capabilities
 from tests.oracle import one_by_one
 
@@ -321,7 +322,7 @@ def test_a_library_that_is_missing_is_a_row(case: Case, monkeypatch: pytest.Monk
     monkeypatch.setenv("PATH", "")  # no nvcc
     inputs = make_inputs(case)
     names = [name for name in PEERS if name != "numpy"]
-    found = [measure(one, inputs) for one in peer_contenders(names, case)]
+    found = [measure(one, inputs) for name in names for one in PEERS[name](case)]
     assert found
     for m in found:
         assert m.seconds is None
@@ -338,11 +339,6 @@ def test_an_nvcc_that_fails_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyP
     found = measure(cub.contenders(INPUTS.case)[0], INPUTS)
     assert found.seconds is None
     assert found.note == "RuntimeError: nvcc failed: no such arch"
-
-
-def test_cub_source_is_beside_its_module() -> None:
-    """Find the source in the package, so that it is in the wheel."""
-    assert "DeviceScan::InclusiveSum" in cub.SOURCE.read_text(encoding="utf-8")
 
 
 # ----- The command line

@@ -10,25 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase, SortCase
 from gpuscan.tools.bench.contender import Contender
-from gpuscan.tools.bench.peers import (
-    accelerated_scan_peer,
-    cub,
-    cupy_peer,
-    jax_peer,
-    numpy_peer,
-    torch_peer,
-    triton_peer,
-)
+from gpuscan.tools.bench.peers import cupy_peer, numpy_peer, torch_peer
 from gpuscan.tools.bench.peers.sort_peers import SORTS
 
 # The contenders of each library, by its name on the command line.
 PEERS: Mapping[str, Callable[[ScanCase | RecurrenceCase], list[Contender]]] = {
-    "cub": cub.contenders,
     "cupy": cupy_peer.contenders,
     "torch": torch_peer.contenders,
-    "jax": jax_peer.contenders,
-    "triton": triton_peer.contenders,
-    "accelerated-scan": accelerated_scan_peer.contenders,
     "numpy": numpy_peer.contenders,
 }
 

@@ -33,7 +33,7 @@ def _cuda() -> tuple[Any, Any]:
     need("triton")
     torch = need("torch")
     only(torch.cuda.is_available(), "no CUDA device")
-    return torch, need("gpuscan.tools.bench.peers.triton_kernels")
+    return torch, need("peers.triton_kernels")
 
 
 def _rows(inputs: Inputs) -> CalledSubject:
