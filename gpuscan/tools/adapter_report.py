@@ -21,8 +21,8 @@ from gpuscan import Device
 from gpuscan._version import __version__
 from gpuscan.device.capability_probe import measure_again
 from gpuscan.planning.capabilities import Capabilities
+from gpuscan.tools.bench.command import Request, measure_all
 from gpuscan.tools.bench.results import Measurement, report
-from gpuscan.tools.bench.session import Request, run_request
 from gpuscan.tools.console import progress_console
 from gpuscan.tools.matrix.columns import without_cases
 from gpuscan.tools.matrix.command import run_all
@@ -125,7 +125,7 @@ def adapter_report(
             "probe": found,
             "litmus": litmus_counts(measure_again(device._context.adapter, device.wgpu_device, LITMUS_RUNS)),
             "matrix": without_cases(column),
-            "speeds": _speeds(device, run_request(device, request, progress_console())),
+            "speeds": _speeds(device, measure_all(request.entrants(device), progress_console())),
         }
     )
     return made
