@@ -15,12 +15,10 @@ from gpuscan.elements import SCALARS
 from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.strategies import STRATEGIES
-from gpuscan.tools import browser_export, file_scan, file_sort, process
-from gpuscan.tools.adapter_report import write_report
+from gpuscan.tools import browser_export, files, process
 from gpuscan.tools.bench import command as bench_command
 from gpuscan.tools.bench import tune as tune_command
 from gpuscan.tools.bench.peers import PEERS
-from gpuscan.tools.log_lines import add_verbose_option
 from gpuscan.tools.matrix import command as matrix_command
 from gpuscan.tools.option_types import (
     ArrayFileType,
@@ -37,7 +35,8 @@ from gpuscan.tools.option_types import (
     gpu_device,
     has_file_dtype,
 )
-from gpuscan.tools.probe_report import print_report
+from gpuscan.tools.probe import print_report, write_report
+from gpuscan.tools.process import add_verbose_option
 from gpuscan.tools.shader_text import shader_text
 
 # ----- Options that several commands share
@@ -141,7 +140,7 @@ def scan(source: Path, target: Path, profile: bool, **options: Any) -> None:
     stays as it is otherwise.
     """
     check_file_dtype(options["dtype"])
-    file_scan.scan_file(source, target, profile, **options)
+    files.scan_file(source, target, profile, **options)
 
 
 @commands.command()
@@ -158,7 +157,7 @@ def sort(source: Path, target: Path, **options: Any) -> None:
     OUT.npy may be IN.npy itself. Equal elements keep their order, and NaN counts as the greatest number. The array has
     to fit the GPU. OUT.npy is replaced when the sort is done, and stays as it is otherwise.
     """
-    file_sort.sort_file(source, target, **options)
+    files.sort_file(source, target, **options)
 
 
 @commands.command()

@@ -5,7 +5,9 @@ the scans of a batch follow each other in one submission, tiles and unsafe strat
 recurrences are compared too.
 
     python benchmarks/compare.py --peers torch,cub --calls --sizes 2^20,2^28 --json figures.json --plot figures.png
+
     python benchmarks/compare.py --strategy lookback,fallback --tile 256,32,12,4 --tile 512,32,6,4
+
     python benchmarks/compare.py --recurrence 8,2048,1536 --dtype float32 --peers
 """
 
@@ -25,8 +27,8 @@ from gpuscan.tools.bench.cases import ScanCase
 from gpuscan.tools.bench.command import Request, measure_all, safe_strategies, show
 from gpuscan.tools.bench.contenders import Contender, copy_contender
 from gpuscan.tools.bench.timing import GpuTimer
-from gpuscan.tools.console import progress_console
 from gpuscan.tools.option_types import CountType, DtypeType, ListType, OperatorType, TargetType
+from gpuscan.tools.output import progress_console
 from peers import PEERS, peer_contenders
 from recorded import list_recorded
 from recurrences import RecurrenceCase, recurrence_case, recurrence_contender

@@ -21,7 +21,7 @@ from gpuscan.tools.bench.cases import SORT, Inputs, ScanCase, takes
 from gpuscan.tools.bench.contenders import Contender, Unsupported, measure, run_suite
 from gpuscan.tools.bench.peers import PEERS, numpy_contenders, peer_contenders
 from gpuscan.tools.bench.results import Measurement, failures, ratio_to_copy, report, tables
-from gpuscan.tools.console import table_console
+from gpuscan.tools.output import table_console
 from tests.fakes import capabilities
 from tests.oracle import one_by_one
 

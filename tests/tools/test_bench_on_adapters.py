@@ -26,7 +26,7 @@ from gpuscan.tools.bench.contenders import CopySubject, copy_contender, measure,
 from gpuscan.tools.bench.peers import CALLS, need
 from gpuscan.tools.bench.timing import STEPS, TICKS, VECTOR_BYTES, WALL, WORKGROUP_SIZE, GpuTimer, copy_recording
 from gpuscan.tools.bench.tune import candidates, collect_tuned, search
-from gpuscan.tools.option_types import STDOUT
+from gpuscan.tools.output import STDOUT
 from tests.oracle import strategies_on
 
 pytestmark = pytest.mark.usefixtures("listed_adapters")

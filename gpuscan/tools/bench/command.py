@@ -21,10 +21,7 @@ from gpuscan.tools.bench.contenders import Contender, copy_contender, run_suite,
 from gpuscan.tools.bench.peers import peer_contenders
 from gpuscan.tools.bench.results import Measurement, failures, need_matplotlib, report, save_plot, tables
 from gpuscan.tools.bench.timing import GpuTimer
-from gpuscan.tools.console import progress_console, table_console
-from gpuscan.tools.exit_codes import fail_to_write
-from gpuscan.tools.option_types import STDOUT
-from gpuscan.tools.output_file import write_text
+from gpuscan.tools.output import STDOUT, fail_to_write, progress_console, table_console, write_text
 
 if TYPE_CHECKING:
     from rich.console import Console

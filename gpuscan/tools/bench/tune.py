@@ -23,7 +23,7 @@ from gpuscan.planning.tuned_tiles import UNTUNED, Tuned, runs_on
 from gpuscan.problem.problem import make_problem
 from gpuscan.tools.bench.cases import ScanCase, bundle
 from gpuscan.tools.bench.timing import GpuTimer
-from gpuscan.tools.console import progress_console, table_console
+from gpuscan.tools.output import progress_console, table_console
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
