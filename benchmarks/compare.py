@@ -92,7 +92,7 @@ def compare(
     measurements = measure_all(entrants, progress_console())
     calls = time_calls(opened, request.sizes, request.peers) if request.calls else []
     command = ["python", "benchmarks/compare.py", *sys.argv[1:]]
-    show(opened, measurements, calls, json_path, plot, command)
+    show([opened], measurements, calls, json_path, plot, command)
 
 
 if __name__ == "__main__":

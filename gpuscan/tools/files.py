@@ -37,7 +37,7 @@ def scan_file(source: Path, target: Path, profile: bool, device: Device | str | 
         **options: the other options of `gpuscan.scan`.
     """
     array = read_array(source)
-    with profiled(profile, device), usage_errors(target):
+    with show_profile(profile, device), usage_errors(target):
         if array.nbytes > STREAMED_BYTES and device != NUMPY:
             with displayed(array.nbytes) as progress:
                 scan_in_pieces(array, target, progress, device=device, **options)
@@ -67,7 +67,7 @@ def sort_file(
         indices: True to write the indices that sort the array, as `gpuscan.argsort` returns them.
     """
     array = read_array(source)
-    with profiled(profile, device), usage_errors(target):
+    with show_profile(profile, device), usage_errors(target):
         sort = gpuscan.argsort if indices else gpuscan.sort
         result = sort(array, axis=axis, descending=descending, device=device)
         del array  # as above
@@ -81,7 +81,7 @@ def write_array(target: Path, array: np.ndarray[Any, Any]) -> None:
 
 
 @contextmanager
-def profiled(profile: bool, device: Device | str | None) -> Iterator[None]:
+def show_profile(profile: bool, device: Device | str | None) -> Iterator[None]:
     """Print how long the stages inside the ``with`` took on the GPU, if asked to."""
     if not profile:
         yield

@@ -283,7 +283,9 @@ def test_several_devices_are_timed(
     monkeypatch.setattr(calls, "MEASURED_SECONDS", 0.0)
     pair = [device, Device(device)]
     command.bench_devices(pair, [5000], STDOUT)
-    rows = json.loads(capsys.readouterr().out)["calls"]
+    data = json.loads(capsys.readouterr().out)
+    assert data["devices"] == [device.capabilities.summary] * 2
+    rows = data["calls"]
     names = ("scan(NumPy array, out=…)", "scan(array), synchronize()")
     assert [row["call"] for row in rows] == [f"{name}, {count} devices" for name in names for count in (1, 2)]
     assert all(row["microseconds"] > 0 and row["right"] for row in rows)

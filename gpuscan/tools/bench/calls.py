@@ -29,7 +29,7 @@ MEASURED_SECONDS = 0.4
 # Runs of a call that are measured at least.
 MIN_RUNS = 9
 
-# The numbers of elements of the sums that several devices share, and of those on the devices.
+# The numbers of elements that several devices share: of NumPy arrays, and of arrays on the devices.
 SHARED_GPU_SIZES = (1 << 28, 1 << 29)
 SHARED_CPU_SIZES = (1 << 22, 1 << 22)
 
@@ -65,7 +65,7 @@ class CallTime:
 
 
 def time_calls(device: Device, sizes: Sequence[int], peers: Sequence[str]) -> list[CallTime]:
-    """Return the times of sums of float32 by gpuscan, and by those of the peers that run on a GPU."""
+    """Return the times of sums of float32 by gpuscan and by the peers."""
     usual = CPU_SIZES if device.capabilities.adapter_type == "CPU" else GPU_SIZES
     found = []
     for size in sizes or usual:

@@ -116,11 +116,11 @@ def bench(device: Device, request: Request, json_path: Path | None, plot: Path |
         raise click.UsageError("none of the operators of --op combines any type of --dtype. Name others.")
     measurements = measure_all(entrants, progress_console())
     calls = time_calls(device, request.sizes, request.peers) if request.calls else []
-    show(device, measurements, calls, json_path, plot, ["gpuscan", *sys.argv[1:]])
+    show([device], measurements, calls, json_path, plot, ["gpuscan", *sys.argv[1:]])
 
 
 def show(
-    device: Device,
+    devices: Sequence[Device],
     measurements: Sequence[Measurement],
     calls: Sequence[CallTime],
     json_path: Path | None,
@@ -133,23 +133,26 @@ def show(
         click.ClickException: a result of gpuscan is wrong.
     """
     if json_path is not None:
-        found = report(device, measurements, command) | {"calls": [each.row() for each in calls]}
+        found = report(devices[0], measurements, command) | {"calls": [call.row() for call in calls]}
+        if len(devices) > 1:
+            found["devices"] = [each.capabilities.summary for each in devices]
         write_text(json_path, json.dumps(found, indent=1) + "\n")
     if json_path != STDOUT:
-        click.echo(f"{device.capabilities.summary}, {device.capabilities.driver}")
+        for each in devices:
+            click.echo(f"{each.capabilities.summary}, {each.capabilities.driver}")
         table_console().print(*tables(measurements), *(calls_table(calls) if calls else []), sep="\n")
     if plot is not None:
         try:
             with replaced_file(plot) as partial:
-                save_plot(partial, measurements, device.capabilities.name)
+                save_plot(partial, measurements, devices[0].capabilities.name)
         except OSError as error:
             fail_to_write(plot, error)
     wrong = [f"{m.name}, {m.case.series}, {m.case.size}" for m in failures(measurements)]
-    wrong += [f"{each.call}, {each.size:,}" for each in calls if not each.right]
+    wrong += [f"{call.call}, {call.size:,}" for call in calls if not call.right]
     if wrong:
         raise click.ClickException(f"wrong results of {'; '.join(wrong)}")
 
 
 def bench_devices(devices: Sequence[Device], sizes: Sequence[int], json_path: Path | None) -> None:
     """Measure calls that several devices share, print a table, and write the file asked for."""
-    show(devices[0], [], time_devices(devices, sizes), json_path, None, ["gpuscan", *sys.argv[1:]])
+    show(devices, [], time_devices(devices, sizes), json_path, None, ["gpuscan", *sys.argv[1:]])

@@ -139,12 +139,7 @@ class GpuTimer:
         encoder = self._gpu.create_command_encoder()
         self._record_heat(encoder)
         for i in range(count):
-            writes = {
-                "query_set": self._queries,
-                "beginning_of_pass_write_index": 2 * i,
-                "end_of_pass_write_index": 2 * i + 1,
-            } if self.clock == TICKS else None  # fmt: skip
-            recording(encoder, writes)
+            recording(encoder, self._timestamps_of(i))
         if self.clock == TICKS:
             encoder.resolve_query_set(self._queries, 0, 2 * count, self._ticks, 0)
         commands = encoder.finish()
@@ -156,6 +151,15 @@ class GpuTimer:
         ticks = np.frombuffer(self._gpu.queue.read_buffer(self._ticks, 0, 16 * count), np.uint64).reshape(-1, 2)
         period = self.device.capabilities.timestamp_period * 1e-9
         return [int(stop - start) * period for start, stop in ticks]
+
+    def _timestamps_of(self, run: int) -> dict[str, Any] | None:
+        if self.clock == WALL:
+            return None
+        return {
+            "query_set": self._queries,
+            "beginning_of_pass_write_index": 2 * run,
+            "end_of_pass_write_index": 2 * run + 1,
+        }
 
     def _call_batch(self, call: Callable[[], object], count: int) -> Sequence[float]:
         encoder = self._gpu.create_command_encoder()
@@ -176,9 +180,9 @@ class GpuTimer:
         return [sum(stages[i * per_call : (i + 1) * per_call]) for i in range(count)]
 
     def _record_heat(self, encoder: wgpu.GPUCommandEncoder) -> None:
-        for _ in range(HEAT_RUNS if self._heat is not None else 0):
-            assert self._heat is not None
-            self._heat(encoder, None)
+        if self._heat is not None:
+            for _ in range(HEAT_RUNS):
+                self._heat(encoder, None)
 
 
 # ----- The copy

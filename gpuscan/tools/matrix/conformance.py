@@ -361,12 +361,6 @@ def _inputs_of(element: str, name: str, layout_name: str, size: int) -> tuple[An
     return (fields if len(fields) > 1 else fields[0]), options, expected
 
 
-def known(element: str, name: str, size: int) -> tuple[Array, Array]:
-    """Return `size` numbers of a dtype, and their inclusive scan with a named operator."""
-    x, _, (expected,) = _inputs_of(element, name, "inclusive", size)
-    return x, expected
-
-
 def _expected(name: str, fields: Fields, options: Mapping[str, Any]) -> Fields:
     """Compute the result with NumPy: the axis is moved to the front, reversed if asked, and `initial` put before it."""
     axis, initial, exclusive = options["axis"], options["initial"], options.get("exclusive", False)
