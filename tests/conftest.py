@@ -30,6 +30,7 @@ import wgpu
 import gpuscan as gs
 from tests.harness.builds import plan_short_chunks
 from tests.harness.devices import all_adapters, can_open, forget_plans
+from tests.harness.tint import TintCheck
 
 IN_TURN = os.environ.get("GPUSCAN_TEST_IN_TURN") == "1"
 MIN_ADAPTERS = os.environ.get("GPUSCAN_TEST_MIN_ADAPTERS")
@@ -161,6 +162,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run each test that asks for `adapter` or `device` once on every adapter."""
     if "adapter" in metafunc.fixturenames:
         metafunc.parametrize("adapter", adapter_parameters(), indirect=True, scope="session")
+
+
+# ----- The shaders of the tests
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tint() -> Iterator[TintCheck]:
+    """Compile the shaders of all tests of this process by Tint at the end; see `tests/harness/tint.py`."""
+    with pytest.MonkeyPatch.context() as patch:
+        check = TintCheck()
+        check.watch(patch)
+        yield check
+    if refused := check.refused():
+        pytest.fail(
+            f"Tint refuses {len(refused)} shaders that naga takes.\n\n" + "\n\n".join(refused[:5]), pytrace=False
+        )
 
 
 # ----- Signals

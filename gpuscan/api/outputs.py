@@ -13,6 +13,7 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.team import Team
+from gpuscan.device.strides import overlaps_itself
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.problem.arguments import OnDevice, fields_of, is_masked, structure_and_leaves
@@ -105,21 +106,11 @@ def _check_kind(array: Any, home: OpenedDevice | Team | None) -> None:
 
 def _check_overlap(array: Any) -> None:
     """Raise ValueError if elements of the array share memory."""
-    if array.size > 1 and _overlaps_itself(array):
+    if overlaps_itself(array.shape, array.strides, array.dtype.itemsize):
         raise ValueError(
             f"out has elements that share memory (strides {array.strides}), so results would overwrite each other; "
             "pass an array of separate elements, such as np.empty(shape, dtype)"
         )
-
-
-def _overlaps_itself(array: Any) -> bool:
-    """Return True if two elements share bytes, for the strides that NumPy makes: sorted, each spans those below it."""
-    reach = array.dtype.itemsize
-    for stride, length in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
-        if stride < reach:
-            return True
-        reach = stride * (length - 1) + reach
-    return False
 
 
 def _share_bytes(a: Any, b: Any) -> bool:

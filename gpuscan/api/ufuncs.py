@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, new_array
+from gpuscan.api.array import Array
+from gpuscan.api.array_indices import take_at
 from gpuscan.api.cumulative_sums import promoted
 from gpuscan.api.home import home_of
 from gpuscan.api.map import common_shape, is_number, mapped, numbers_of
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.device.device_array import is_number as is_number_type
-from gpuscan.device.device_array import uploaded
-from gpuscan.engine.compaction import gathered
-from gpuscan.engine.element_copy import contiguous
-from gpuscan.errors import OperatorError
+from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.arguments import as_array, as_leaf, native, resolve_axis
@@ -108,6 +106,8 @@ def _called(
     dtype = options.pop("dtype", None)
     _refuse(name, options)
     values = [value if is_number(value) else as_leaf(value) for value in inputs]
+    if ufunc is np.power and (dtype is None or np.dtype(dtype).kind in "iu"):
+        _check_exponents(*values)
     values = [_as_argument(ufunc, value, values) for value in values]
     leaves = [value for value in values if not is_number(value)]
     leaves = [native(leaf) for leaf in leaves]
@@ -129,6 +129,25 @@ def _called(
     if targets:
         out = targets if function.element.structure.kind != "leaf" else targets[0]
     return mapped(function, leaves, common_shape([leaf.shape for leaf in leaves]), home_of(leaves, None), out)
+
+
+def _check_exponents(base: Any, exponent: Any) -> None:
+    """Raise ValueError, as NumPy does, if integers are to be raised to a negative power.
+
+    Exponents on a device are searched for their least number, which waits for the device.
+    """
+    # Python's integers take the other operand's dtype.
+    dtypes = [each if isinstance(each, (int, float, complex)) else each.dtype for each in (base, exponent)]
+    if np.result_type(exponent if is_number(exponent) else exponent.dtype).kind != "i":
+        return
+    if np.result_type(*dtypes).kind != "i" or (not is_number(exponent) and not exponent.size):
+        return
+    least = int(exponent if is_number(exponent) else exponent.min())
+    if least < 0:
+        raise ValueError(
+            f"np.power of integers by {least} was asked for, and integers have no negative powers. Convert them to "
+            "floats: a.astype(np.float32) ** exponent"
+        )
 
 
 def _as_argument(ufunc: np.ufunc, value: Any, values: list[Any]) -> Any:
@@ -259,12 +278,12 @@ def _reduced_at(
     stops = np.where(starts < following, following, starts + 1)
     if len(starts) and ((stops[:-1] > starts[1:]).any() or (starts[:-1] > starts[1:]).any()):
         # Segments that overlap or are out of order are copied, so that they follow each other.
-        array = taken(array, np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)]), axis)
+        array = take_at(array, np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)]), axis)
         stops = np.cumsum(stops - starts)
         starts = np.append(0, stops[:-1])
     offsets = np.unique(np.concatenate([[0, array.shape[axis]], starts, stops]))
     sums = scan(array, ufunc, axis=axis, segments=offsets, dtype=known["dtype"])
-    result = taken(sums, stops - 1, axis)
+    result = take_at(sums, stops - 1, axis)
     return result if known["out"] is None else np.positive(result, out=known["out"])
 
 
@@ -276,24 +295,10 @@ def _checked_indices(name: str, indices: Any, length: int) -> np.ndarray[Any, An
     """
     given = indices.numpy() if isinstance(indices, Array) else as_array(indices)
     if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
-        raise TypeError(f"{name} was called with indices {given!r}; pass a 1-D array of integers")
+        raise TypeError(f"{name} was called with indices {abbreviate(given)}; pass a 1-D array of integers")
     if given.size and not (given.min() >= 0 and given.max() < length):
         raise IndexError(
             f"{name} was called with indices from {given.min()} to {given.max()}, but the axis has {length} entries; "
             f"pass indices from 0 to {length - 1}"
         )
     return given.astype(np.int64)
-
-
-def taken(array: Array, places: np.ndarray[Any, Any], axis: int) -> Array:
-    """Return the entries at these places of an axis: ``np.take(array, places, axis)``, gathered on the device."""
-    rows = array.swapaxes(0, axis)
-    shape = (len(places), *rows.shape[1:])
-    source, context = contiguous(rows), array.context
-    if not source.nbytes or not len(places):
-        return new_array(array.device, None, shape, array.dtype).swapaxes(0, axis)
-    result = new_array(array.device, None, shape, array.dtype)
-    indices = uploaded(context, places.astype(np.uint32))
-    count = uploaded(context, np.array([len(places)], np.uint32))
-    gathered(context, source, indices, count, result)
-    return result.swapaxes(0, axis) if axis == 0 else result.swapaxes(0, axis).copy()

@@ -46,7 +46,7 @@ class ElementwiseText:
     @property
     def captured_functions(self) -> tuple[tuple[str, Code], ...]:
         """The function if it reads captured constants; see shaders/shared/captured.wgsl."""
-        return (("apply", self.code),) if self.code.captured_count else ()
+        return (("apply", self.code),) if self.code.captured else ()
 
     def binding_of(self, name: str) -> int:
         """Return the binding of the captured constants: after the call, the sources and the destinations."""

@@ -73,10 +73,7 @@ class Allocation:
 
     def __del__(self) -> None:
         # This may run inside any call of this thread, so it takes no lock.
-        if self._is_recorded:
-            self._forgotten.append(self.kind[1])
-        else:
-            self._dropped.append((self.buffer, self.kind))
+        (self._forgotten if self._is_recorded else self._dropped).append((self.buffer, self.kind))
 
 
 class BufferPool:
@@ -115,10 +112,13 @@ class BufferPool:
         self._in_use = 0
         self._reserved = 0
         self._allocations = 0
+        # The buffers in use by id. An allocation in a cycle of garbage is finalised together with all objects that only
+        # the cycle refers to, and a finalised buffer could not be used again.
+        self._taken: dict[int, wgpu.GPUBuffer] = {}
         # The buffers of allocations that were garbage-collected, not yet given back, with usage and size.
         self.dropped: deque[tuple[wgpu.GPUBuffer, tuple[int, int]]] = deque()
-        # The sizes of collected buffers that a caller's commands may still use.
-        self.forgotten: deque[int] = deque()
+        # The same of buffers that a caller's commands may still use.
+        self.forgotten: deque[tuple[wgpu.GPUBuffer, tuple[int, int]]] = deque()
 
     def take(self, nbytes: int, usage: int) -> wgpu.GPUBuffer:
         """Return a buffer of at least `nbytes`. It contains arbitrary data from earlier use.
@@ -171,6 +171,7 @@ class BufferPool:
     def discard(self, buffer: wgpu.GPUBuffer) -> None:
         """Destroy a buffer from `take` that cannot be used again, for example because it is still mapped."""
         with self._lock:
+            del self._taken[id(buffer)]
             self._in_use -= buffer.size
             self._allocations -= 1
             self._reserved -= buffer.size
@@ -206,7 +207,8 @@ class BufferPool:
         while self.dropped:
             self._give(*self.dropped.popleft())
         while self.forgotten:
-            nbytes = self.forgotten.popleft()
+            buffer, (_, nbytes) = self.forgotten.popleft()
+            del self._taken[id(buffer)]
             self._in_use -= nbytes
             self._reserved -= nbytes
             self._allocations -= 1
@@ -220,12 +222,14 @@ class BufferPool:
             self._free_bytes -= size
         else:
             buffer = self._create(size, usage)
+        self._taken[id(buffer)] = buffer
         self._in_use += size
         self._allocations += 1
         return buffer
 
     def _give(self, buffer: wgpu.GPUBuffer, kind: tuple[int, int]) -> None:
         """Keep a buffer of this usage and size class, and destroy the least recently used ones above the limit."""
+        del self._taken[id(buffer)]
         self._in_use -= kind[1]
         self._allocations -= 1
         self._free[id(buffer)] = buffer

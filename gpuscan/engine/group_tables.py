@@ -256,9 +256,16 @@ def scan_by_table(
 
 
 def reduce_by_table(
-    executor: Executor, problem: Problem, groups: TabledGroups, out: Sequence[DeviceArray] | None
+    executor: Executor,
+    problem: Problem,
+    groups: TabledGroups,
+    out: Sequence[DeviceArray] | None,
+    *,
+    drops_last: bool = False,
 ) -> list[DeviceArray]:
     """Return the combination of the elements of each label: the axis becomes as long as there are groups.
+
+    `drops_last` is that of `check_full`.
 
     Raises:
         ValueError: a group is empty, and there is no `fill`.
@@ -270,7 +277,7 @@ def reduce_by_table(
     memory = run_stages(context, groups, leaves, results, groups.memory)
     if problem.fill is None:
         marks = memory.viewed((table.results,), offset=4 * (table.words - table.results))
-        check_full(problem, marks.read().reshape(-1, table.count))
+        check_full(problem, marks.read().reshape(-1, table.count), drops_last=drops_last)
     lead = list(problem.shape)
     lead[problem.axis] = table.count
     results = [

@@ -7,6 +7,7 @@ functions.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
 
 
-def launch(context: DeviceContext, key: Hashable, arrays: Sequence[Any], compute: Callable[[], Any]) -> Any:
+def launch(
+    context: DeviceContext, key: Hashable, arrays: Sequence[Any], compute: Callable[[], Any], out: Any = None
+) -> Any:
     """Return the result of a call: by the program of an earlier call of the same key, or computed and recorded.
 
     Args:
@@ -28,21 +31,22 @@ def launch(context: DeviceContext, key: Hashable, arrays: Sequence[Any], compute
         key: equal for calls that submit the same over other arrays.
         arrays: the arrays on the device that the call reads or writes.
         compute: computes the result in the long way.
+        out: what the call returns if it returns it as it was passed.
     """
-    try:
-        known = context.programs.get(key)
-    except TypeError:  # a part of the key cannot be hashed
-        return compute()
-    if known is None or context.queue.recording is not None:
-        return _recorded(context, key, arrays, compute)
-    program, form = known
     with guarded(context), context.lock:
-        outputs = program.launch(context, [array.buffer for array in arrays])
+        if context.capabilities.distrusted:
+            context.take_strategies_back()
+        known = context.programs.find(key) if context.queue.recording is None else None
+        if known is not None:
+            program, form = known
+            outputs = program.launch(context, [array.buffer for array in arrays])
+    if known is None:
+        return _record(context, key, arrays, compute, out)
     context.check_if_many()
-    return _made(form, arrays, outputs)
+    return _made(form, arrays, outputs, out)
 
 
-def _recorded(context: DeviceContext, key: Hashable, arrays: Sequence[Any], compute: Callable[[], Any]) -> Any:
+def _record(context: DeviceContext, key: Hashable, arrays: Sequence[Any], compute: Callable[[], Any], out: Any) -> Any:
     """Return what a call computes, and keep its program if it has one."""
     with context.lock:
         if context.queue.recording is not None:
@@ -54,22 +58,13 @@ def _recorded(context: DeviceContext, key: Hashable, arrays: Sequence[Any], comp
         finally:
             context.queue.recording = None
         if recording.active:
-            keep_program(context, key, recording, arrays, result)
+            form = _Form(recording, arrays, out)
+            with suppress(_NoFormError):
+                made = form.of(result)
+                program = recording.program(form.outputs)
+                if program is not None:
+                    context.programs.keep(key, (program, made))
     return result
-
-
-def keep_program(
-    context: DeviceContext, key: Hashable, recording: Recording, arrays: Sequence[Any], result: Any
-) -> None:
-    """Keep the program of a recorded call, unless its result is nothing that a program computes."""
-    form = _Form(recording, arrays)
-    try:
-        made = form.of(result)
-    except _NoFormError:
-        return
-    program = recording.program(form.outputs)
-    if program is not None:
-        context.programs.keep(key, (program, made))
 
 
 # ----- Results
@@ -80,7 +75,7 @@ class _Result(NamedTuple):
 
     Attributes:
         place: the index of its memory among the outputs; or -1 - the index of an argument that it is a view of.
-        shape, dtype, offset, strides: those of the array; the strides are None in C order.
+        shape, dtype, offset, strides: as in `DeviceArray`; the strides are None in C order.
     """
 
     place: int
@@ -109,6 +104,10 @@ class _Same(NamedTuple):
     place: int
 
 
+class _Out(NamedTuple):
+    """What the caller passed as `out`, which the function returns."""
+
+
 class _Nested(NamedTuple):
     """A tuple, list or dict of results."""
 
@@ -124,8 +123,8 @@ class _NoFormError(Exception):
 class _Form:
     """The form of a result, while it is found."""
 
-    def __init__(self, recording: Recording, arguments: Sequence[Any]) -> None:
-        self._recording, self._arguments = recording, arguments
+    def __init__(self, recording: Recording, arguments: Sequence[Any], out: Any) -> None:
+        self._recording, self._arguments, self._out = recording, arguments, out
         self.outputs: list[Any] = []
 
     def of(self, value: Any) -> Any:
@@ -136,6 +135,8 @@ class _Form:
         """
         if value is None:
             return None
+        if value is self._out:
+            return _Out()
         for index, argument in enumerate(self._arguments):
             if value is argument:
                 return _Same(index)
@@ -166,7 +167,7 @@ class _Form:
         return _Result(place, shape, np.dtype(dtype), array.offset, array._strides)
 
 
-def _made(form: Any, arrays: Sequence[Any], outputs: Sequence[Allocation]) -> Any:
+def _made(form: Any, arrays: Sequence[Any], outputs: Sequence[Allocation], out: Any) -> Any:
     """Return a result of this form, over the arrays of a call and the memory that it took."""
     kind = type(form)
     if kind is _Result:
@@ -175,11 +176,13 @@ def _made(form: Any, arrays: Sequence[Any], outputs: Sequence[Allocation]) -> An
         assert owner is not None
         return arrays[0].made(owner, shape, dtype, offset, strides)
     if kind is _Nested:
-        parts = [_made(part, arrays, outputs) for part in form.parts]
+        parts = [_made(part, arrays, outputs, out) for part in form.parts]
         return form.kind(parts if form.keys is None else zip(form.keys, parts, strict=True))
+    if kind is _Out:
+        return out
     if kind is _Same:
         return arrays[form.place]
     if kind is _PickedResult:
-        memory, count = (_made(each, arrays, outputs) for each in (form.memory, form.length))
+        memory, count = (_made(each, arrays, outputs, out) for each in (form.memory, form.length))
         return form.like.over(memory, count)
     return None

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from gpuscan.elements import Element, HashedOnce
 from gpuscan.operators.arithmetic_library import arithmetic_functions, helpers_of
 from gpuscan.operators.expression_graph import Node, reachable
@@ -22,8 +20,8 @@ from gpuscan.operators.wgsl_emitter import emit
 MAX_LIGHT_CHARACTERS = 400
 # Characters of WGSL from which on shaders that repeat the function take long to compile.
 MAX_SHORT_CHARACTERS = 1000
-# Constants of a function up to which they are captured: an eighth of the smallest limit of a uniform buffer.
-MAX_CAPTURED = 2048
+# Words of a function's constants up to which they are captured: an eighth of the smallest limit of a uniform buffer.
+MAX_CAPTURED_WORDS = 2048
 
 
 @dataclass(frozen=True)
@@ -42,9 +40,12 @@ class Code(HashedOnce):
             but NaN's.
         atomic: the WGSL atomic that combines elements of one integer, and the bits of its identity; None without.
         neutral: the bits of the operand that changes no bit of the other one; None if it is no single word, or unknown.
-        captured: float constants of the user's function that the text has no values of. It reads them from
+        captured: float and complex constants of the user's function that the text has no values of. It reads them from
             `captured`, a uniform buffer (shaders/shared/captured.wgsl), so that a function with other constants
-            has the same text and needs no compilation. Code that differs only in these values is equal.
+            has the same text and needs no compilation, and no compiler simplifies what is computed with them. Code
+            that differs only in these values is equal.
+        captured_floats: the number of vectors of four float32, which hold the float32 and complex64 constants.
+        captured_words: the number of vectors of four words that follow, which hold the float64 constants.
     """
 
     source: str
@@ -56,16 +57,11 @@ class Code(HashedOnce):
     order_free: bool = False
     atomic: tuple[str, int] | None = None
     neutral: int | None = None
-    captured: tuple[float, ...] = field(default=(), compare=False)
-    captured_count: int = 0
+    captured: bytes = field(default=b"", compare=False)
+    captured_floats: int = 0
+    captured_words: int = 0
 
     __hash__ = HashedOnce.__hash__
-
-    @property
-    def captured_bytes(self) -> bytes:
-        """The captured constants, in whole vec4<f32>."""
-        values = np.array(self.captured, np.float32)
-        return np.pad(values, (0, -len(values) % 4)).tobytes()
 
     @property
     def light(self) -> bool:
@@ -85,7 +81,7 @@ def combine_code(operator: Operator, element: Element, native_int64: bool, *, ca
         operator: the operator.
         element: the element that it combines.
         native_int64: True if WGSL has 64-bit integers on the device.
-        captures: True to capture the float constants of a user's function; see `Code.captured`.
+        captures: True to capture the constants of a user's function; see `Code.captured`.
 
     Raises:
         OperatorError: the function cannot be traced for this element; the message has the line of the user's code.
@@ -100,8 +96,8 @@ def combine_code(operator: Operator, element: Element, native_int64: bool, *, ca
     signature = "fn combine(a: Element, b: Element) -> Element"
     arguments = (("a", element), ("b", element))
     late = low_bits_suffice(reachable([node for field in traced.fields for node in field]))
-    captured = _captured(traced) if captures and operator.kinds is None else []
-    names = _names("combine", captured)
+    captured = _Captured("combine", traced if captures and operator.kinds is None else None)
+    names = captured.names
     source = emit(signature, arguments, traced.fields, element, "Element", native_int64, wrap=not late, names=names)
     return Code(
         source,
@@ -111,8 +107,9 @@ def combine_code(operator: Operator, element: Element, native_int64: bool, *, ca
         order_free=is_order_free(traced.fields),
         atomic=atomic_of(traced.fields),
         neutral=neutral_of(traced.fields),
-        captured=tuple(float(node.value) for node in captured),
-        captured_count=len(captured),
+        captured=captured.content,
+        captured_floats=captured.floats,
+        captured_words=captured.words,
     )
 
 
@@ -142,20 +139,55 @@ def map_code(
     """
     traced = trace_map(function, element, name)
     signature = f"fn {name}(x: {argument_type}) -> {result_type}"
-    captured = _captured(traced) if captures else []
-    names = _names(name, captured)
-    source = emit(signature, (("x", element),), traced.fields, traced.element, result_type, native_int64, names=names)
-    values = tuple(float(node.value) for node in captured)
-    return Code(source, helpers_of(source), traced.element, captured=values, captured_count=len(captured))
+    captured = _Captured(name, traced if captures else None)
+    arguments = (("x", element),)
+    source = emit(signature, arguments, traced.fields, traced.element, result_type, native_int64, names=captured.names)
+    return Code(
+        source,
+        helpers_of(source),
+        traced.element,
+        captured=captured.content,
+        captured_floats=captured.floats,
+        captured_words=captured.words,
+    )
 
 
-def _captured(traced: Result) -> list[Node]:
-    """Return the nodes of the float constants, which shaders compute with as float32; none if there are very many."""
-    nodes = reachable([node for field in traced.fields for node in field])
-    found = [node for node in nodes if node.is_constant and node.scalar.kind == "float" and node.scalar.bits <= 32]
-    return found if len(found) <= MAX_CAPTURED else []
+class _Captured:
+    """The constants that a function reads from a buffer. There are none if they are very many.
+
+    Attributes:
+        names: how WGSL spells each of them, by the index of its node.
+        content: the bytes of all of them: float32 and complex64, then float64, each kind in whole vectors of 16 bytes.
+        floats: the vectors of the first kind.
+        words: the vectors of the second kind.
+    """
+
+    def __init__(self, function: str, traced: Result | None) -> None:
+        fields = () if traced is None else traced.fields
+        nodes = reachable([node for nodes in fields for node in nodes])
+        found = [node for node in nodes if node.is_constant and node.scalar.kind in ("float", "complex")]
+        if sum(node.scalar.words for node in found) > MAX_CAPTURED_WORDS:
+            found = []
+        # A complex number does not cross from one vector into the next if these come first.
+        pairs = [node for node in found if node.scalar.kind == "complex"]
+        singles = [node for node in found if node.scalar.kind == "float" and node.scalar.bits <= 32]
+        wide = [node for node in found if node.scalar.name == "float64"]
+        self.names = {node.index: _parts(f"captured.{function}", 2 * i, 2) for i, node in enumerate(pairs)}
+        first = 2 * len(pairs)
+        self.names |= {node.index: _parts(f"captured.{function}", first + i, 1) for i, node in enumerate(singles)}
+        for i, node in enumerate(wide):
+            self.names[node.index] = f"f64_from_words({_parts(f'captured.{function}_words', 2 * i, 2)})"
+        floats, words = _in_vectors(pairs + singles), _in_vectors(wide)
+        self.content = floats + words
+        self.floats, self.words = len(floats) // 16, len(words) // 16
 
 
-def _names(function: str, captured: list[Node]) -> dict[int, str]:
-    """Return how WGSL names the captured constants of a function, by the index of their node."""
-    return {node.index: f"captured.{function}[{i // 4}].{'xyzw'[i % 4]}" for i, node in enumerate(captured)}
+def _parts(array: str, first: int, count: int) -> str:
+    """Return the WGSL of `count` numbers of an array of vectors, which do not cross from one into the next."""
+    return f"{array}[{first // 4}].{'xyzw'[first % 4 :][:count]}"
+
+
+def _in_vectors(constants: list[Node]) -> bytes:
+    """Return the numbers of constants, as they are computed with, in whole vectors of 16 bytes."""
+    content = b"".join(node.data for node in constants)
+    return content + bytes(-len(content) % 16)

@@ -76,7 +76,9 @@ def _arccosh(graph: Graph, args: Nodes, result: Scalar) -> Node:
     f, (x,) = _Real(graph, result), args
     above = f("minimum", f("subtract", x, 1), 1e8)
     small = f("log1p", f("add", above, f("sqrt", f("multiply", above, f("add", above, 2)))))
-    return graph.select(f.less(x, 1e8), small, f("add", f("log", f("maximum", x, 1)), math.log(2)))
+    large = f("add", f("log", f("maximum", x, 1)), math.log(2))
+    defined = graph.select(f.less(x, 1e8), small, large)
+    return graph.select(f.less(x, 1), graph.constant(math.nan, result), defined)
 
 
 def _arctanh(graph: Graph, args: Nodes, result: Scalar) -> Node:

@@ -125,10 +125,13 @@ def _code_key(function: FunctionType, numbers: bool, within: list[Any]) -> Hasha
             found.append(_value_key(cell.cell_contents, numbers, inner))
         except ValueError:  # nothing has been assigned yet
             raise _UnknownError from None
-    known = function.__globals__
+    known: dict[str, Any] = function.__globals__
+    builtin: dict[str, Any] = getattr(function, "__builtins__")  # noqa: B009 (mypy may not know it)
     for name in names:
-        if name in known:
-            found.append((name, _value_key(known[name], numbers, inner)))
+        # Anybody can put a name into the builtins, too.
+        values = known if name in known else builtin
+        if name in values:
+            found.append((name, _value_key(values[name], numbers, inner)))
     return tuple(found)
 
 

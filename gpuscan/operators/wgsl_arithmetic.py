@@ -56,7 +56,7 @@ INFIX = {
 }
 PREFIX = {"negative": "-", "invert": "~", "logical_not": "!"}
 _INTEGER = {"minimum": "min", "maximum": "max", "absolute": "abs"}
-_FLOAT = {"absolute": "abs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round", "sqrt": "sqrt"}
+_FLOAT = {"absolute": "abs", "floor": "floor", "ceil": "ceil", "sqrt": "sqrt"}
 BUILTIN = {
     "i32": {**_INTEGER, "sign": "sign"},
     "u32": {**_INTEGER, "bitwise_count": "countOneBits"},
@@ -64,7 +64,8 @@ BUILTIN = {
     "u64": _INTEGER,
     "f32": {
         **_FLOAT,
-        **{name: name for name in ("sin", "cos", "tan")},
+        **{name: name for name in ("trunc", "sin", "cos", "tan")},
+        "rint": "round",
         "arcsin": "asin",
         "arccos": "acos",
         "log1p": "f32_checked_log1p",
@@ -132,7 +133,9 @@ def literal(value: Any, scalar: Scalar, native_int64: bool) -> Text:
 def _float_literal(value: Any, form: str) -> Text:
     number: Any = np.float64(value) if form == "f64" else np.float32(value)
     if np.isfinite(number) and (number == 0 or abs(number) >= np.finfo(number.dtype).tiny):
-        text = str(number) + ("lf" if form == "f64" else "f")
+        # The shortest spelling of the largest float32 lies above it, and Tint refuses it.
+        spelling = str(number) if abs(float(str(number))) <= float(np.finfo(number.dtype).max) else str(float(number))
+        text = spelling + ("lf" if form == "f64" else "f")
         return Text(text, UNARY if text.startswith("-") else ATOM)
     if form == "f64":
         return call("f64_from_bits", f"{number.view(np.uint64):#x}lu")

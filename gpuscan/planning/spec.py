@@ -98,12 +98,12 @@ class ShaderSpec(HashedOnce):
     def captured_functions(self) -> tuple[tuple[str, Code], ...]:
         """The functions of the shader that read captured constants, each with its name."""
         functions = (("combine", self.combine), ("before", self.before), ("after", self.after))
-        return tuple((name, code) for name, code in functions if code is not None and code.captured_count)
+        return tuple((name, code) for name, code in functions if code is not None and code.captured)
 
     @property
     def captured_bytes(self) -> bytes:
         """The captured constants as shaders/shared/captured.wgsl declares them."""
-        return b"".join(code.captured_bytes for _, code in self.captured_functions)
+        return b"".join(code.captured for _, code in self.captured_functions)
 
     @property
     def seeded(self) -> bool:
@@ -159,7 +159,7 @@ class ScanSpec(ShaderSpec):
 
     __hash__ = HashedOnce.__hash__
 
-    @property
+    @cached_property
     def length(self) -> int:
         """The number of elements in all rows together."""
         return self.rows * self.row_length
@@ -203,7 +203,7 @@ def scan_spec(
         problem: the request.
         capabilities: the device's; they decide how the operator's code treats 64-bit integers.
         carried: a carry of an earlier piece precedes the first element.
-        captures: True to capture the float constants of the user's functions; see `gpuscan.operators.code.Code`.
+        captures: True to capture the constants of the user's functions; see `gpuscan.operators.code.Code`.
 
     Raises:
         OperatorError: the operator or a map cannot become WGSL.

@@ -95,13 +95,19 @@ def signal_of(x: Any, axis: Any, zi: Any = None) -> Signal:
     """Return the caller's signal as real samples; as a complex signal if the states `zi` are complex.
 
     Raises:
-        TypeError: the samples are not numbers.
+        TypeError: the samples are not numbers, or wider than float64 and complex128.
         ValueError: the axis is out of range.
     """
     if not isinstance(x, Array):
         x = as_array(x)
-        if (x.dtype.kind not in "biufc" and x.dtype.name != "bfloat16") or x.dtype.name == "longdouble":
+        if x.dtype.kind not in "biufc" and x.dtype.name != "bfloat16":
             raise TypeError(f"a signal of dtype {x.dtype} was passed; pass an array of numbers")
+        wider = "complex128" if x.dtype.kind == "c" else "float64"
+        if x.dtype.itemsize > np.dtype(wider).itemsize:
+            raise TypeError(
+                f"a signal of dtype {x.dtype} was passed, and filters compute in {wider} at most; convert it with "
+                f".astype(np.{wider})"
+            )
         if not x.dtype.isnative:
             x = x.astype(x.dtype.newbyteorder("="))
     shape = x.shape
@@ -112,8 +118,6 @@ def signal_of(x: Any, axis: Any, zi: Any = None) -> Signal:
         x = x.astype(np.complex64 if narrow else np.complex128)
     is_complex = x.dtype.kind == "c"
     if is_complex:
-        if x.dtype.itemsize > 16:
-            raise TypeError(f"a signal of dtype {x.dtype} was passed; convert it with .astype(np.complex128)")
         part = np.dtype(np.float32 if x.dtype.itemsize == 8 else np.float64)
         if isinstance(x, Array):
             x = (x if x.is_contiguous else x.copy()).viewed((*shape, 2), part)

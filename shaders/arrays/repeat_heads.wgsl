@@ -18,7 +18,7 @@ fn bits_from(place: u32) -> u32 {
     let word = place >> 5u;
     let shift = place & 31u;
     let last = (rows.row_length - 1u) >> 5u;
-    let high = select(0u, row_heads[min(word + 1u, last)] << (31u - shift) << 1u, word < last);
+    let high = select(0u, (row_heads[min(word + 1u, last)] << (31u - shift)) << 1u, word < last);
     return (row_heads[word] >> shift) | high;
 }
 

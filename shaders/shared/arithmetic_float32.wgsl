@@ -1,14 +1,21 @@
 {#- Functions of float32 that WGSL lacks or leaves undefined for part of their arguments, complex64, and 16-bit floats.
     Comes in: helpers. -#}
 {#- Some CPU adapters give numbers for NaN: SwiftShader in exp, exp2, log and log2, llvmpipe in atan. -#}
-{% for name, builtin in (("exp", "exp"), ("exp2", "exp2"), ("arctan", "atan")) %}
+{% for name in ("exp", "exp2") %}
 {% if "f32_" + name in helpers %}
 
 fn f32_{{ name }}(x: f32) -> f32 {
-    return select({{ builtin }}(x), x, f32_isnan(x));
+    return select({{ name }}(x), x, f32_isnan(x));
 }
 {% endif %}
 {% endfor %}
+{% if "f32_arctan" in helpers %}
+
+// llvmpipe's own gives 0.0 for -0.0.
+fn f32_arctan(x: f32) -> f32 {
+    return select(atan(x), x, f32_isnan(x) | !f32_to_bool(x));
+}
+{% endif %}
 {% for name in ("log", "log2") %}
 {% if "f32_" + name in helpers %}
 
@@ -125,7 +132,7 @@ fn f32_arctan2(y: f32, x: f32) -> f32 {
     let high = f32_maximum(abs(y), abs(x));
     let low = f32_minimum(abs(y), abs(x));
     let diagonal = f32_isinf(low);
-    let ratio = select(low / select(1.0f, high, f32_to_bool(high)), 1.0f, diagonal);
+    let ratio = select(low / select(1.0f, high, high > 0.0f), 1.0f, diagonal);  // where quotients flush subnormals, > does
     let octant = atan(select(ratio, 0.0f, f32_isinf(high) & !diagonal));
     let quadrant = select(octant, 1.5707964f - octant, abs(y) > abs(x));
     let angle = select(quadrant, 3.1415927f - quadrant, f32_signbit(x));
@@ -213,11 +220,12 @@ fn c64_multiply(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
 fn c64_divide(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
     let swapped = abs(b.x) < abs(b.y);
     let large = select(b.x, b.y, swapped);
-    let ratio = select(b.y, b.x, swapped) / select(1.0f, large, f32_to_bool(large));
+    let zero = abs(large) <= 0.0f;  // also of a subnormal where quotients flush it
+    let ratio = select(b.y, b.x, swapped) / select(large, 1.0f, zero);
     let scale = 1.0f / (large + select(b.y, b.x, swapped) * ratio);
     let real = select(a.x + a.y * ratio, a.x * ratio + a.y, swapped);
     let imag = select(a.y - a.x * ratio, a.y * ratio - a.x, swapped);
-    return select(vec2<f32>(real, imag) * scale, a / abs(b.x), !f32_to_bool(large));
+    return select(vec2<f32>(real, imag) * scale, a / abs(b.x), zero);
 }
 {% endif %}
 {% if "c64_exp" in helpers %}

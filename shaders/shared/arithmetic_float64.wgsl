@@ -1,4 +1,25 @@
 {#- Functions of float64, of which GPUs have only the basic arithmetic. Comes in: helpers. -#}
+{% if "f64_trunc" in helpers %}
+
+// Clear the bits below 1. lavapipe's own loses the sign of zero, and leaves large numbers as they are.
+fn f64_trunc(x: f64) -> f64 {
+    let exponent = i32(f64_magnitude(x) >> 52u) - 1023i;
+    let below_one = 0x000ffffffffffffflu >> u32(clamp(exponent, 0i, 52i));
+    let whole = bitcast<f64>(bitcast<u64>(x) & ~below_one);
+    return select(whole, f64_copysign(0.0lf, x), exponent < 0i);
+}
+{% endif %}
+{% if "f64_rint" in helpers %}
+
+// To the nearest, ties to even. lavapipe's own rounds most ties towards zero.
+fn f64_rint(x: f64) -> f64 {
+    let whole = abs(f64_trunc(x));
+    let rest = abs(x) - whole;
+    let odd = floor(0.5lf * whole) * 2.0lf != whole;
+    let size = whole + select(0.0lf, 1.0lf, (rest > 0.5lf) | ((rest == 0.5lf) & odd));
+    return select(f64_copysign(size, x), x, !f64_isfinite(x));
+}
+{% endif %}
 {% if "f64_exp" in helpers %}
 
 // Return a finite x unchanged, in a way that compilers cannot see: NVIDIA's makes (x - n a) - n b into x - n (a + b).

@@ -14,6 +14,13 @@ fn {{ float }}_from_bits(bits: {{ uint }}) -> {{ float }} {
     return bitcast<{{ float }}>(bits);
 }
 {% endif %}
+{% if float == "f64" and "f64_from_words" in helpers %}
+
+// The low word comes first.
+fn f64_from_words(words: vec2<u32>) -> f64 {
+    return bitcast<f64>(u64(words.x) | (u64(words.y) << 32u));
+}
+{% endif %}
 {% if float ~ "_magnitude" in helpers %}
 
 // Return the bits without the sign.
@@ -51,10 +58,10 @@ fn {{ float }}_copysign(x: {{ float }}, sign: {{ float }}) -> {{ float }} {
 {% endif %}
 {% if float ~ "_sign" in helpers %}
 
-// -1, 0 or 1; NaN of NaN.
+// -1, 0 or 1; NaN of NaN. Of -0.0 it is 0.0, as in NumPy.
 fn {{ float }}_sign(x: {{ float }}) -> {{ float }} {
-    let unit = {{ float }}_copysign(1.0{{ f }}, x);
-    return select(unit, x, {{ float }}_isnan(x) | !{{ float }}_to_bool(x));
+    let size = select(0.0{{ f }}, {{ float }}_copysign(1.0{{ f }}, x), {{ float }}_to_bool(x));
+    return select(size, x, {{ float }}_isnan(x));
 }
 {% endif %}
 {% if float ~ "_order" in helpers %}
@@ -105,7 +112,7 @@ fn {{ float }}_{{ name }}(a: {{ float }}, b: {{ float }}) -> {{ float }} {
 fn {{ float }}_hypot(a: {{ float }}, b: {{ float }}) -> {{ float }} {
     let high = {{ float }}_maximum(abs(a), abs(b));
     let low = {{ float }}_minimum(abs(a), abs(b));
-    let ratio = low / select(1.0{{ f }}, high, {{ float }}_to_bool(high));
+    let ratio = low / select(1.0{{ f }}, high, high > 0.0{{ f }});  // a subnormal is zero here where quotients flush it
     let infinite = {{ float }}_isinf(a) | {{ float }}_isinf(b);
     return select(high * sqrt(1.0{{ f }} + ratio * ratio), {{ float }}_from_bits({{ infinity }}{{ u }}), infinite);
 }

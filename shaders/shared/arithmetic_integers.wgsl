@@ -87,7 +87,7 @@ fn {{ int }}_sign(a: {{ int }}) -> {{ int }} {
 {% set unit = one if signed else uone %}
 {% if type ~ "_power" in helpers %}
 
-// By repeated squaring. A negative exponent, which NumPy refuses, gives zero.
+// By repeated squaring. A negative exponent, for which NumPy raises an error, gives zero.
 fn {{ type }}_power(base: {{ type }}, exponent: {{ type }}) -> {{ type }} {
     var product = {{ unit }};
     var factor = base;

@@ -218,6 +218,41 @@ def test_what_is_not_supported_names_the_way_out(device: gs.Device) -> None:
     assert_equal(c, C)
 
 
+def test_integers_have_no_negative_powers(device: gs.Device) -> None:
+    """Assert NumPy's error, wherever the exponents are, and NumPy's results for others."""
+    base = np.array([0, 1, 2, -3], np.int32)
+    exponents = np.array([3, 0, 2, 1], np.int8)
+    a = device.asarray(base)
+    for negative in (-1, np.int16(-2), exponents - np.int8(1), device.asarray(exponents - np.int8(1))[1:2]):
+        for call in (lambda: a**negative, lambda: np.power(a, negative), lambda: operator.ipow(a, negative)):  # noqa: B023
+            with pytest.raises(ValueError, match="integers have no negative powers"):
+                call()
+    with pytest.raises(ValueError, match="integers have no negative powers"):
+        7 ** device.asarray(exponents - np.int8(1))
+    for other in (2, exponents, device.asarray(exponents), exponents[:0].reshape(0, 1), exponents.astype(np.uint8)):
+        assert_equal(a**other, base ** (other.numpy() if isinstance(other, gs.Array) else other))
+    assert_equal(np.power(a, -1.0, dtype=np.float32)[1:], np.power(base[1:], -1.0, dtype=np.float32))
+    assert_equal(a, base)
+
+
+def test_functions_of_signed_zeros_and_bools(device: gs.Device) -> None:
+    """Assert the signs of zeros, and the dtypes of bools."""
+    for name in ["float32", "float16"] + ["float64"] * device.capabilities.float64:
+        x = np.array([0.0, -0.0, -2.0, 3.0, np.nan], name)
+        functions = [np.sign, np.negative, np.absolute, np.rint, np.trunc, np.floor, np.ceil, np.sqrt, np.sinh]
+        for function in functions + [np.arctan] * (name != "float64"):
+            with np.errstate(invalid="ignore"):
+                found, wanted = function(device.asarray(x)).numpy(), function(x)
+            zero = wanted == 0
+            np.testing.assert_array_equal(found == 0, zero)
+            np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(wanted[zero]), function.__name__)
+    flags = np.array([True, False])
+    for rounded in (np.round, np.rint):
+        assert_equal(rounded(device.asarray(flags)), rounded(flags))
+    with pytest.raises(TypeError, match=r"np\.round of bool to decimals=1"):
+        np.round(device.asarray(flags), 1)
+
+
 def test_numbers_share_a_shader(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Assert that a call with another number compiles nothing, and that numbers keep NumPy's meaning."""
     a, b, made = device.asarray(A), device.asarray(B), []

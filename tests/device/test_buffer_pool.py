@@ -98,6 +98,25 @@ def test_an_allocation_gives_its_buffer_back_when_it_dies() -> None:
     assert pool.usage() == MemoryUsage(0, 3 * size_class(1000), 0)
 
 
+def test_a_buffer_outlives_an_allocation_in_a_cycle() -> None:
+    """Assert that the collector of cycles finalises no buffer that goes back to the pool, as WebGPU's would be."""
+    finalised: list[Any] = []
+
+    class Buffer(SimpleNamespace):
+        def __del__(self) -> None:
+            finalised.append(self.size)
+
+    device = FakeDevice()
+    device.create_buffer = lambda size, usage: Buffer(size=size, usage=usage)  # type: ignore[method-assign]
+    pool = BufferPool(device)  # type: ignore[arg-type]
+    ring: list[Any] = [pool.lend(1000, USAGE)]
+    ring.append(ring)
+    del ring
+    gc.collect()
+    assert pool.usage().allocations == 0
+    assert finalised == []
+
+
 def test_out_of_memory_is_tried_once_more_after_a_cleanup() -> None:
     device = FakeDevice(room=3 << 20)
     pool = BufferPool(device)

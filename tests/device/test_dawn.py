@@ -28,6 +28,7 @@ from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.reference.selective_stages import selective_gradient
 from gpuscan.templates import render
 from gpuscan.tools.matrix.conformance import check, suite
+from tests.api import test_array_indices, test_labels
 from tests.api.test_sort import assert_sorted, keys_of, order_of
 from tests.api.test_threads import at_once, work, work_on_device
 from tests.conftest import MIN_ADAPTERS
@@ -35,6 +36,7 @@ from tests.engine.test_selective_scan import assert_scans, scan_of
 from tests.harness.scans import make_problem, scan_with
 from tests.harness.sorts import sort_in_tiles, use_little_workgroup_memory
 from tests.harness.stages import shaders_of
+from tests.harness.tint import TintCheck
 from tests.oracle import AFFINE, LATER, MATRICES, assert_same, strategies_in_turn, strategies_on
 
 SHAPES = [
@@ -72,6 +74,20 @@ def dawn() -> gs.Device:
     """Return a device of Dawn's, on SwiftShader if there is no GPU."""
     with pytest.MonkeyPatch.context() as patch:
         return gs.Device(dawn_adapter(patch))
+
+
+def test_a_given_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that a device of the caller's is taken if threads may share it."""
+    adapter = dawn_adapter(monkeypatch)
+    with pytest.raises(ValueError, match=r"request_device_sync.*implicit-device-synchronization"):
+        gs.Device(adapter.request_device_sync())
+    gpu = dawn_adapter(monkeypatch).request_device_sync(required_features=["implicit-device-synchronization"])
+    device = gs.Device(gpu)
+    assert device.wgpu_device is gpu
+    assert gs.Device(gpu) is device
+    x = np.arange(100_000, dtype=np.uint32)
+    assert_same(gs.scan(x, device=device), np.cumsum(x, dtype=np.uint32))
+    assert_same(gs.scan(device.asarray(x)).numpy(), np.cumsum(x, dtype=np.uint32))
 
 
 def elements() -> Iterator[tuple[Any, Any]]:
@@ -173,6 +189,24 @@ def test_tint_refuses_a_barrier_that_not_all_reach(dawn: gs.Device) -> None:
         dawn.wgpu_device.create_shader_module(code=text)
 
 
+def test_the_check_of_all_shaders_tells_what_tint_refuses() -> None:
+    """Assert that the end of the tests tells of a refused text, and leaves out only types that Tint does not have."""
+    check = TintCheck()
+    check.note("chained shifts", "fn f(a: u32) -> u32 { return a << 1u << 2u; }")
+    check.note("a shift of a shift", "fn f(a: u32) -> u32 { return (a << 1u) << 2u; }")
+    check.note("subgroups", "fn f(a: u32) -> u32 { return subgroupAdd(a); }")
+    check.note("64 bits", "fn f(a: u32) -> u32 { return u32(u64(a) << 1u << 2u); }")
+    (refused,) = check.refused()
+    assert refused.startswith("chained shifts: ")
+    assert check.refused() == []
+
+
+def test_the_check_of_all_shaders_sees_them(tint: TintCheck, own_device: gs.Device) -> None:
+    text = "fn only_here(a: u32) -> u32 { return a; }"
+    own_device.wgpu_device.create_shader_module(label="seen", code=text)
+    assert text in tint.noted
+
+
 def test_the_quick_suite_passes(dawn: gs.Device) -> None:
     """Run the quick suite, without sorts and without cases that differ from another one only in the strategy "auto"."""
     cases = [case for case in suite(quick=True) if "sort" not in case.operator]  # `test_sorts` has them
@@ -209,6 +243,30 @@ def test_keys_on_the_device(dawn: gs.Device, dtype: str) -> None:
     keys = (np.arange(900) // 7 % 2).astype(dtype)
     x = np.ones(900, np.int32)
     assert_same(gs.scan(dawn.asarray(x), keys=dawn.asarray(keys)).numpy(), np.arange(900, dtype=np.int32) % 7 + 1)
+
+
+def test_segments_of_rows_on_the_device(dawn: gs.Device) -> None:
+    """Assert that heads of one row are repeated for all rows, which end within words."""
+    x = np.random.default_rng(2).integers(0, 9, (5, 77)).astype(np.int32)
+    offsets = np.array([0, 3, 40, 41, 77])
+    wanted = np.concatenate([np.cumsum(part, axis=1) for part in np.split(x, offsets[1:-1], axis=1)], axis=1)
+    keys = np.repeat(np.arange(4), np.diff(offsets)).astype(np.int32)
+    a = dawn.asarray(x)
+    for cut in ({"segments": offsets}, {"segments": dawn.asarray(offsets)}, {"keys": dawn.asarray(keys)}):
+        assert_same(gs.scan(a, axis=1, **cut).numpy(), wanted.astype(np.int32))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint16", "float32", "int64"])
+def test_indices_on_the_device(dawn: gs.Device, dtype: str) -> None:
+    """Take and put elements of every width at indices and masks."""
+    test_array_indices.test_elements_at_indices_are_numpys(dawn, dtype)
+    test_array_indices.test_writes_through_views(dawn, dtype)
+    test_array_indices.test_the_last_of_equal_indices_counts(dawn)
+
+
+def test_labels_that_are_missing(dawn: gs.Device) -> None:
+    test_labels.test_missing_labels(dawn, "int32", 100)
+    test_labels.test_missing_labels_of_integers(dawn)
 
 
 def test_selective_scans(dawn: gs.Device) -> None:

@@ -11,6 +11,8 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.api.device import Device
+from gpuscan.elements import scalar_of
+from gpuscan.operators.wgsl_arithmetic import literal
 from tests.operators.evaluate import evaluate_map, has_int64, open_device
 from tests.operators.numbers import check_floats, float_pairs, pairs_of, same_floats
 from tests.oracle import assert_same, strategies_on
@@ -260,6 +262,15 @@ def test_astype_of_16_bit_floats_rounds(adapter: wgpu.GPUAdapter, name: str) -> 
     assert np.all(same_floats(result, reading((patterns,))))
 
 
+def test_literals_are_in_range() -> None:
+    """Assert that literals of the largest numbers are not above them, which Tint refuses, and are read as they were."""
+    for name in ("float32", "float64"):
+        for value in (np.finfo(name).max, np.finfo(name).min, np.finfo(name).tiny, np.dtype(name).type(0.1)):
+            spelling = literal(value, scalar_of(np.dtype(name)), native_int64=True).text.rstrip("lf")
+            assert abs(float(spelling)) <= float(np.finfo(name).max)
+            assert np.dtype(name).type(spelling) == value
+
+
 # ----- float64, where the adapter has it
 
 
@@ -281,6 +292,32 @@ def test_float64_is_numpys(adapter: wgpu.GPUAdapter) -> None:
 
     keep = ~(np.abs(a) > 9e18) & ~np.isnan(a)
     check_floats(exact, (a[keep], b[keep]), adapter)
+
+
+def test_float64_is_rounded_to_whole_numbers(device: gs.Device) -> None:
+    """Assert the bits of results, which tell the signs of zeros."""
+    if not device.capabilities.float64:
+        return
+    x = np.array([0, 0.2, 0.5, 0.7, 1.5, 2.5, 3.5, 4.499, 1e15 + 0.5, 2.0**52 - 0.5, 2.0**53, 1e300, np.inf, np.nan])
+    x = np.concatenate([x, -x])
+    for function in (np.rint, np.trunc, np.floor, np.ceil):
+        found = function(device.asarray(x)).numpy()
+        np.testing.assert_array_equal(found, function(x))
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(function(x)))
+
+
+def test_float64_functions_where_they_end(device: gs.Device) -> None:
+    """Assert infinities, NaN and what is near the ends of domains."""
+    if not device.capabilities.float64:
+        return
+    x = np.array([0, 0.5, 1, 1.5, 2, 700, 1e10, 1e300, np.inf, np.nan])
+    x = np.concatenate([x, -x])
+    names = ["exp", "expm1", "log", "log1p", "exp2", "log2", "log10", "sqrt"]
+    names += [prefix + name for prefix in ("", "arc") for name in ("sinh", "cosh", "tanh")]
+    for name in names:
+        function = getattr(np, name)
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(function(device.asarray(x)).numpy(), function(x), rtol=1e-12, err_msg=name)
 
 
 def test_float64_functions(adapter: wgpu.GPUAdapter) -> None:

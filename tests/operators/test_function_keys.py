@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Callable
 from functools import partial, wraps
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpuscan as gs
 from gpuscan.operators.function_keys import function_key
 
 SCALE = 2.0
@@ -64,6 +66,19 @@ def test_numbers_of_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
     assert None not in before + after
     assert before[0] != after[0]
     assert before[1] != after[1]
+
+
+def test_names_of_the_builtins(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that a name that was put into the builtins counts, and that Python's own builtins leave a key."""
+    scaled = lambda v: v * builtin_scale  # type: ignore[name-defined]  # noqa: E731, F821
+    x = device.asarray(np.arange(3, dtype=np.float32))
+    for scale in (1.0, 2.0, 3.0):
+        monkeypatch.setattr(builtins, "builtin_scale", scale, raising=False)
+        np.testing.assert_array_equal(gs.map(scaled, x).numpy(), scale * np.arange(3))
+        assert function_key(scaled) is not None
+    monkeypatch.setattr(builtins, "builtin_scale", [1.0])
+    assert function_key(scaled) is None
+    assert function_key(lambda x: max(abs(len(x)), *map(int, range(3)))) is not None
 
 
 def test_names_of_fixed_functions() -> None:

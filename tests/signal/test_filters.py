@@ -256,6 +256,15 @@ def test_errors() -> None:
         signal.lfilter([1.0], [1.0], x, axis=2)
     with pytest.raises(ValueError, match=r"zi of shape \(1,\) was passed.*states of shape \(4, 1\)"):
         signal.lfilter([1.0], [1.0, 0.5], x, zi=[0.0])
+    for wide in (np.longdouble, np.clongdouble):
+        if np.dtype(wide).itemsize > np.dtype(np.float64).itemsize * (1 + (wide is np.clongdouble)):
+            for call in (
+                lambda v: signal.lfilter([1.0], [1.0, 0.5], v),
+                lambda v: signal.sosfilt([[1, 0, 0, 1, 0.5, 0]], v),
+                lambda v: signal.ewm_mean(v, alpha=0.5),
+            ):
+                with pytest.raises(TypeError, match=f"a signal of dtype {np.dtype(wide)} was passed.*astype"):
+                    call(np.ones(3, wide))
     with pytest.raises(TypeError, match=r"a signal of dtype \|V8 was passed"):
         signal.lfilter([1.0], [1.0, 0.5], np.zeros(3, "V8"))
     with pytest.raises(TypeError, match="a signal of dtype <U1 was passed"):
