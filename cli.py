@@ -15,13 +15,10 @@ from gpuscan.elements import SCALARS
 from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.strategies import STRATEGIES
-from gpuscan.tools import browser_export, file_scan, file_sort, process
-from gpuscan.tools.adapter_report import write_report
+from gpuscan.tools import browser_export, files, process
 from gpuscan.tools.bench import command as bench_command
-from gpuscan.tools.bench import several_devices
 from gpuscan.tools.bench import tune as tune_command
 from gpuscan.tools.bench.peers import PEERS
-from gpuscan.tools.log_lines import add_verbose_option
 from gpuscan.tools.matrix import command as matrix_command
 from gpuscan.tools.option_types import (
     ArrayFileType,
@@ -38,7 +35,8 @@ from gpuscan.tools.option_types import (
     gpu_device,
     has_file_dtype,
 )
-from gpuscan.tools.probe_report import print_report
+from gpuscan.tools.probe import print_report, write_report
+from gpuscan.tools.process import add_verbose_option
 from gpuscan.tools.shader_text import shader_text
 
 # ----- Options that several commands share
@@ -142,7 +140,7 @@ def scan(source: Path, target: Path, profile: bool, **options: Any) -> None:
     stays as it is otherwise.
     """
     check_file_dtype(options["dtype"])
-    file_scan.scan_file(source, target, profile, **options)
+    files.scan_file(source, target, profile, **options)
 
 
 @commands.command()
@@ -159,7 +157,7 @@ def sort(source: Path, target: Path, **options: Any) -> None:
     OUT.npy may be IN.npy itself. Equal elements keep their order, and NaN counts as the greatest number. The array has
     to fit the GPU. OUT.npy is replaced when the sort is done, and stays as it is otherwise.
     """
-    file_sort.sort_file(source, target, **options)
+    files.sort_file(source, target, **options)
 
 
 @commands.command()
@@ -272,10 +270,6 @@ def export(folder: Path, **asked: Any) -> None:
     default="",
     help=f"Scan algorithms, separated by commas: auto, {', '.join(STRATEGIES)} (default: all safe ones).",
 )
-@click.option("--batch", type=click.IntRange(min=1), help="Measure a linear recurrence: its batch.")
-@click.option("--sequence", type=click.IntRange(min=1), help="Measure a linear recurrence: its number of steps.")
-@click.option("--channels", type=click.IntRange(min=1), help="Measure a linear recurrence: its channels, innermost.")
-@click.option("--backward", is_flag=True, help="Measure the gradients of the linear recurrence too.")
 @click.option(
     "--peers",
     type=ListType(click.Choice(list(PEERS)), all_of=PEERS),
@@ -297,15 +291,14 @@ def export(folder: Path, **asked: Any) -> None:
 def bench(
     device: Device | None, devices: list[Device] | None, json_path: Path | None, plot: Path | None, **asked: Any
 ) -> None:
-    """Time scans against a copy of the same bytes.
+    """Time scans and sorts against a copy of the same bytes.
 
     The results are checked against NumPy. Exit code 1 if a result is wrong.
     """
-    bench_command.check_options(click.get_current_context())
     if devices is not None:
-        several_devices.measure_and_report(devices, asked["sizes"], json_path)
-        return
-    bench_command.measure_and_report(gpu_device(device), bench_command.request_of(**asked), json_path, plot)
+        bench_command.bench_devices(devices, asked["sizes"], json_path)
+    else:
+        bench_command.bench(gpu_device(device), bench_command.Request(**asked), json_path, plot)
 
 
 @commands.command()

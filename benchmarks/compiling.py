@@ -17,13 +17,13 @@ import numpy as np
 
 os.environ |= {"__GL_SHADER_DISK_CACHE": "0", "MESA_SHADER_CACHE_DISABLE": "true"}
 
-from wide import add_fields, affine
-
 import gpuscan as gs
 from gpuscan.codegen.kernel_text import render_kernel
+from gpuscan.engine.preparation import check_elements
 from gpuscan.problem.compensated_sum import add_pairs
 from gpuscan.problem.problem import make_problem
-from gpuscan.tools.bench.scans import check_problem, plan_of_problem
+from recorded import plan_of_problem
+from wide import add_fields, affine
 
 
 def cases(n: int) -> list[tuple[str, Any, Any, int]]:
@@ -66,7 +66,7 @@ def main() -> None:
     for name, array, op, axis in cases(1 << arguments.log):
         try:
             problem = make_problem(array, op, axis=axis)
-            check_problem(device, problem)
+            check_elements(device._context, problem)
         except gs.GpuscanError as error:  # no 64-bit floats
             print(f"{name:28} {error}")
             continue

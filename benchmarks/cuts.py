@@ -21,9 +21,7 @@ import numpy as np
 import pandas as pd
 
 import gpuscan as gs
-from gpuscan.tools.bench.calls import call_seconds
-from gpuscan.tools.bench.copies import copy_seconds
-from gpuscan.tools.bench.timer import GpuTimer
+from gpuscan.tools.bench.timing import GpuTimer
 
 SOURCE = Path(__file__).with_name("cuts.cu")
 # How often a call on the CPU is repeated unless it takes longer than a second. The fastest one counts.
@@ -39,10 +37,6 @@ def report(name: str, taken: float, moved: int, copied: float, more: str = "") -
     )
 
 
-def seconds_of(device: gs.Device, call: Callable[[], object]) -> float:
-    return call_seconds(device, call, WARM_SECONDS)
-
-
 def cut_places(rng: np.random.Generator, length: int, segments: int) -> np.ndarray[Any, Any]:
     cuts = np.sort(rng.integers(0, length + 1, segments - 1))
     return np.concatenate([[0], cuts, [length]])
@@ -53,8 +47,8 @@ def scans(device: gs.Device, timer: GpuTimer, shape: tuple[int, ...], axis: int,
     rng = np.random.default_rng(0)
     x = rng.integers(0, 2**32, shape, dtype=np.uint32)
     there, moved = device.asarray(x), 2 * x.nbytes
-    copied = copy_seconds(timer, moved)
-    plain = seconds_of(device, lambda: gs.scan(there, axis=axis))
+    copied = timer.time_copy(moved)
+    plain = timer.time_call(lambda: gs.scan(there, axis=axis))
     report(f"scan of {shape}, axis {axis}", plain, moved, copied)
     offsets = cut_places(rng, shape[axis], segments)
     row = np.repeat(np.arange(segments, dtype=np.uint32), np.diff(offsets))
@@ -68,7 +62,7 @@ def scans(device: gs.Device, timer: GpuTimer, shape: tuple[int, ...], axis: int,
         wanted = got if wanted is None else wanted
         if not np.array_equal(got, wanted):
             raise SystemExit(f"{name}: wrong sums")
-        taken = seconds_of(device, lambda options=options: gs.scan(there, axis=axis, **options))
+        taken = timer.time_call(lambda options=options: gs.scan(there, axis=axis, **options))
         report(f"  {segments} by {name}", taken, moved, copied, f", {taken / plain:.2f} of the scan without")
 
 
@@ -79,8 +73,8 @@ def reductions(device: gs.Device, timer: GpuTimer, length: int, segments: int) -
     offsets = cut_places(rng, length, segments)
     keys = np.repeat(np.arange(segments, dtype=np.uint32), np.diff(offsets))
     there, keys_there = device.asarray(x), device.asarray(keys)
-    copied = copy_seconds(timer, x.nbytes)
-    whole = seconds_of(device, lambda: gs.reduce(there))
+    copied = timer.time_copy(x.nbytes)
+    whole = timer.time_call(lambda: gs.reduce(there))
     report("reduce", whole, x.nbytes, copied)
     sums = np.concatenate([[0], np.cumsum(x, dtype=np.uint32)]).astype(np.uint32)
     wanted = np.diff(sums[offsets])
@@ -89,9 +83,9 @@ def reductions(device: gs.Device, timer: GpuTimer, length: int, segments: int) -
     found, results = gs.reduce_by_key(keys_there, there)
     if not np.array_equal(np.asarray(results), wanted[np.diff(offsets) > 0]):
         raise SystemExit("reduce by key: wrong sums")
-    taken = seconds_of(device, lambda: gs.reduce(there, segments=offsets))
+    taken = timer.time_call(lambda: gs.reduce(there, segments=offsets))
     report(f"  of {segments} segments", taken, x.nbytes, copied, f", {taken / whole:.2f} of the whole")
-    taken = seconds_of(device, lambda: gs.reduce_by_key(keys_there, there))
+    taken = timer.time_call(lambda: gs.reduce_by_key(keys_there, there))
     report(f"  by {found.shape[0]} keys", taken, 2 * x.nbytes, copied, f", {taken / whole:.2f} of the whole")
     for name, seconds in cub_seconds(keys).items():
         moved = 3 * x.nbytes if name == "InclusiveScanByKey" else 2 * x.nbytes
@@ -116,17 +110,17 @@ def grouped(device: gs.Device, timer: GpuTimer, length: int, groups: int) -> Non
     for dtype in (np.uint32, np.float32):
         x = rng.integers(0, 2, length).astype(dtype)  # sums of float32 are exact
         there = device.asarray(x)
-        copied, name = copy_seconds(timer, 2 * x.nbytes), np.dtype(dtype).name
-        whole = seconds_of(device, lambda there=there: gs.reduce(there))
+        copied, name = timer.time_copy(2 * x.nbytes), np.dtype(dtype).name
+        whole = timer.time_call(lambda there=there: gs.reduce(there))
         series = pd.Series(x).groupby(labels, sort=False)
         sums = np.bincount(labels, x, groups)
         if not np.array_equal(np.asarray(gs.reduce(there, groups=labels_there)), sums):
             raise SystemExit(f"reduce by groups of {name}: wrong sums")
         if not np.array_equal(np.asarray(gs.scan(there, groups=labels_there)), series.cumsum().to_numpy(dtype)):
             raise SystemExit(f"scan by groups of {name}: wrong sums")
-        taken = seconds_of(device, lambda there=there: gs.scan(there, groups=labels_there))
+        taken = timer.time_call(lambda there=there: gs.scan(there, groups=labels_there))
         report(f"scan by {groups} groups, {name}", taken, 2 * x.nbytes, copied, f", {taken / copied:.2f} copies")
-        taken = seconds_of(device, lambda there=there: gs.reduce(there, groups=labels_there))
+        taken = timer.time_call(lambda there=there: gs.reduce(there, groups=labels_there))
         report(f"reduce by {groups} groups, {name}", taken, x.nbytes, copied, f", {taken / whole:.2f} of the whole")
         on_cpu: dict[str, Callable[[], object]] = {
             "np.bincount": lambda x=x: np.bincount(labels, x, groups),
@@ -174,8 +168,8 @@ def compaction(device: gs.Device, timer: GpuTimer, length: int, density: float) 
     if not np.array_equal(np.asarray(gs.compact(there, mask_there)), x[mask]):
         raise SystemExit("compact: wrong elements")
     moved = x.nbytes + mask.nbytes + 4 * int(np.count_nonzero(mask))
-    taken = seconds_of(device, lambda: gs.compact(there, mask_there))
-    report(f"compact, density {density}", taken, moved, copy_seconds(timer, moved))
+    taken = timer.time_call(lambda: gs.compact(there, mask_there))
+    report(f"compact, density {density}", taken, moved, timer.time_copy(moved))
 
 
 def main() -> None:

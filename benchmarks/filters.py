@@ -17,9 +17,7 @@ import scipy.signal
 
 import gpuscan as gs
 from gpuscan import signal
-from gpuscan.tools.bench.calls import call_seconds
-from gpuscan.tools.bench.copies import copy_seconds
-from gpuscan.tools.bench.timer import GpuTimer, wall_seconds
+from gpuscan.tools.bench.timing import GpuTimer, wall_seconds
 
 CUTOFF = 0.1
 # What is compared with SciPy in float64: the first samples.
@@ -40,7 +38,8 @@ def main() -> None:
     print(device, device.capabilities.driver)
     x = np.random.default_rng(0).standard_normal(arguments.samples, dtype=np.float32)
     there = device.asarray(x)
-    copied = copy_seconds(GpuTimer(device), 2 * x.nbytes)
+    timer = GpuTimer(device, WARM_SECONDS)
+    copied = timer.time_copy(2 * x.nbytes)
 
     def wall(function: Any) -> float:
         return wall_seconds(function, WARM_SECONDS, REPEATS)
@@ -52,7 +51,7 @@ def main() -> None:
         found = np.asarray(signal.lfilter(b, a, there)[:CHECKED])
         if not np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max():
             raise SystemExit("wrong results")
-        on_device = call_seconds(device, lambda b=b, a=a: signal.lfilter(b, a, there), WARM_SECONDS)
+        on_device = timer.time_call(lambda b=b, a=a: signal.lfilter(b, a, there))
         line = f"order {order}: device {on_device * 1e3:8.2f} ms, {copied / on_device:.2f} of a copy"
         if arguments.device is None:
             ours = wall(lambda b=b, a=a: signal.lfilter(b, a, x))

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.tools.bench.calls import call_seconds
-from gpuscan.tools.bench.copies import copy_seconds
-from gpuscan.tools.bench.timer import GpuTimer
+from gpuscan.tools.bench.timing import GpuTimer
 
 SHAPES = "25165824@0,8x2048x1536@1,8x1536x2048@2"
 # What is compared with NumPy: the ends of a few rows. The gradient there does not depend on the elements before.
@@ -96,20 +94,17 @@ def main() -> None:
     parser.add_argument("--only", default=",".join((*OPERATORS, RECURRENCE)))
     arguments = parser.parse_args()
     device = gs.Device(arguments.device)
-    timer = GpuTimer(device)
+    timer = GpuTimer(device, WARM_SECONDS)
     print(device, device.capabilities.driver)
     rng = np.random.default_rng(0)
     only = arguments.only.split(",")
-
-    def timed(function: Callable[[], Any]) -> float:
-        return call_seconds(device, function, WARM_SECONDS)
 
     for text in arguments.shapes.split(","):
         dims, axis = text.split("@")
         shape, axis = tuple(map(int, dims.split("x"))), int(axis)
         arrays = [device.asarray(rng.uniform(0.9, 1, shape).astype(np.float32)) for _ in range(4)]
         nbytes = arrays[0].nbytes
-        per_byte = copy_seconds(timer, 4 * nbytes) / (4 * nbytes)
+        per_byte = timer.time_copy(4 * nbytes) / (4 * nbytes)
         shown = f"{shape!s:18} axis {axis}"
         for name, (op, count) in OPERATORS.items():
             if name not in only:
@@ -119,8 +114,8 @@ def main() -> None:
             found = gs.scan_vjp(x, y, grad, op, axis=axis)
             check(op, axis, [list(each) if count > 1 else [each] for each in (x, y, grad, found)])
             del found
-            forward = timed(lambda x=x, op=op, axis=axis: gs.scan(x, op, axis=axis))
-            backward = timed(lambda x=x, y=y, g=grad, op=op, axis=axis: gs.scan_vjp(x, y, g, op, axis=axis))
+            forward = timer.time_call(lambda x=x, op=op, axis=axis: gs.scan(x, op, axis=axis))
+            backward = timer.time_call(lambda x=x, y=y, g=grad, op=op, axis=axis: gs.scan_vjp(x, y, g, op, axis=axis))
             moved = 2 * count * nbytes, 4 * count * nbytes
             report(f"{shown} {name:17}", per_byte, forward, backward, moved)
             del x, y, grad
@@ -128,8 +123,8 @@ def main() -> None:
             continue
         a, b, grad = arrays[:3]
         h = gs.linear_recurrence(a, b, axis=axis)
-        forward = timed(lambda a=a, b=b, axis=axis: gs.linear_recurrence(a, b, axis=axis))
-        backward = timed(lambda a=a, h=h, g=grad, axis=axis: gs.linear_recurrence_vjp(a, h, g, axis=axis))
+        forward = timer.time_call(lambda a=a, b=b, axis=axis: gs.linear_recurrence(a, b, axis=axis))
+        backward = timer.time_call(lambda a=a, h=h, g=grad, axis=axis: gs.linear_recurrence_vjp(a, h, g, axis=axis))
         report(f"{shown} {RECURRENCE}", per_byte, forward, backward, (3 * nbytes, 5 * nbytes))
         del a, b, grad, h
 

@@ -1,6 +1,6 @@
 """Make the tables and plots of benchmarks/results/*-sums.json that the README and the documents show.
 
-Run it after `gpuscan bench --json benchmarks/results/NAME-sums.json`: python benchmarks/make_tables.py
+Run it after `python benchmarks/compare.py … --json benchmarks/results/NAME-sums.json`: python benchmarks/make_tables.py
 
 A page has a block for each table: the text between `<!-- KIND of FILE, by benchmarks/make_tables.py -->` and
 `<!-- end -->`. The kinds are the functions below. tests/test_docs.py compares pages and plots with the files.
@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.tools.bench.cases import ScanCase, power_or_number
-from gpuscan.tools.bench.plot import save_plot
-from gpuscan.tools.bench.results import COPY, OURS, Measurement
+from gpuscan.tools.bench.results import COPY, OURS, Measurement, save_plot
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 RESULTS = CHECKOUT / "benchmarks" / "results"
@@ -48,7 +47,7 @@ NAMES = {"cub": "CUB", "torch": "PyTorch", "jax": "JAX", "cupy": "CuPy", "numpy"
 
 @dataclass(frozen=True)
 class Figures:
-    """A file of `gpuscan bench --json`, and the page that shows it."""
+    """A file of `compare.py --json`, and the page that shows it."""
 
     path: Path
     page: Path
@@ -96,7 +95,7 @@ def rates(figures: Figures) -> str:
     """Return the short table: GB/s of the strategies that matter and of the other libraries."""
     head = (
         f"Sums of 32-bit integers on an {figures.gpu} over Vulkan, in GB/s of bytes read plus written, from\n"
-        f"one run of `gpuscan bench` ([figures]({figures.link('.json')}), {figures.date}):\n\n"
+        f"one run of `benchmarks/compare.py` ([figures]({figures.link('.json')}), {figures.date}):\n\n"
     )
     names = {
         (COPY, "kernel"): "a copy of the same bytes",
@@ -113,11 +112,13 @@ def rates(figures: Figures) -> str:
 
 def times(figures: Figures) -> str:
     """Return the long table: microseconds of short arrays, GB/s and shares of the copy's speed of long ones."""
-    command = " ".join(figures.data["command"])
-    command = re.sub(r" --(json|plot) \S+", "", command)
+    options = " ".join(figures.data["command"][2:])  # after the program: `python benchmarks/compare.py`
+    options = re.sub(r" --(json|plot) \S+", "", options)
     head = (
-        f"Sums of `uint32`, measured on {figures.date} by\n`{command}`\n([figures]({figures.link('.json')}), "
-        f"[plot]({figures.link('.png')})).\nMicroseconds up to 2^22, then GB/s and shares of the copy's speed:\n\n"
+        f"Sums of `uint32`, measured on {figures.date}. This measures them again:\n"
+        f"`python benchmarks/compare.py {options}`\n"
+        f"([figures]({figures.link('.json')}), [plot]({figures.link('.png')})).\n"
+        "Microseconds up to 2^22, then GB/s and shares of the copy's speed:\n\n"
     )
     rows = figures.rows()
     sizes = [size for size in rows[COPY, "kernel"] if size >= LEAST_SIZE]

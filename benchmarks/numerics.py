@@ -27,8 +27,8 @@ from rich.table import Table
 
 import gpuscan as gs
 from gpuscan.problem.compensated_sum import add_pairs, paired
-from gpuscan.tools.bench.contender import Unsupported
-from gpuscan.tools.bench.peers import cub
+from gpuscan.tools.bench.contenders import Unsupported
+from peers import cub
 
 Array = np.ndarray[Any, Any]
 

@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.tools.bench.calls import call_seconds
-from gpuscan.tools.bench.copies import copy_seconds
-from gpuscan.tools.bench.timer import GpuTimer
+from gpuscan.tools.bench.timing import GpuTimer
 
 SHAPES = "8x2048x1536@1,4x4096x2048@1,1x131072x512@1,8x1536x8192@2,8x1536x2048@2"
 CHECKED_ROWS = 64
@@ -48,11 +46,9 @@ def main() -> None:
         h = gs.linear_recurrence(a, b, axis=int(axis))
         check(gates, inputs, h.numpy(), int(axis))
         moved = 3 * a.nbytes
-        copied = copy_seconds(timer, moved)
-        forward = call_seconds(device, lambda a=a, b=b, axis=axis: gs.linear_recurrence(a, b, axis=int(axis)))
-        backward = call_seconds(
-            device, lambda a=a, b=b, h=h, axis=axis: gs.linear_recurrence_vjp(a, h, b, axis=int(axis))
-        )
+        copied = timer.time_copy(moved)
+        forward = timer.time_call(lambda a=a, b=b, axis=axis: gs.linear_recurrence(a, b, axis=int(axis)))
+        backward = timer.time_call(lambda a=a, b=b, h=h, axis=axis: gs.linear_recurrence_vjp(a, h, b, axis=int(axis)))
         print(
             f"{shape!s:18} axis {axis}: forward {forward * 1e6:7.1f} us {moved / forward / 1e9:5.0f} GB/s "
             f"{copied / forward:.3f} of the copy; backward {backward * 1e6:7.1f} us "

@@ -21,7 +21,7 @@ import torch
 import gpuscan as gs
 import gpuscan.torch
 from gpuscan.engine.selective_scan import gradient_sources, selective_gradients, selective_scan
-from gpuscan.tools.bench.calls import call_seconds
+from gpuscan.tools.bench.timing import GpuTimer
 
 WARM_SECONDS = 0.5
 
@@ -72,14 +72,15 @@ def gpu_times(batch: int, channels: int, length: int, states: int) -> tuple[floa
     shape, of_time = (batch, 1, channels, 1, length), (batch, 1, 1, states, length)
     arrays = [some(*shape), some(*shape), -some(1, 1, channels, states, 1), some(*of_time), some(*of_time)]
     there = [device.asarray(array) for array in arrays]
-    forward = call_seconds(device, lambda: selective_scan(*there), WARM_SECONDS)
+    timer = GpuTimer(device, WARM_SECONDS)
+    forward = timer.time_call(lambda: selective_scan(*there))
     sources = gradient_sources(device._context, *arrays, some(*shape), some(batch, 1, channels, states, 1))
 
     def gradient() -> None:
         for strips in selective_gradients(sources)[2:]:
             gs.reduce(gs.Array.of(device, strips), axis=0)
 
-    return forward, call_seconds(device, gradient, WARM_SECONDS)
+    return forward, timer.time_call(gradient)
 
 
 def main() -> None:

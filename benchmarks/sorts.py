@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.tools.bench.contender import Unsupported
-from gpuscan.tools.bench.peers.subjects import need
+from gpuscan.tools.bench.contenders import Unsupported
+from gpuscan.tools.bench.peers import need
 
 # Elements up to which NumPy is timed as well.
 NUMPY_LIMIT = 1 << 24

@@ -14,10 +14,8 @@ import gpuscan as gs
 from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.planning.tile_shapes import ColumnTile
 from gpuscan.problem.problem import make_problem
-from gpuscan.tools.bench.buffers import place, release
-from gpuscan.tools.bench.copies import copy_seconds
-from gpuscan.tools.bench.scans import RecordedScan, plan_of_problem
-from gpuscan.tools.bench.timer import GpuTimer
+from gpuscan.tools.bench.timing import GpuTimer
+from recorded import RecordedScan, plan_of_problem
 
 
 def affine(left: Any, right: Any) -> Any:
@@ -39,17 +37,17 @@ def measure(
     """Time every strategy on these arrays and print a line for each."""
     device = timer.device
     problem = make_problem(arrays[0] if len(arrays) == 1 else tuple(arrays), op, axis=axis, after=after)
-    sources = [place(device, array) for array in arrays]
-    sizes = [problem.size * field.storage_bytes for field in problem.destination.fields]
-    destinations = [place(device, None, size) for size in sizes]
-    moved = sum(array.nbytes for array in arrays) + sum(sizes)
-    copied = copy_seconds(timer, moved)
+    sources = [device.asarray(array) for array in arrays]
+    fields = problem.destination.fields
+    results = [device.empty((*problem.results_shape, *field.shape), field.scalar.dtype) for field in fields]
+    moved = sum(array.nbytes for array in [*sources, *results])
+    copied = timer.time_copy(moved)
     print(f"{name}: copy {copied * 1e6:.1f} us {moved / copied / 1e9:.0f} GB/s", flush=True)
     for strategy in STRATEGIES:
         for tile in tiles or [None]:
             plan = plan_of_problem(device, problem, strategy, tile=tile)
-            scan = RecordedScan(device, plan, sources, destinations)
-            taken = timer.seconds(scan)
+            scan = RecordedScan(device, plan, sources, results)
+            taken = timer.time_recording(scan)
             try:
                 scan.check()
                 late = ""
@@ -60,7 +58,6 @@ def measure(
                 f"{copied / taken:.3f} of the copy{late}",
                 flush=True,
             )
-    release([*sources, *destinations])
 
 
 def main() -> None:

@@ -14,11 +14,9 @@ import numpy as np
 
 import gpuscan as gs
 from gpuscan.planning.kernel_parts import InjectedFaults
-from gpuscan.tools.bench.buffers import place, release
-from gpuscan.tools.bench.cases import ScanCase
-from gpuscan.tools.bench.copies import copy_seconds
-from gpuscan.tools.bench.scans import RecordedScan, plan_of_problem, problem_of
-from gpuscan.tools.bench.timer import GpuTimer
+from gpuscan.problem.problem import make_problem
+from gpuscan.tools.bench.timing import GpuTimer
+from recorded import RecordedScan, plan_of_problem
 
 # The distance of two tiles that withhold their posts; 0 withholds nothing.
 PERIODS = (0, 64, 7, 2)
@@ -39,15 +37,15 @@ def main() -> None:
 def measure(timer: GpuTimer, x: np.ndarray[Any, Any]) -> None:
     """Time every period on this array, check the last sum, and print a line each."""
     device = timer.device
-    problem = problem_of(ScanCase("add", x.dtype, len(x)), [x])
-    buffers = [place(device, x), place(device, None, x.nbytes)]
+    problem = make_problem(x, "add", axis=0)
+    array, result = device.asarray(x), device.empty(x.shape, x.dtype)
     last = np.sum(x, dtype=np.uint32)
-    copied = copy_seconds(timer, 2 * x.nbytes)
+    copied = timer.time_copy(2 * x.nbytes)
     unblocked = 0.0
     for period in PERIODS:
         plan = plan_of_problem(device, problem, "fallback", test_build=InjectedFaults(period))
-        taken = timer.seconds(RecordedScan(device, plan, buffers[:1], buffers[1:]))
-        found = np.frombuffer(device.wgpu_device.queue.read_buffer(buffers[1], x.nbytes - 4, 4), np.uint32)[0]
+        taken = timer.time_recording(RecordedScan(device, plan, [array], [result]))
+        found = result[-1:].numpy()[0]
         unblocked = unblocked or taken
         what = f"every {period}th post withheld" if period else "unblocked"
         print(
@@ -55,7 +53,6 @@ def measure(timer: GpuTimer, x: np.ndarray[Any, Any]) -> None:
             f"{unblocked / taken:.3f} of unblocked {'' if found == last else 'WRONG'}",
             flush=True,
         )
-    release(buffers)
 
 
 if __name__ == "__main__":

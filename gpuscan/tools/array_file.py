@@ -9,7 +9,7 @@ from typing import Any
 import click
 import numpy as np
 
-from gpuscan.tools.exit_codes import fail_to_read
+from gpuscan.tools.output import fail_to_read
 
 NPY_MAGIC = b"\x93NUMPY"
 ZIP_MAGIC = b"PK\x03\x04"

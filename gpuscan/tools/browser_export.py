@@ -11,8 +11,8 @@ import click
 import numpy as np
 
 import gpuscan
-from gpuscan.tools.exit_codes import fail_to_write
 from gpuscan.tools.option_types import Context, DtypeType, OperatorType, Parameter, ParamType
+from gpuscan.tools.output import fail_to_write
 
 
 class FunctionType(ParamType):

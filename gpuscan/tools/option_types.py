@@ -19,12 +19,10 @@ from gpuscan.elements import SCALARS, scalar_of
 from gpuscan.errors import AdapterNotFoundError
 from gpuscan.operators.named_operators import BUILTINS, resolve
 from gpuscan.tools.array_file import read_array
+from gpuscan.tools.output import STDOUT
 
 # Arrays of this many elements, or more, are refused: 2 to this power.
 MAX_LENGTH_BITS = 40
-
-# A target that stands for standard output.
-STDOUT = Path("-")
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any]  # older versions of click cannot be subscripted at run time

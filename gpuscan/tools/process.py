@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
+import re
 import signal
 import sys
 import time
 import warnings
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
 
 from gpuscan._start import INTERRUPTED, handle_interrupts
-from gpuscan.tools.command_words import in_command_words
-from gpuscan.tools.exit_codes import SIGNALLED, WORK_FAILED, exit_code_of
-from gpuscan.tools.log_lines import log_shown
 from gpuscan.tools.option_types import DeviceType
+from gpuscan.tools.output import SIGNALLED, WORK_FAILED, exit_code_of
 
 # Seconds after a signal in which a second one is ignored: `timeout` of GNU coreutils sends two at once.
 REPEATED_SIGNAL_SECONDS = 1.0
+
+# Advice that names an argument which the command line does not have. The clause is dropped.
+_NOT_HERE = (
+    r",? or open the device with unsafe=True",
+    r"; open the device with unsafe=True[^.;]*",
+    r",? and of an array on a device its \.numpy\(\)",
+    r", the NumPy ufunc of such a name, a gs\.Operator, or a function of \(left, right\)",
+    r"\.? Convert the array with \.astype\(\.\.\.\) first",
+    r",? or x\.reshape\(-1\)[^.;]*",
+    r"\.? Pass x\[np\.newaxis\][^.;]*",
+)
+
+# A clause that suggests NumPy, for commands that run on GPU adapters only.
+_NUMPY_CLAUSE = r"(?:[,:;]? or|[;:,.])\s[^,;.:]*\bdevice=\"numpy\"[^,;.]*"
+
+_SPELLINGS = (
+    (r"\bdtype=(?:np\.)?(\w+)", r"--dtype \1"),
+    (r"\b(device|strategy)=\"(\w+)\"", r"--\1 \2"),
+    (r"\baxis=(-?\d+)", r"--axis \1"),
+    (r"\b(axis|dtype)=(?!\S*[\w\"])", r"--\1"),
+    (r"\bop='(\w+)'", r"--op \1"),
+    (r"\bcompact=(?:True)?", r"--compact"),
+    (r"\b(exclusive|reverse|compensated|segments|force)=True", r"--\1"),
+    (r"\b(exclusive|reverse|compensated)=False", r"no --\1"),
+)
+
+_log = logging.getLogger("gpuscan")
 
 
 class Terminated(KeyboardInterrupt):
@@ -109,3 +136,66 @@ def _discard_stdout() -> None:
         return
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+# ----- The library's messages in the words of the command line: `--dtype float32` for `dtype=np.float32`
+
+
+def in_command_words(message: str, numpy: bool) -> str:
+    """Return the message with Python's spelling of arguments replaced by options.
+
+    Args:
+        message: what an error of the library says.
+        numpy: True if the command takes ``--device numpy``. Otherwise a clause that suggests it is dropped.
+    """
+    for clause in _NOT_HERE if numpy else (*_NOT_HERE, _NUMPY_CLAUSE):
+        message = re.sub(clause, "", message)
+    for pattern, option in _SPELLINGS:
+        message = re.sub(pattern, option, message)
+    return message
+
+
+# ----- What gpuscan logs, as lines on standard error in the form of the other messages
+
+
+class _Lines(logging.Handler):
+    """Prints each record as one line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(f"gpuscan: {record.levelname.lower()}: {' '.join(record.getMessage().split())}", err=True)
+
+
+@contextmanager
+def log_shown() -> Iterator[None]:
+    """Show warnings inside the ``with``, and more where `show_more` says."""
+    lines, level = _Lines(), _log.level
+    _log.addHandler(lines)
+    _log.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        _log.removeHandler(lines)
+        _log.setLevel(level)
+
+
+def show_more(verbose: int) -> None:
+    """Show from now on what is done (1), or also every plan and compilation and the libraries' own logs (2)."""
+    if verbose:
+        _log.setLevel(logging.INFO if verbose == 1 else logging.DEBUG)
+
+
+def add_verbose_option(group: click.Group) -> None:
+    """Give every command of the group, and the group itself, the option ``--verbose``."""
+
+    def show(context: click.Context, parameter: click.Parameter, value: int) -> None:
+        show_more(value)
+
+    for command in (group, *group.commands.values()):
+        option = click.Option(
+            ["-v", "--verbose"],
+            count=True,
+            expose_value=False,
+            callback=show,
+            help="Say what is done on standard error; -vv says all, with the logs of libraries.",
+        )
+        command.params.append(option)

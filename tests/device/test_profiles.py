@@ -13,7 +13,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan import cli
-from gpuscan.tools import file_scan as files
+from gpuscan.tools import files
 from tests.harness.devices import device_as_if
 
 

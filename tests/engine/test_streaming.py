@@ -20,7 +20,7 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.problem.problem import Problem
-from gpuscan.tools.file_scan import scan_in_pieces
+from gpuscan.tools.files import scan_in_pieces
 from tests.harness.devices import force_strategy, timed_out
 from tests.harness.scans import make_problem, origin_of_piece, scan_chunks_with, scan_with, single_piece_bytes
 from tests.laws import dtype_of
@@ -308,7 +308,7 @@ def test_memory_is_bounded(adapter: wgpu.GPUAdapter, tmp_path: Path) -> None:
 import resource, sys
 import numpy as np, gpuscan as gs
 from pathlib import Path
-from gpuscan.tools.file_scan import scan_in_pieces
+from gpuscan.tools.files import scan_in_pieces
 device = gs.Device({adapter.summary!r})
 gs.scan(np.ones(3 << 20, np.uint32), device=device)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -340,14 +340,14 @@ def test_interrupted(adapter: wgpu.GPUAdapter, tmp_path: Path) -> None:
     code = f"""
 import contextlib, pathlib, time
 from gpuscan import cli
-from gpuscan.tools import file_scan
+from gpuscan.tools import files
 def show(total):
     def shown(done):
         pathlib.Path("begun").touch()
         if done == total:
             time.sleep({SECONDS})
     return contextlib.nullcontext(shown)
-file_scan.displayed = show
+files.displayed = show
 cli.main(["scan", "in.npy", "out.npy", "--device", {adapter.summary!r}])
 """
     command = [sys.executable, "-c", code]

@@ -1,10 +1,9 @@
-"""The benchmarks' inputs, checks, tables and peers; what runs on adapters is in tests/gpu."""
+"""The benchmarks' inputs, checks, tables and peers. test_bench_on_adapters.py has what runs on adapters."""
 
 from __future__ import annotations
 
 import io
 import json
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,16 +16,12 @@ from rich.console import Console
 from gpuscan import cli
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.named_operators import BUILTINS
-from gpuscan.tools.bench import plot
-from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase
-from gpuscan.tools.bench.contender import Contender, Unsupported, measure
-from gpuscan.tools.bench.inputs import Inputs, make_inputs, recurrence_reference
-from gpuscan.tools.bench.peers import PEERS, cub, numpy_peer, peer_contenders
-from gpuscan.tools.bench.results import Measurement, ratio_to_copy, report
-from gpuscan.tools.bench.session import takes
-from gpuscan.tools.bench.suite import failures, run_suite
-from gpuscan.tools.bench.tables import tables
-from gpuscan.tools.console import table_console
+from gpuscan.tools.bench import results, timing
+from gpuscan.tools.bench.cases import SORT, Inputs, ScanCase, takes
+from gpuscan.tools.bench.contenders import Contender, Unsupported, measure, run_suite
+from gpuscan.tools.bench.peers import PEERS, numpy_contenders, peer_contenders
+from gpuscan.tools.bench.results import Measurement, failures, ratio_to_copy, report, tables
+from gpuscan.tools.output import table_console
 from tests.fakes import capabilities
 from tests.oracle import one_by_one
 
@@ -41,10 +36,8 @@ CASES = [
 ]
 
 
-def full(inputs: Inputs) -> list[np.ndarray[Any, Any]]:
+def full(case: ScanCase, inputs: Inputs) -> list[np.ndarray[Any, Any]]:
     """Scan every element of the case one after the other, in the widest type."""
-    case = inputs.case
-    assert isinstance(case, ScanCase)
     floats = case.dtype.kind in "fc"
     wide = np.result_type(case.dtype, np.float64) if floats else case.dtype
     function = case.operator.function
@@ -61,17 +54,17 @@ def full(inputs: Inputs) -> list[np.ndarray[Any, Any]]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.series)
 def test_expected_values_are_those_of_the_definition(case: ScanCase) -> None:
     """Check the last element and about 1,000 others."""
-    inputs = make_inputs(case)
+    inputs = case.inputs()
     assert inputs.indices[-1] == case.elements - 1
     assert len(inputs.indices) > 1000
-    results = [result.reshape(case.elements, *case.element_shape) for result in full(inputs)]
+    results = [result.reshape(case.elements, *case.element_shape) for result in full(case, inputs)]
     assert inputs.error([result[inputs.indices] for result in results]) <= inputs.tolerance
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.series)
 def test_a_wrong_result_is_told(case: ScanCase) -> None:
     """Refuse the input itself, a constant, and integers with one wrong bit."""
-    inputs = make_inputs(case)
+    inputs = case.inputs()
     flat = [array.reshape(case.elements, *case.element_shape) for array in inputs.arrays]
     assert inputs.error([array[inputs.indices] for array in flat]) > inputs.tolerance
     still = [np.broadcast_to(wanted[-1], wanted.shape) for wanted in inputs.expected]
@@ -84,35 +77,16 @@ def test_a_wrong_result_is_told(case: ScanCase) -> None:
 def test_inputs_are_the_same_every_time() -> None:
     """Make the same inputs twice, so that two runs can be compared."""
     case = ScanCase("add", F32, 5000)
-    np.testing.assert_array_equal(make_inputs(case).arrays[0], make_inputs(case).arrays[0])
+    np.testing.assert_array_equal(case.inputs().arrays[0], case.inputs().arrays[0])
 
 
-def test_gradients_of_the_recurrence() -> None:
-    """Compare with differences of the sum of grad_h * h."""
-    rng = np.random.default_rng(0)
-    a, b, grad_h = (rng.uniform(-1, 1, (2, 6)) for _ in range(3))
-    _, grad_a, grad_b = recurrence_reference(a, b, grad_h)
-    for array, gradient in ((a, grad_a), (b, grad_b)):
-        for at in np.ndindex(array.shape):
-            kept = array[at]
-            sums = []
-            for step in (1e-6, -1e-6):
-                array[at] = kept + step
-                sums.append(float(np.sum(grad_h * recurrence_reference(a, b)[0])))
-            array[at] = kept
-            assert abs((sums[0] - sums[1]) / 2e-6 - gradient[at]) < 1e-6
-
-
-@pytest.mark.parametrize("backward", [False, True])
-def test_recurrence_inputs(backward: bool) -> None:
-    """Expect the recurrence along axis 1."""
-    case = RecurrenceCase(2, 30, 5, F32, backward)
-    inputs = make_inputs(case)
-    wide = [np.moveaxis(array.astype(np.float64), 1, 2) for array in inputs.arrays]
-    outputs = [np.moveaxis(output, 2, 1).reshape(-1)[inputs.indices] for output in recurrence_reference(*wide)]
-    assert len(outputs) == (3 if backward else 1)
-    assert inputs.error([output.astype(np.float32) for output in outputs]) <= inputs.tolerance
-    assert inputs.error([output + 1 for output in outputs]) > inputs.tolerance
+def test_inputs_of_sorts() -> None:
+    """Expect NumPy's order of each row."""
+    case = ScanCase(SORT, F32, 700, 3)
+    inputs = case.inputs()
+    ordered = np.sort(inputs.arrays[0], axis=1).reshape(-1)
+    assert inputs.error([ordered[inputs.indices]]) == 0.0
+    assert inputs.error([inputs.arrays[0].reshape(-1)[inputs.indices]]) > inputs.tolerance
 
 
 # ----- Measuring
@@ -142,18 +116,19 @@ class FakeSubject:
         self.closed = True
 
 
-def contender(subject: FakeSubject, library: str = "gpuscan") -> Contender:
+def contender(subject: Any, library: str = "gpuscan") -> Contender:
     """Return a contender that is this subject."""
     return Contender(library, "way", lambda inputs: subject)
 
 
-INPUTS = make_inputs(ScanCase("add", U32, 2048))
+CASE = ScanCase("add", U32, 2048)
+INPUTS = CASE.inputs()
 
 
 def test_measure() -> None:
     """Find the time, the speed of bytes read and written, and the verdict."""
     subject = FakeSubject(taken=1e-6)
-    found = measure(contender(subject), INPUTS)
+    found = measure(contender(subject), CASE, INPUTS)
     assert (found.seconds, found.right, found.error, found.note) == (1e-6, True, 0.0, "made up")
     assert found.bytes_per_second == pytest.approx(2 * 4 * 2048 / 1e-6)
     assert subject.closed
@@ -161,8 +136,8 @@ def test_measure() -> None:
 
 def test_wrong_results_of_gpuscan_are_failures() -> None:
     """Count wrong results of gpuscan, and only show those of a peer."""
-    ours = measure(contender(FakeSubject(off=0.5)), INPUTS)
-    theirs = measure(contender(FakeSubject(off=0.5), "torch"), INPUTS)
+    ours = measure(contender(FakeSubject(off=0.5)), CASE, INPUTS)
+    theirs = measure(contender(FakeSubject(off=0.5), "torch"), CASE, INPUTS)
     assert ours.wrong
     assert theirs.wrong
     assert failures([ours, theirs]) == [ours]
@@ -172,7 +147,7 @@ def test_wrong_results_of_gpuscan_are_failures() -> None:
 def test_a_failure_is_a_row_that_says_why(error: Exception) -> None:
     """Keep the reason, and close the subject."""
     subject = FakeSubject(fails=error)
-    found = measure(contender(subject), INPUTS)
+    found = measure(contender(subject), CASE, INPUTS)
     assert found.seconds is None
     assert found.note.endswith("no luck")
     assert subject.closed
@@ -181,10 +156,10 @@ def test_a_failure_is_a_row_that_says_why(error: Exception) -> None:
 def test_a_contender_that_cannot_be_made_ready_is_a_row() -> None:
     """Keep the reason, cut off where it is long."""
 
-    def prepare(inputs: Inputs) -> FakeSubject:
+    def prepare(inputs: Inputs) -> Any:
         raise ImportError("broken " * 100)
 
-    found = measure(Contender("torch", "way", prepare), INPUTS)
+    found = measure(Contender("torch", "way", prepare), CASE, INPUTS)
     assert found.note.startswith("ImportError: broken")
     assert len(found.note) < 250
 
@@ -193,10 +168,9 @@ def test_suite_tells_of_every_step() -> None:
     """Call the callbacks for each contender on each case, in order."""
     told: list[str] = []
     shown: list[Measurement] = []
-    cases: list[Case] = [ScanCase("add", U32, 10), RecurrenceCase(1, 3, 2, F32)]
-    found = run_suite(
-        cases, lambda case: [contender(FakeSubject()), contender(FakeSubject())], told.append, shown.append
-    )
+    cases = [ScanCase("add", U32, 10), ScanCase("maximum", F32, 3)]
+    two = [contender(FakeSubject()), contender(FakeSubject())]
+    found = run_suite([(case, two) for case in cases], told.append, shown.append)
     assert [m.case for m in found] == [cases[0], cases[0], cases[1], cases[1]]
     assert shown == found
     assert len(told) == 6
@@ -214,7 +188,7 @@ def measurements() -> list[Measurement]:
             Measurement(case, "copy", "kernel", 2e-6, "timestamps", 0.0, True),
             Measurement(case, "gpuscan", "lookback", 4e-6, "timestamps", 0.0, True, "256x12x4/32"),
             Measurement(case, "torch", "cumsum", 8e-6, "CUDA events", 0.25, False, "PyTorch 9"),
-            Measurement(case, "cupy", "cumsum").failed("cupy is not installed"),
+            Measurement(case, "cupy", "cumsum").with_reason("cupy is not installed"),
         ]
     return rows
 
@@ -264,7 +238,7 @@ def test_report_is_json() -> None:
     device.capabilities = capabilities()
     rows = measurements()
     rows.append(replace(rows[0], error=float("inf"), right=False))
-    data = json.loads(json.dumps(report(device, rows, ["--peers"]), allow_nan=False))
+    data = json.loads(json.dumps(report(device, rows, ["gpuscan", "bench", "--peers"]), allow_nan=False))
     assert data["command"] == ["gpuscan", "bench", "--peers"]
     assert data["device"]["summary"] == device.capabilities.summary
     scan, missing = data["measurements"][1], data["measurements"][3]
@@ -275,74 +249,47 @@ def test_report_is_json() -> None:
 
 def test_plot(tmp_path: Path) -> None:
     """Write a PNG, and raise an error if there is nothing to draw."""
-    plot.save_plot(tmp_path / "speed.png", measurements(), "made up", source="made-up.json 123")
+    results.save_plot(tmp_path / "speed.png", measurements(), "made up", source="made-up.json 123")
     content = (tmp_path / "speed.png").read_bytes()
     assert content.startswith(b"\x89PNG")
     assert b"Source\0made-up.json 123" in content
     with pytest.raises(GpuscanError, match="nothing to draw"):
-        plot.save_plot(tmp_path / "none.png", measurements()[3:4], "made up")
+        results.save_plot(tmp_path / "none.png", measurements()[3:4], "made up")
 
 
 def test_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     """Say what to install."""
-    monkeypatch.setattr(plot.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(results.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(GpuscanError, match="pip install matplotlib"):
-        plot.need_matplotlib()
+        results.need_matplotlib()
 
 
 # ----- Peers
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if numpy_peer.contenders(c)], ids=lambda case: case.series)
+@pytest.mark.parametrize("case", [c for c in CASES if numpy_contenders(c)], ids=lambda case: case.series)
 def test_numpy_peer(case: ScanCase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pass the check; 16-bit floats may round on the way."""
-    monkeypatch.setattr("gpuscan.tools.bench.peers.subjects.wall_seconds", lambda run: (run(), 1e-3)[1])
-    (one,) = numpy_peer.contenders(case)
-    found = measure(one, make_inputs(case))
+    monkeypatch.setattr("gpuscan.tools.bench.peers.wall_seconds", lambda run: (run(), 1e-3)[1])
+    (one,) = numpy_contenders(case)
+    found = measure(one, case, case.inputs())
     assert found.seconds == 1e-3
     assert found.right or case.dtype == np.float16, found
 
 
-def test_numpy_recurrence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compute the recurrence a step at a time."""
-    monkeypatch.setattr("gpuscan.tools.bench.peers.subjects.wall_seconds", lambda run: (run(), 1e-3)[1])
-    case = RecurrenceCase(2, 40, 3, F32)
-    (one,) = numpy_peer.contenders(case)
-    assert measure(one, make_inputs(case)).right
-
-
-@pytest.mark.parametrize(
-    "case", [ScanCase("add", F32, 300), ScanCase("add", F32, 100, 3), RecurrenceCase(2, 9, 3, F32)], ids=str
-)
-def test_a_library_that_is_missing_is_a_row(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Need none of the libraries."""
-    for module in ("cupy", "torch", "jax", "triton", "accelerated_scan", "accelerated_scan.scalar"):
+@pytest.mark.parametrize("case", [ScanCase("add", F32, 300), ScanCase(SORT, F32, 100, 3)], ids=str)
+def test_a_library_that_is_missing_is_a_row(case: ScanCase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Need none of the libraries but NumPy."""
+    for module in ("cupy", "torch"):
         monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.setenv("PATH", "")  # no nvcc
-    inputs = make_inputs(case)
-    names = [name for name in PEERS if name != "numpy"]
-    found = [measure(one, inputs) for one in peer_contenders(names, case)]
-    assert found
-    for m in found:
+    monkeypatch.setattr(timing, "WARM_SECONDS", 0.0)
+    inputs = case.inputs()
+    found = {one.library: measure(one, case, inputs) for one in peer_contenders(list(PEERS), case)}
+    assert found.keys() == PEERS.keys()
+    assert found.pop("numpy").right
+    for m in found.values():
         assert m.seconds is None
-        assert "is not installed" in m.note or "no nvcc" in m.note or "one row" in m.note, m
-
-
-@pytest.mark.skipif(os.name != "posix", reason="the stand-in for nvcc is a shell script")
-def test_an_nvcc_that_fails_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep what the compiler printed."""
-    nvcc = tmp_path / "nvcc"
-    nvcc.write_text('#!/bin/sh\n[ "$1" = --version ] && echo release 0 && exit 0\necho "no such arch" >&2\nexit 1\n')
-    nvcc.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    found = measure(cub.contenders(INPUTS.case)[0], INPUTS)
-    assert found.seconds is None
-    assert found.note == "RuntimeError: nvcc failed: no such arch"
-
-
-def test_cub_source_is_beside_its_module() -> None:
-    """Find the source in the package, so that it is in the wheel."""
-    assert "DeviceScan::InclusiveSum" in cub.SOURCE.read_text(encoding="utf-8")
+        assert "is not installed" in m.note
 
 
 # ----- The command line
@@ -365,7 +312,7 @@ def test_cub_source_is_beside_its_module() -> None:
         (["--peers", "scipy"], "not one of"),
         (["--strategy", "fastest"], "not one of"),
         (["--device", "numpy"], "GPU adapter"),
-        (["--backward"], "--batch"),
+        (["--peers", "cub"], "not one of"),
         (["--json", "no/such/folder.json"], "no folder"),
     ],
 )

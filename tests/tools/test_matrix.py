@@ -1,4 +1,4 @@
-"""The matrix around the suite: cases, cells, files, merging, and the tables. No GPU."""
+"""The matrix around the suite: cases, cells, files, merging, and the matrix. No GPU."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from gpuscan import cli
 from gpuscan.errors import StrategyError
 from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.tools.matrix import columns as matrix
-from gpuscan.tools.matrix import command, conformance, tables
-from gpuscan.tools.matrix.conformance import ELEMENTS, LAYOUTS, OPERATORS, Case, Outcome, suite
-from gpuscan.tools.matrix.sorts import SORTS
+from gpuscan.tools.matrix import command, conformance
+from gpuscan.tools.matrix.conformance import ELEMENTS, LAYOUTS, OPERATORS, SORTS, Case, Outcome, suite
 from tests.fakes import capabilities
 from tests.oracle import assert_same, one_by_one
 from tests.tools.command_line import fails
@@ -217,14 +216,14 @@ def test_merging_keeps_the_latest_run_of_an_adapter(column: matrix.Column) -> No
 
 def test_the_tables_show_every_cell(column: matrix.Column) -> None:
     other = replace(column, adapter="Other", cells={"strategy": {"auto": matrix.Cell(5, 5)}}, failures=())
-    text = tables.markdown([column, other])
+    text = matrix.markdown([column, other])
     assert "| fallback | **0/1** | – |" in text
     assert "| auto | 1/1 | 5/5 |" in text
     assert "| lookback | refused | – |" in text
     assert "| **all** | **2/3 (1 refused)** | **5/5** |" in text
     assert "- 1: fallback, add of uint32" in text
     output = io.StringIO()
-    Console(width=80, file=output).print(*tables.table([column, other]), sep="\n")
+    Console(width=80, file=output).print(*matrix.table([column, other]), sep="\n")
     shown = output.getvalue()
     assert all(word in shown for word in ("1. GeForce", "2. Other", "0/1", "5/5", "refused"))
     (total,) = (line for line in shown.splitlines() if line.startswith(" all"))
@@ -234,7 +233,7 @@ def test_the_tables_show_every_cell(column: matrix.Column) -> None:
 
 def test_sizes_stand_in_order(column: matrix.Column) -> None:
     cells = {"size": {size: matrix.Cell(1, 1) for size in ("1,000", "2", "33")}}
-    assert [feature for _, feature, _ in tables.rows([replace(column, cells=cells)])] == ["2", "33", "1,000"]
+    assert [feature for _, feature, _ in matrix.rows([replace(column, cells=cells)])] == ["2", "33", "1,000"]
 
 
 # ----- The command

@@ -16,8 +16,8 @@ from gpuscan.device.adapters import find_adapters
 from gpuscan.elements import SCALARS
 from gpuscan.errors import AdapterNotFoundError, DeviceLostError, OperatorError, StrategyError, UnsupportedDtypeError
 from gpuscan.operators.named_operators import BUILTINS, resolve
-from gpuscan.tools.command_words import in_command_words
-from gpuscan.tools.exit_codes import SIGNALLED, USAGE_WRONG, WORK_FAILED, exit_code_of
+from gpuscan.tools.output import SIGNALLED, USAGE_WRONG, WORK_FAILED, exit_code_of
+from gpuscan.tools.process import in_command_words
 from tests.tools.command_line import fails, run
 
 pytestmark = pytest.mark.usefixtures("listed_adapters")

@@ -60,8 +60,8 @@ def test_a_streamed_scan_that_is_stopped(files, name, exit_code):
     code = (
         DEFAULT_SIGNALS + "import contextlib, os, pathlib\n"
         "from gpuscan import cli\n"
-        "from gpuscan.tools import file_scan\n"
-        "file_scan.STREAMED_BYTES = 1 << 20\n"
+        "from gpuscan.tools import files\n"
+        "files.STREAMED_BYTES = 1 << 20\n"
         "def stop(done):\n"
         "    assert len(os.listdir()) == 3\n"
         f"    os.kill(os.getpid(), signal.{name})\n"
@@ -70,7 +70,7 @@ def test_a_streamed_scan_that_is_stopped(files, name, exit_code):
         f"    signal.{name} == signal.SIGTERM and os.kill(os.getpid(), signal.SIGTERM)\n"
         "    unlink(path, **options)\n"
         "pathlib.Path.unlink = unlink_late\n"
-        "file_scan.displayed = lambda total: contextlib.nullcontext(stop)\n"
+        "files.displayed = lambda total: contextlib.nullcontext(stop)\n"
         "cli.main(['scan', 'in.npy', 'out.npy'])\n"
     )
     done = python("-c", code)

@@ -13,7 +13,6 @@ import pytest
 
 import gpuscan
 from gpuscan.device.adapters import find_adapters
-from gpuscan.tools import file_scan
 from tests.tools.command_line import ARRAY, fails, python, run
 
 pytestmark = pytest.mark.usefixtures("listed_adapters")
@@ -47,7 +46,7 @@ def test_scan(files, capsys, device, options, expected):
 @pytest.mark.parametrize("streamed", [False, True])
 def test_scan_with_values_from_files(files, capsys, monkeypatch, streamed):
     """Restart at offsets, and begin with one value for each row."""
-    monkeypatch.setattr("gpuscan.tools.file_scan.STREAMED_BYTES", 0 if streamed else 1 << 40)
+    monkeypatch.setattr("gpuscan.tools.files.STREAMED_BYTES", 0 if streamed else 1 << 40)
     np.save("offsets.npy", np.array([0, 1, 1, 4]))
     np.save("seeds.npy", np.array([100, 200, 300], np.int32))
     options = ["--axis", "1", "--segments", "offsets.npy", "--initial", "seeds.npy"]
@@ -148,7 +147,7 @@ def test_scan_writes_through_a_link_and_leaves_the_usual_permissions(files, caps
 def test_scan_keeps_the_permissions_of_a_file_that_it_replaces(files, capsys, monkeypatch, streamed):
     """Let no other user read the file meanwhile."""
     Path("in.npy").chmod(0o600)
-    monkeypatch.setattr("gpuscan.tools.file_scan.STREAMED_BYTES", 0 if streamed else 1 << 40)
+    monkeypatch.setattr("gpuscan.tools.files.STREAMED_BYTES", 0 if streamed else 1 << 40)
     seen = []
     replace = os.replace
     monkeypatch.setattr("os.replace", lambda a, b: (seen.append(stat.S_IMODE(os.stat(a).st_mode)), replace(a, b)))
@@ -160,12 +159,12 @@ def test_scan_keeps_the_permissions_of_a_file_that_it_replaces(files, capsys, mo
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_profile_that_cannot_be_printed_costs_no_result(files, capsys, monkeypatch, streamed):
     """Keep the result, and do not say that OUT.npy cannot be written."""
-    monkeypatch.setattr("gpuscan.tools.file_scan.STREAMED_BYTES", 0 if streamed else 1 << 40)
+    monkeypatch.setattr("gpuscan.tools.files.STREAMED_BYTES", 0 if streamed else 1 << 40)
 
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(file_scan, "print_profile", full)
+    monkeypatch.setattr("gpuscan.tools.files.print_profile", full)
     code, err = fails(capsys, "scan", "in.npy", "out.npy", "--axis", "0", "--profile")
     assert (code, "cannot be written" in err) == (1, False)
     np.testing.assert_array_equal(np.load("out.npy"), np.cumsum(ARRAY, axis=0, dtype=ARRAY.dtype))

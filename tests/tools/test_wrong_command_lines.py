@@ -44,7 +44,7 @@ def test_a_wrong_command_line(files, capsys, arguments, message):
 
 
 WRONG_LINES = ["dance", "probe extra", "shader --length 0", "--fast", "shader --op add --dtype bool"]
-WRONG_LINES += ["bench --batch 2 --sizes 1000", "bench --sequence 9 --op minimum --rows 2", "tune --seconds nan"]
+WRONG_LINES += ["bench --peers jax --sizes 1000", "tune --seconds nan"]
 
 
 @pytest.mark.parametrize("line", WRONG_LINES)
@@ -84,7 +84,7 @@ def test_a_target_is_looked_at_before_the_work(files, capsys, monkeypatch, argum
     def work(*_, **__):
         raise AssertionError("the work began")
 
-    monkeypatch.setattr("gpuscan.tools.bench.command.run_request", work)
+    monkeypatch.setattr("gpuscan.tools.bench.command.measure_all", work)
     monkeypatch.setattr("gpuscan.tools.matrix.command.run_all", work)
     monkeypatch.setattr("gpuscan.tools.bench.command.need_matplotlib", lambda: None)
     if kind == "a pipe":

@@ -1,6 +1,6 @@
 """The benchmarks of ``gpuscan bench`` and the tile search of ``gpuscan tune``.
 
-A case (`cases`) gets inputs and expected results (`inputs`). Contenders (`copies`, `scans`, `recurrences`, `peers`) are
-timed (`timer`) and checked (`contender`). `suite` runs them all, `session` adds the progress bar, and `tables`, `plot`
-and `results` show the measurements. `tile_search` measures the same cases with many tile shapes.
+A case gets inputs and expected results (`cases`). Contenders of gpuscan (`contenders`) and of other libraries (`peers`)
+are timed (`timing`) and checked, and `results` shows the measurements. `calls` measures what calls from Python take.
+benchmarks/compare.py in the repository measures more libraries with the same code.
 """

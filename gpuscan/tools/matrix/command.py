@@ -11,13 +11,18 @@ import click
 import gpuscan
 from gpuscan import Device
 from gpuscan.device.driver_advice import driver_advice
-from gpuscan.tools.console import progress_console, table_console
-from gpuscan.tools.exit_codes import WORK_FAILED
-from gpuscan.tools.matrix.columns import Column, continued, merge_columns, read_columns, run_column, to_json
+from gpuscan.tools.matrix.columns import (
+    Column,
+    continued,
+    markdown,
+    merge_columns,
+    read_columns,
+    run_column,
+    table,
+    to_json,
+)
 from gpuscan.tools.matrix.conformance import Case, Outcome, suite
-from gpuscan.tools.matrix.tables import markdown, table
-from gpuscan.tools.option_types import STDOUT
-from gpuscan.tools.output_file import write_text
+from gpuscan.tools.output import STDOUT, WORK_FAILED, progress_console, table_console, write_text
 
 # 91 cases took 86 seconds on lavapipe with two busy cores.
 QUICK_HELP = "Run about 110 of the 1,400 cases: one to three minutes on a software adapter."

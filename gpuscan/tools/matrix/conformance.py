@@ -1,6 +1,6 @@
 """The conformance suite: scans with a result that is known to the bit, on one device.
 
-A case is one call of `gpuscan.scan`, or of a function in `gpuscan.tools.matrix.sorts`: a strategy, an element type, an
+A case is one call of `gpuscan.scan`, or of a function of `SORTS`: a strategy, an element type, an
 operator, a layout of the array and a size. Nearly all results are exact: integers wrap, and the floats are chosen so
 that every partial result is a small integer or a power of two. The expected result comes from NumPy:
 ``ufunc.accumulate`` where there is one, else doubling steps.
@@ -18,10 +18,11 @@ import numpy as np
 
 import gpuscan
 from gpuscan import Device
+from gpuscan.device.device_array import uploaded
+from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import StrategyError, UnsupportedDtypeError
 from gpuscan.operators.operator import Operator, operator, wgsl_operator
 from gpuscan.planning.strategies import STRATEGIES
-from gpuscan.tools.matrix.sorts import SORTED_BY_STRATEGIES, SORTED_ELEMENTS, SORTED_LAYOUTS, SORTS
 
 Array = np.ndarray[Any, Any]
 Fields = tuple[Array, ...]  # the arrays of a bundle, or the one array
@@ -201,6 +202,69 @@ def default_operator(element: str) -> str:
     return "logical_xor" if element == "bool" else "add"
 
 
+# ----- Sorts: calls with a result that NumPy's stable sort gives to the bit
+
+
+@dataclass(frozen=True)
+class TestedSort:
+    """A function of the suite that sorts.
+
+    Attributes:
+        call: gets an array, the axis, the device and the strategy. Public functions of sorts take ``"auto"`` alone.
+        expected: gets the same array and axis, and returns the same result by NumPy.
+    """
+
+    call: Callable[[Array, int, Device, str], Any]
+    expected: Callable[[Array, int], Any]
+
+
+def _sorted(x: Array, axis: int, device: Device, strategy: str) -> Any:
+    if strategy == "auto":
+        return gpuscan.sort(x, axis=axis, device=device)
+    found = sort_device(device._executor, uploaded(device._context, x), axis, strategy=strategy).keys
+    assert found is not None
+    keys = found.read()
+    device._context.check()
+    return keys
+
+
+def _descending_order(x: Array, axis: int) -> Array:
+    """Return the indices of a stable sort from the greatest to the smallest."""
+    flipped = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
+    return np.flip(x.shape[axis] - 1 - flipped, axis)
+
+
+def _sums_of_groups(x: Array, axis: int) -> Array:
+    """Return the running sums of even and of odd elements, each by themselves."""
+    odd = (x & 1).astype(bool)
+    sums = [np.cumsum(np.where(chosen, x, 0), axis=axis, dtype=x.dtype) for chosen in (~odd, odd)]
+    return np.where(odd, sums[1], sums[0])
+
+
+SORTS: Mapping[str, TestedSort] = {
+    "sort": TestedSort(
+        _sorted,
+        lambda x, axis: np.sort(x, axis=axis, kind="stable"),
+    ),
+    "argsort, descending": TestedSort(
+        lambda x, axis, device, _: gpuscan.argsort(x, axis=axis, descending=True, device=device), _descending_order
+    ),
+    "add, by groups": TestedSort(
+        lambda x, axis, device, _: gpuscan.scan(x, axis=axis, groups=x & 1, device=device), _sums_of_groups
+    ),
+}
+# The elements that each function is tried with.
+SORTED_ELEMENTS: Mapping[str, tuple[str, ...]] = {
+    "sort": ("bool", "int8", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"),
+    "argsort, descending": ("uint32", "float32"),
+    "add, by groups": ("uint32",),
+}
+# The layouts: those in which arrays have no options.
+SORTED_LAYOUTS = ("inclusive", "long rows", "short rows", "columns")
+# What is sorted under every strategy: one row of several tiles.
+SORTED_BY_STRATEGIES = ("uint32", "sort", "inclusive")
+
+
 # ----- Layouts: the shape for a size, the view that is passed, and the options
 
 
@@ -295,12 +359,6 @@ def _inputs_of(element: str, name: str, layout_name: str, size: int) -> tuple[An
         options["initial"] = initial if len(initial) > 1 else initial[0]
     expected = _expected(name, fields, options | {"initial": initial})
     return (fields if len(fields) > 1 else fields[0]), options, expected
-
-
-def known(element: str, name: str, size: int) -> tuple[Array, Array]:
-    """Return `size` numbers of a dtype, and their inclusive scan with a named operator."""
-    x, _, (expected,) = _inputs_of(element, name, "inclusive", size)
-    return x, expected
 
 
 def _expected(name: str, fields: Fields, options: Mapping[str, Any]) -> Fields:

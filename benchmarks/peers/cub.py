@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,10 @@ from typing import Any
 import numpy as np
 import platformdirs
 
-from gpuscan.tools.bench.cases import AFFINE, Case, ScanCase
-from gpuscan.tools.bench.contender import Contender, Unsupported
-from gpuscan.tools.bench.inputs import Inputs
-from gpuscan.tools.bench.peers.subjects import CUDA_EVENTS, only
-from gpuscan.tools.bench.timer import REPEATS, WARM_SECONDS
+from gpuscan.tools.bench.cases import AFFINE, Inputs, ScanCase
+from gpuscan.tools.bench.contenders import Contender, Subject, Unsupported
+from gpuscan.tools.bench.peers import CUDA_EVENTS, only
+from gpuscan.tools.bench.timing import REPEATS, WARM_SECONDS
 
 SOURCE = Path(__file__).with_name("cub.cu")
 NVCC_SECONDS = 300
@@ -47,13 +47,13 @@ ELEMENTS = {
 }
 
 
-def contenders(case: Case) -> list[Contender]:
-    if not isinstance(case, ScanCase) or case.op not in OPERATORS or case.dtype.name not in ELEMENTS:
+def contenders(case: ScanCase) -> list[Contender]:
+    if case.op not in OPERATORS or case.dtype.name not in ELEMENTS:
         return []
-    found = [Contender("cub", "DeviceScan, toolkit", lambda inputs: CubSubject(inputs, ()))]
+    found = [Contender("cub", "DeviceScan, toolkit", partial(_subject, case, ()))]
     package = package_headers()
     if package is not None:
-        found.append(Contender("cub", "DeviceScan, cuda-cccl", lambda inputs: CubSubject(inputs, (f"-I{package}",))))
+        found.append(Contender("cub", "DeviceScan, cuda-cccl", partial(_subject, case, (f"-I{package}",))))
     return found
 
 
@@ -70,34 +70,21 @@ def package_headers() -> Path | None:
     return None
 
 
-class CubSubject:
-    """One call into the library does it all: upload, warm up, time, read results back."""
-
-    clock = CUDA_EVENTS
-
-    def __init__(self, inputs: Inputs, flags: Sequence[str]) -> None:
-        case = inputs.case
-        assert isinstance(case, ScanCase)
-        only(case.rows == 1, "CUB scans one row")
-        pair = case.op == AFFINE.name
-        self._values = np.stack(inputs.arrays, axis=-1) if pair else inputs.arrays[0]
-        self._results = np.empty((len(inputs.indices), *((2,) if pair else ())), case.dtype)
-        self._places = inputs.indices.astype(np.int64)
-        self._length = case.length
-        self._library = load([*defines(case), *flags])
-        version = self._library.cub_version()
-        self.note = f"CUB {version // 100000}.{version // 100 % 1000}.{version % 100}"
-
-    def seconds(self) -> float:
-        return scan(self._library, self._values, self._length, self._places, self._results, REPEATS, WARM_SECONDS)
-
-    def error(self, inputs: Inputs) -> float:
-        return inputs.error(
-            [self._results[..., 0], self._results[..., 1]] if self._results.ndim > 1 else [self._results]
-        )
-
-    def close(self) -> None:
-        """Do nothing: the library keeps nothing between calls."""
+def _subject(case: ScanCase, flags: Sequence[str], inputs: Inputs) -> Subject:
+    """Return the case's scan. One call into the library does it all: upload, warm up, time, read results back."""
+    only(case.rows == 1, "CUB scans one row")
+    pair = case.op == AFFINE.name
+    values = np.stack(inputs.arrays, axis=-1) if pair else inputs.arrays[0]
+    results = np.empty((len(inputs.indices), *((2,) if pair else ())), case.dtype)
+    places = inputs.indices.astype(np.int64)
+    library = load([*defines(case), *flags])
+    version = library.cub_version()
+    return Subject(
+        lambda: scan(library, values, case.length, places, results, REPEATS, WARM_SECONDS),
+        lambda at: [results[..., 0], results[..., 1]] if pair else [results],
+        CUDA_EVENTS,
+        f"CUB {version // 100000}.{version // 100 % 1000}.{version % 100}",
+    )
 
 
 def sums_of(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:

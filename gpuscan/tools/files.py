@@ -1,10 +1,10 @@
-"""Scans from file to file, in one go or, for arrays larger than memory, piece by piece."""
+"""Scans and sorts from file to file; scans of arrays larger than memory piece by piece."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ import gpuscan
 from gpuscan import Device
 from gpuscan.api.progress_bar import displayed
 from gpuscan.device.adapters import NUMPY
+from gpuscan.device.profiles import Profile
 from gpuscan.engine.progress import Progress, watched
 from gpuscan.replaced_file import replaced_file
 from gpuscan.tools.array_file import read_array
-from gpuscan.tools.exit_codes import fail_to_write
 from gpuscan.tools.option_types import gpu_device
-from gpuscan.tools.profile_table import print_profile
+from gpuscan.tools.output import fail_to_write, table_console
 
 # Arrays of more bytes than this are read and written piece by piece.
 STREAMED_BYTES = 64 << 20
@@ -36,20 +36,75 @@ def scan_file(source: Path, target: Path, profile: bool, device: Device | str | 
         device: as in `gpuscan.scan`.
         **options: the other options of `gpuscan.scan`.
     """
-    if profile and device == NUMPY:
-        raise click.BadParameter("there is no GPU time with --device numpy. Leave one out.", param_hint="'--profile'")
     array = read_array(source)
-    with gpu_device(device).profile() if profile else nullcontext() as profiled, usage_errors(target):
+    with show_profile(profile, device), usage_errors(target):
         if array.nbytes > STREAMED_BYTES and device != NUMPY:
             with displayed(array.nbytes) as progress:
                 scan_in_pieces(array, target, progress, device=device, **options)
         else:
             result = np.asanyarray(gpuscan.scan(array, device=device, **options))
             del array  # Windows cannot replace a file that is mapped, and the target may be the same file
-            with replaced_file(target) as partial, open(partial, "wb") as file:
-                np.lib.format.write_array(file, result, allow_pickle=False)
-    if profiled is not None:
-        print_profile(profiled)
+            write_array(target, result)
+
+
+def sort_file(
+    source: Path,
+    target: Path,
+    profile: bool,
+    device: Device | str | None,
+    *,
+    axis: int,
+    descending: bool,
+    indices: bool,
+) -> None:
+    """Sort the array of one .npy file into another, which may be the same file.
+
+    Args:
+        source: the file to read.
+        target: the file to write, with links resolved.
+        profile: True to print how long each stage took on the GPU.
+        device, axis, descending: as in `gpuscan.sort`.
+        indices: True to write the indices that sort the array, as `gpuscan.argsort` returns them.
+    """
+    array = read_array(source)
+    with show_profile(profile, device), usage_errors(target):
+        sort = gpuscan.argsort if indices else gpuscan.sort
+        result = sort(array, axis=axis, descending=descending, device=device)
+        del array  # as above
+        write_array(target, result)
+
+
+def write_array(target: Path, array: np.ndarray[Any, Any]) -> None:
+    """Write an array to a .npy file whole or not at all."""
+    with replaced_file(target) as partial, open(partial, "wb") as file:
+        np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+@contextmanager
+def show_profile(profile: bool, device: Device | str | None) -> Iterator[None]:
+    """Print how long the stages inside the ``with`` took on the GPU, if asked to."""
+    if not profile:
+        yield
+        return
+    if device == NUMPY:
+        raise click.BadParameter("there is no GPU time with --device numpy. Leave one out.", param_hint="'--profile'")
+    with gpu_device(device).profile() as found:
+        yield
+    print_profile(found)
+
+
+def print_profile(profile: Profile) -> None:
+    """Print a row for each stage, in the order of the first dispatches."""
+    from rich.table import Table
+
+    table = Table("stage", "strategy", "dispatches", "elements", "GPU time")
+    spans = profile.spans
+    for stage, strategy in dict.fromkeys((span.stage, span.strategy) for span in spans):
+        alike = [span for span in spans if (span.stage, span.strategy) == (stage, strategy)]
+        seconds = [span.gpu_seconds for span in alike if span.gpu_seconds is not None]
+        time = f"{sum(seconds) * 1e3:.3f} ms" if seconds else "no timestamps"
+        table.add_row(stage, strategy, str(len(alike)), str(sum(span.elements for span in alike)), time)
+    table_console().print(table)
 
 
 @contextmanager

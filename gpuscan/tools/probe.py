@@ -1,4 +1,4 @@
-"""The file of ``gpuscan probe --report``: all that is worth knowing of one adapter, and nothing of the person."""
+"""What ``gpuscan probe`` shows of every adapter, and the file of ``--report`` with all about one adapter."""
 
 from __future__ import annotations
 
@@ -12,24 +12,29 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
+import gpuscan
 from gpuscan import Device
 from gpuscan._version import __version__
+from gpuscan.device.adapters import ADAPTER_VARIABLE, NUMPY
 from gpuscan.device.capability_probe import measure_again
+from gpuscan.device.driver_advice import driver_advice
 from gpuscan.planning.capabilities import Capabilities
+from gpuscan.planning.capability_text import described, element_types
+from gpuscan.planning.strategies import choose_strategy
+from gpuscan.tools.bench.command import Request, measure_all
 from gpuscan.tools.bench.results import Measurement, report
-from gpuscan.tools.bench.session import Request, run_request
-from gpuscan.tools.console import progress_console
 from gpuscan.tools.matrix.columns import without_cases
 from gpuscan.tools.matrix.command import run_all
 from gpuscan.tools.matrix.conformance import Case
-from gpuscan.tools.option_types import STDOUT
-from gpuscan.tools.output_file import write_text
-from gpuscan.tools.probe_report import report as probe_report
+from gpuscan.tools.output import STDOUT, USAGE_WRONG, progress_console, write_text
+
+if TYPE_CHECKING:
+    from rich.panel import Panel
 
 # The name of the file format, with its version.
 FORMAT = "gpuscan adapter 1"
@@ -59,6 +64,89 @@ _PATH = re.compile(r"(?:[A-Za-z]:)?(?:[\\/][^\s\\/'\"():;,]+){2,}")
 
 # The fewest characters of a name that is looked for. Shorter ones are parts of ordinary words.
 _MIN_NAME = 3
+
+
+# ----- Every adapter
+
+
+def print_report(as_json: bool) -> None:
+    """Print what the probe found on every adapter, and mark the default one.
+
+    Exits with code 2 after the report if GPUSCAN_ADAPTER names no adapter.
+    """
+    found = gpuscan.devices()
+    default, problem = _default()
+    if as_json:
+        click.echo(json.dumps([describe(number, device, default) for number, device in enumerate(found)], indent=2))
+    elif not found:
+        click.echo(f"No GPU adapter was found, so gpuscan runs on NumPy. To change that: {driver_advice()}.")
+    else:
+        _print_panels(found, default)
+    if problem:
+        click.echo(f"gpuscan: {problem}", err=True)
+        raise click.exceptions.Exit(USAGE_WRONG)
+
+
+def describe(number: int, device: Device, default: Device | None) -> dict[str, Any]:
+    """Return an adapter as data: what the probe found, and what follows from it."""
+    capabilities = device.capabilities
+    choice = choose_strategy(capabilities)
+    return (
+        {"number": number, "default": device is default}
+        | capabilities.to_json()
+        | {
+            "strategy": choice.strategy,
+            "reason": choice.reason,
+            "element_types": element_types(capabilities),
+        }
+    )
+
+
+def _default() -> tuple[Device | None, str]:
+    """Return the device that calls use which name none, and what is wrong with the variable that chooses it."""
+    if _chosen_by_variable() == NUMPY:
+        return None, ""
+    try:
+        return gpuscan.default_device(), ""
+    except gpuscan.AdapterNotFoundError as error:
+        return None, str(error) if _chosen_by_variable() else ""
+
+
+def _chosen_by_variable() -> str:
+    """Return what $GPUSCAN_ADAPTER asks for, in lower case."""
+    return os.environ.get(ADAPTER_VARIABLE, "").strip().casefold()
+
+
+def _print_panels(found: Sequence[Device], default: Device | None) -> None:
+    from rich.console import Console, Group
+
+    Console(highlight=False).print(Group(*(panel(number, each, each is default) for number, each in enumerate(found))))
+    if _chosen_by_variable() == NUMPY:
+        click.echo(f"{ADAPTER_VARIABLE}=numpy is set, so scans run on NumPy unless a call names a device.")
+
+
+def panel(number: int, device: Device, default: bool) -> Panel:
+    """Return the report on one adapter for a terminal."""
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    capabilities = device.capabilities
+    choice = choose_strategy(capabilities)
+    rows = described(capabilities)
+    names = list(rows)
+    rows["strategy"] = f"{choice.strategy}: {choice.reason}"
+    names.insert(names.index("elements"), "strategy")
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name in names:
+        table.add_row(name, Text(rows[name]))
+    title = f"{number}: {capabilities.name}{' (default)' if default else ''}"
+    return Panel(table, title=Text(title, "bold"), title_align="left")
+
+
+# ----- The report on one adapter: all that is worth knowing of it, and nothing of the person
 
 
 def write_report(path: Path, device: Device) -> Path:
@@ -113,7 +201,7 @@ def adapter_report(
         sizes = CPU_SIZES if capabilities.adapter_type == "CPU" else GPU_SIZES
     column = run_all([device], True, cases)[0]
     request = Request(["add"], [np.dtype(np.uint32)], sizes)
-    found = probe_report(0, device, None)
+    found = describe(0, device, None)
     for name in ("number", "default"):  # of this machine, not of the adapter
         del found[name]
     made: dict[str, Any] = without_person(
@@ -125,7 +213,7 @@ def adapter_report(
             "probe": found,
             "litmus": litmus_counts(measure_again(device._context.adapter, device.wgpu_device, LITMUS_RUNS)),
             "matrix": without_cases(column),
-            "speeds": _speeds(device, run_request(device, request, progress_console())),
+            "speeds": _speeds(device, measure_all(request.entrants(device), progress_console())),
         }
     )
     return made

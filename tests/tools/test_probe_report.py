@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import gpuscan
-from gpuscan.tools import adapter_report
-from gpuscan.tools.bench import timer
+from gpuscan.tools import probe
+from gpuscan.tools.bench import timing
 from gpuscan.tools.matrix.conformance import Case
 from tests.tools.command_line import fails, run
 
@@ -25,12 +25,12 @@ ADAPTERS = Path(__file__).resolve().parents[2] / "docs" / "adapters"
 @pytest.fixture
 def small(monkeypatch):
     """Let a report run one case and time one small size."""
-    made = adapter_report.adapter_report
+    made = probe.adapter_report
     cases = [Case("auto", "uint32", "add", "inclusive", 33)]
-    monkeypatch.setattr(adapter_report, "adapter_report", lambda device: made(device, cases, [1 << 12]))
-    monkeypatch.setattr(adapter_report, "LITMUS_RUNS", 2)
-    for name in ("WARM_SECONDS", "MAX_WARM_SECONDS", "BATCH_SECONDS"):
-        monkeypatch.setattr(timer, name, 0.01)
+    monkeypatch.setattr(probe, "adapter_report", lambda device: made(device, cases, [1 << 12]))
+    monkeypatch.setattr(probe, "LITMUS_RUNS", 2)
+    for name in ("WARM_SECONDS", "BATCH_SECONDS"):
+        monkeypatch.setattr(timing, name, 0.01)
 
 
 def test_a_report_has_all_and_names_nobody(tmp_path, capsys, monkeypatch, small):
@@ -40,12 +40,12 @@ def test_a_report_has_all_and_names_nobody(tmp_path, capsys, monkeypatch, small)
     code, out, _ = run(capsys, "probe", "--report", "-")
     assert code == 0
     printed = json.loads(out)
-    monkeypatch.setattr(adapter_report, "adapter_report", lambda device: printed)
+    monkeypatch.setattr(probe, "adapter_report", lambda device: printed)
     for target in (tmp_path, tmp_path / "mine.json"):
         assert run(capsys, "probe", "--device", "0", "--report", str(target))[0] == 0
     device = gpuscan.devices()[0]
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"mine.json", adapter_report.file_name(device.capabilities)}
+    assert names == {"mine.json", probe.file_name(device.capabilities)}
     found = json.loads((tmp_path / "mine.json").read_text(encoding="utf-8"))
     assert found == printed
     assert found["format"] == "gpuscan adapter 1"
@@ -64,9 +64,9 @@ def test_a_report_has_all_and_names_nobody(tmp_path, capsys, monkeypatch, small)
 
 def test_a_report_in_a_folder_replaces_only_a_report(tmp_path, capsys, monkeypatch):
     """Refuse, before anything is measured, to replace a file of others whose name the command has chosen."""
-    report = {"format": adapter_report.FORMAT}
-    monkeypatch.setattr(adapter_report, "adapter_report", lambda device: report)
-    path = tmp_path / adapter_report.file_name(gpuscan.devices()[0].capabilities)
+    report = {"format": probe.FORMAT}
+    monkeypatch.setattr(probe, "adapter_report", lambda device: report)
+    path = tmp_path / probe.file_name(gpuscan.devices()[0].capabilities)
     for content in ("mine", "[]", '{"format": 1}'):
         path.write_text(content, encoding="utf-8")
         code, err = fails(capsys, "probe", "--device", "0", "--report", str(tmp_path))
@@ -82,7 +82,7 @@ def test_what_is_left_out(monkeypatch):
     monkeypatch.setattr(platform, "node", lambda: "otter.example.org")
     monkeypatch.setattr(getpass, "getuser", lambda: "ada")
     data = {"a": ["ada said /home/ada/x.py:3", 7, None, ("otter", "canada", r"C:\Users\ada\x")], "b": "9/10 in 3/4"}
-    assert adapter_report.without_person(data) == {
+    assert probe.without_person(data) == {
         "a": ["(name) said (path):3", 7, None, ["(name)", "canada", "(path)"]],
         "b": "9/10 in 3/4",
     }
@@ -103,7 +103,7 @@ def test_the_table_is_what_its_script_makes():
     assert {("llvmpipe", "Vulkan"), ("llvmpipe", "OpenGL"), ("SwiftShader", "Vulkan")} <= kinds
     assert any(each["probe"]["implementation"].startswith("Dawn") for each in reports)
     for each in reports:
-        assert each["format"] == adapter_report.FORMAT
-        assert adapter_report.without_person(each) == each
+        assert each["format"] == probe.FORMAT
+        assert probe.without_person(each) == each
         assert not each["matrix"]["failures"]
         assert np.isfinite([row["microseconds"] for row in each["speeds"] if row["microseconds"]]).all()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from gpuscan.tools.bench.cases import RecurrenceCase, ScanCase
-from gpuscan.tools.bench.contender import Contender
-from gpuscan.tools.bench.inputs import Inputs
-from gpuscan.tools.bench.peers.subjects import CalledSubject, need, only
+from gpuscan.tools.bench.cases import Inputs, ScanCase
+from gpuscan.tools.bench.contenders import Contender, Subject
+from gpuscan.tools.bench.peers import need, only, wrap_call
+from recurrences import RecurrenceCase
 
 FUNCTIONS = {
     "add": "cumsum",
@@ -22,30 +23,27 @@ FUNCTIONS = {
 }
 
 
-def contenders(case: ScanCase | RecurrenceCase) -> list[Contender]:
-    scan = Contender("jax", "associative_scan", _associative_scan)
-    if isinstance(case, ScanCase) and case.op in FUNCTIONS:
-        return [Contender("jax", FUNCTIONS[case.op], _cumulative), scan]
+def contenders(case: ScanCase) -> list[Contender]:
+    scan = Contender("jax", "associative_scan", partial(_associative_scan, case))
+    if case.op in FUNCTIONS:
+        return [Contender("jax", FUNCTIONS[case.op], partial(_cumulative, case)), scan]
     return [scan]
 
 
-def _cumulative(inputs: Inputs) -> CalledSubject:
-    case = inputs.case
-    assert isinstance(case, ScanCase)
+def _cumulative(case: ScanCase, inputs: Inputs) -> Subject:
     jax = _jax(case.dtype)
     function = getattr(jax.lax, FUNCTIONS[case.op])
-    return _subject(jax, inputs, lambda x: (function(x, axis=1),))
+    return _subject(jax, case, inputs, lambda x: (function(x, axis=1),))
 
 
-def _associative_scan(inputs: Inputs) -> CalledSubject:
-    case = inputs.case
+def _associative_scan(case: ScanCase, inputs: Inputs) -> Subject:
     jax = _jax(case.dtype)
     scan = jax.lax.associative_scan
-    if isinstance(case, ScanCase):
+    if not isinstance(case, RecurrenceCase):
         if case.fields == 2:
-            return _subject(jax, inputs, lambda a, b: scan(_compose, (a, b), axis=1))
+            return _subject(jax, case, inputs, lambda a, b: scan(_compose, (a, b), axis=1))
         function = getattr(jax.numpy, case.operator.name)
-        return _subject(jax, inputs, lambda x: (scan(function, x, axis=1),))
+        return _subject(jax, case, inputs, lambda x: (scan(function, x, axis=1),))
 
     def recurrence(a: Any, b: Any) -> Any:
         return scan(_compose, (a, b), axis=1)[1]
@@ -54,8 +52,7 @@ def _associative_scan(inputs: Inputs) -> CalledSubject:
         h, vjp = jax.vjp(recurrence, a, b)
         return (h, *vjp(grad_h))
 
-    assert isinstance(case, RecurrenceCase)
-    return _subject(jax, inputs, backward if case.backward else lambda a, b: (recurrence(a, b),))
+    return _subject(jax, case, inputs, backward if case.backward else lambda a, b: (recurrence(a, b),))
 
 
 def _compose(left: tuple[Any, Any], right: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -70,9 +67,9 @@ def _jax(dtype: np.dtype[Any]) -> Any:
     return jax
 
 
-def _subject(jax: Any, inputs: Inputs, function: Callable[..., tuple[Any, ...]]) -> CalledSubject:
+def _subject(jax: Any, case: ScanCase, inputs: Inputs, function: Callable[..., tuple[Any, ...]]) -> Subject:
     arrays = [jax.numpy.asarray(array) for array in inputs.arrays]
-    only(arrays[0].dtype == inputs.case.dtype, f"JAX has no {inputs.case.dtype}")
+    only(arrays[0].dtype == case.dtype, f"JAX has no {case.dtype}")
     compiled = jax.jit(function)
     made: list[Any] = []
 
@@ -80,11 +77,10 @@ def _subject(jax: Any, inputs: Inputs, function: Callable[..., tuple[Any, ...]])
         made[:] = jax.block_until_ready(compiled(*arrays))
 
     def sample(at: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-        shape = inputs.case.element_shape if isinstance(inputs.case, ScanCase) else ()
-        return [np.asarray(result.reshape(-1, *shape)[at]) for result in made]
+        return [np.asarray(result.reshape(-1, *case.element_shape)[at]) for result in made]
 
     def free() -> None:
         arrays.clear()
         made.clear()
 
-    return CalledSubject(run, sample, f"JAX {jax.__version__}, {jax.default_backend()}", free)
+    return wrap_call(run, sample, f"JAX {jax.__version__}, {jax.default_backend()}", free)
