@@ -32,7 +32,8 @@ def labels_of_kind(kind: str, codes: np.ndarray[Any, Any]) -> Any:
         "text": names[codes],
         "categorical": pd.Categorical(named, categories=names),
         "category series": pd.Series(named).astype("category"),
-        "dates": np.datetime64("2026-01-01") + np.where(codes < 0, np.timedelta64("NaT", "D"), codes),
+        "dates": np.datetime64("2026-01-01")
+        + np.where(codes < 0, np.timedelta64("NaT", "D"), codes.astype("timedelta64[D]")),
         "floats": numbers.to_numpy(),
         "nullable": pd.Series(np.where(codes < 0, 0, codes), dtype="Int64").mask(codes < 0),
     }[kind]
@@ -181,7 +182,7 @@ def test_keys_of_every_kind(device: gs.Device) -> None:
         pd.Categorical(text),
         pd.Series(text, dtype="category"),
         pd.Series([pd.NA if key == "a" else key for key in text], dtype="string"),
-        np.array([np.datetime64("2026-01-01") + ord(key) for key in text]),
+        np.array([np.datetime64("2026-01-01") + np.timedelta64(ord(key), "D") for key in text]),
         [None if key == "b" else key for key in text],
     ):
         for where in (device, "numpy"):
