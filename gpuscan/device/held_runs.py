@@ -83,6 +83,11 @@ class HoldingQueue(ABC):
     def _send(self, commands: Any) -> None:
         """Submit the commands. Ctrl-C is held back meanwhile."""
 
+    @property
+    def is_holding(self) -> bool:
+        """True if there are held runs."""
+        return bool(self._held)
+
     def run(self, commands: Sequence[Command], nbytes: int) -> None:
         """Submit the commands of a run, at once or with what is submitted next.
 

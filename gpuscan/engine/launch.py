@@ -1,7 +1,8 @@
 """Launch the program of an earlier call, or compute a call in the long way and keep its program.
 
 A call is a key: equal keys submit the same stages over other arrays. `gpuscan.api.launches` makes the keys of public
-functions.
+functions. Floats that the user's functions close over are no part of it. The program computes its constants from them.
+If the call was computed in a way that depends on some of them, then there is a program for each of their values.
 """
 
 from __future__ import annotations
@@ -14,48 +15,90 @@ import numpy as np
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.guards import guarded
 from gpuscan.device.program import Recording
+from gpuscan.operators.parameters import FAILED, Computation, Expression, Parameters, parameters_of
 
 if TYPE_CHECKING:
     from gpuscan.device.buffer_pool import Allocation
     from gpuscan.device.context import DeviceContext
 
 
-def launch(context: DeviceContext, key: Hashable, arrays: Sequence[Any], compute: Callable[[], Any]) -> Any:
+def launch(
+    context: DeviceContext,
+    key: Hashable,
+    arrays: Sequence[Any],
+    compute: Callable[[Parameters | None], Any],
+    floats: Sequence[float] = (),
+    functions: Hashable = None,
+) -> Any:
     """Return the result of a call: by the program of an earlier call of the same key, or computed and recorded.
 
     Args:
         context: the device of the arrays.
-        key: equal for calls that submit the same over other arrays.
+        key: equal for calls that submit the same over other arrays, for some floats.
         arrays: the arrays on the device that the call reads or writes.
-        compute: computes the result in the long way.
+        compute: computes the result in the long way, with parameters in the place of the floats if there are some.
+        floats: the floats that the functions of the call close over.
+        functions: the keys of these functions, without the floats.
     """
     try:
         known = context.programs.get(key)
     except TypeError:  # a part of the key cannot be hashed
-        return compute()
+        return compute(None)
+    contents: Sequence[bytes] = ()
+    if floats:
+        if type(known) is Variants:
+            known = context.programs.get(known.key(floats))
+        if known is not None and known[2] is not None:
+            contents = known[2](floats)
+            if FAILED in contents:
+                known = None
     if known is None or context.queue.recording is not None:
-        return _recorded(context, key, arrays, compute)
-    program, form = known
+        return _recorded(context, key, arrays, compute, floats, functions)
+    program, form, _ = known
     with guarded(context), context.lock:
-        outputs = program.launch(context, [array.buffer for array in arrays])
+        outputs = program.launch(context, [array.buffer for array in arrays], contents)
     context.check_if_many()
     return _made(form, arrays, outputs)
 
 
-def _recorded(context: DeviceContext, key: Hashable, arrays: Sequence[Any], compute: Callable[[], Any]) -> Any:
+def _recorded(
+    context: DeviceContext,
+    key: Hashable,
+    arrays: Sequence[Any],
+    compute: Callable[[Parameters | None], Any],
+    floats: Sequence[float],
+    functions: Hashable,
+) -> Any:
     """Return what a call computes, and keep its program if it has one."""
     with context.lock:
         if context.queue.recording is not None:
             # The call is a part of another one, which is being recorded.
-            return compute()
-        recording = context.queue.recording = Recording([array.buffer for array in arrays])
+            return compute(None)
+        parameters = parameters_of(functions, floats) if floats else None
+        recording = context.queue.recording = Recording([array.buffer for array in arrays], parameters)
         try:
-            result = compute()
+            result = compute(parameters)
         finally:
             context.queue.recording = None
         if recording.active:
             keep_program(context, key, recording, arrays, result)
     return result
+
+
+class Variants:
+    """Which of the programs of a key a call needs: there is one for each combination of some values.
+
+    Args:
+        expressions: give the values from the floats of the call.
+    """
+
+    def __init__(self, expressions: Sequence[Expression]) -> None:
+        self.expressions = tuple(expressions)
+        self._compute = Computation(expressions)
+
+    def key(self, floats: Sequence[float]) -> Hashable:
+        """Return the key of the program for these floats."""
+        return self, *self._compute(floats)
 
 
 def keep_program(
@@ -68,8 +111,19 @@ def keep_program(
     except _NoFormError:
         return
     program = recording.program(form.outputs)
-    if program is not None:
-        context.programs.keep(key, (program, made))
+    if program is None:
+        return
+    compute = Computation(recording.contents) if recording.contents else None
+    parameters, programs = recording.parameters, context.programs
+    if parameters is not None:
+        variants = programs.get(key)
+        known = variants.expressions if isinstance(variants, Variants) else ()
+        revealed = {each.structure: each for each in (*known, *parameters.revealed.values())}
+        if len(revealed) > len(known):
+            variants = programs.keep(key, Variants(tuple(revealed.values())))
+        if isinstance(variants, Variants):
+            key = variants.key(parameters.floats)
+    programs.keep(key, (program, made, compute))
 
 
 # ----- Results
