@@ -11,7 +11,7 @@ from gpuscan.elements import Element, HashedOnce
 from gpuscan.operators.arithmetic_library import arithmetic_functions, helpers_of
 from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.parameters import Expression, concatenated, present
+from gpuscan.operators.parameters import Expression, concatenate, present
 from gpuscan.operators.trace import Result, trace_map, trace_operator
 from gpuscan.operators.user_wgsl import contained, has_loops
 from gpuscan.operators.wgsl_arithmetic import atomic_of, is_order_free, low_bits_suffice, neutral_of
@@ -180,7 +180,7 @@ class _Captured:
         for i, node in enumerate(wide):
             self.names[node.index] = f"f64_from_words({_parts(f'captured.{function}_words', 2 * i, 2)})"
         floats, words = _in_vectors(pairs + singles), _in_vectors(wide)
-        self.content = concatenated((*floats, *words))
+        self.content = concatenate((*floats, *words))
         self.floats, self.words = (sum(len(present(part)) for part in parts) // 16 for parts in (floats, words))
 
 

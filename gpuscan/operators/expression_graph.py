@@ -22,7 +22,7 @@ import numpy as np
 
 from gpuscan.elements import Scalar, compute_dtype, scalar_of
 from gpuscan.errors import OperatorError
-from gpuscan.operators.parameters import bytes_in, derived, of_bytes, present, revealed
+from gpuscan.operators.parameters import bytes_in, derive, of_bytes, present, reveal
 from gpuscan.operators.source_location import running_line
 
 BOOL = scalar_of(np.dtype(bool))
@@ -58,14 +58,14 @@ class Node:
     @property
     def value(self) -> Any:
         """The number of a constant, as a NumPy scalar; of a 16-bit float it is a float32. It is revealed."""
-        return np.frombuffer(revealed(self.data), compute_dtype(self.scalar))[0]
+        return np.frombuffer(reveal(self.data), compute_dtype(self.scalar))[0]
 
     def equals(self, number: int) -> bool:
         """Return True for a constant of this value. Of others than that it is revealed that they have another one."""
         if not self.is_constant:
             return False
-        equal = derived(of_bytes(_equal_to(number), (compute_dtype(self.scalar),)), self.data)
-        return bool(revealed(equal))
+        equal = derive(of_bytes(_equal_to(number), (compute_dtype(self.scalar),)), self.data)
+        return bool(reveal(equal))
 
 
 @lru_cache(maxsize=16)
@@ -117,32 +117,32 @@ class Graph:
     def constant(self, value: Any, scalar: Scalar) -> Node:
         """Return the node of a constant. `value` is converted as ``astype`` does it, to the type's compute form."""
         with np.errstate(all="ignore"):
-            return self._node("constant", (), scalar, derived(bytes_in(compute_dtype(scalar)), value))
+            return self._node("constant", (), scalar, derive(bytes_in(compute_dtype(scalar)), value))
 
     def constant_again(self, node: Node) -> Node:
         """Return the node of a constant of another graph."""
         return self._node("constant", (), node.scalar, present(node.data) if self._with_floats else node.data)
 
-    def _computed(self, function: Callable[..., Any], args: Sequence[Node], scalar: Scalar) -> Node:
+    def _compute(self, function: Callable[..., Any], args: Sequence[Node], scalar: Scalar) -> Node:
         """Return the constant that NumPy computes from constants."""
         with np.errstate(all="ignore"):
             data = [arg.data for arg in args]
             if all(type(each) is bytes for each in data):
                 return self.constant(function(*(arg.value for arg in args)), scalar)
             sources = tuple(compute_dtype(arg.scalar) for arg in args)
-            return self.constant(derived(of_bytes(function, sources), *data), scalar)
+            return self.constant(derive(of_bytes(function, sources), *data), scalar)
 
     def apply(self, op: str, args: Sequence[Node], scalar: Scalar) -> Node:
         """Return the node of the ufunc `op` on `args`, which have the types of its loop. NumPy computes constants."""
         if all(arg.is_constant for arg in args):
-            return self._computed(getattr(np, op), args, scalar)
+            return self._compute(getattr(np, op), args, scalar)
         return self._node(op, tuple(args), scalar)
 
     def cast(self, node: Node, scalar: Scalar) -> Node:
         if node.scalar == scalar:
             return node
         if node.is_constant:
-            return self._computed(_cast_to(scalar.dtype), (node,), scalar)
+            return self._compute(_cast_to(scalar.dtype), (node,), scalar)
         if scalar == COMPLEX64:
             return self.complex(self.cast(node, FLOAT32), self.constant(0, FLOAT32))
         if node.scalar == COMPLEX64:

@@ -80,16 +80,16 @@ def with_parameters(function: FunctionType, parameters: Parameters, first: int) 
     """
     leaves = iter(parameters.leaves[first:])
 
-    def replaced(value: Any) -> Any:
+    def replacement(value: Any) -> Any:
         if type(value) is float:
             return Parameter(next(leaves))
         return again(value) if type(value) is FunctionType and not never_changes(value) else value
 
     def again(given: FunctionType) -> FunctionType:
         # The order is that of `_code_key`.
-        defaults = None if given.__defaults__ is None else tuple(map(replaced, given.__defaults__))
-        by_name = {name: replaced(value) for name, value in (given.__kwdefaults__ or {}).items()}
-        cells = tuple(CellType(replaced(cell.cell_contents)) for cell in given.__closure__ or ())
+        defaults = None if given.__defaults__ is None else tuple(map(replacement, given.__defaults__))
+        by_name = {name: replacement(value) for name, value in (given.__kwdefaults__ or {}).items()}
+        cells = tuple(CellType(replacement(cell.cell_contents)) for cell in given.__closure__ or ())
         made = FunctionType(given.__code__, given.__globals__, given.__name__, defaults, cells)
         made.__kwdefaults__, made.__qualname__ = by_name or None, given.__qualname__
         return made

@@ -1,9 +1,9 @@
 """Floats that the user's functions close over, as parameters of a call: another float needs no other program.
 
 A function is traced with a `Parameter` in the place of each float. Arithmetic on parameters is recorded as an
-`Expression`, and a `Computation` does the same Python and NumPy operations again for other floats, so the constants
-have the bits that a new trace would give them. What Python has to know of a value while it traces, such as the outcome
-of a comparison or the exponent of a power, is revealed: it becomes a part of the key of the program.
+`Expression`. A `Computation` does the same Python and NumPy operations again for other floats, so the constants have
+the bits that a new trace would give them. Some values decide how a function is traced, such as the outcome of a
+comparison, or the exponent of a power. They are revealed, and become a part of the key of the program.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gpuscan.recent_values import RecentValues
 
 # Python numbers that arithmetic with a parameter is recorded for. Other operands say themselves what they do.
 _NUMBERS = frozenset({bool, int, float, complex})
-# Types whose values are equal only if they are the same.
+# Types whose equal values have equal bits.
 _EXACT = frozenset({bool, int, bytes})
 # Operations that raise errors for some floats.
 _FALLIBLE = frozenset({operator.truediv, operator.floordiv, operator.mod, operator.pow})
 # The most operations of an expression: the time to compare two of them grows with it.
-_MAX_SIZE = 256
+_MAX_SIZE = 1024
 # How many sets of parameters are kept for later calls.
 _MAX_SETS = 512
 # The value of an expression that is not defined for some floats.
@@ -76,12 +76,12 @@ class Expression:
     def reveal(self) -> Any:
         """Return the value, on which the program depends from now on."""
         kind = type(self.value)
-        shown = self if kind in _EXACT else derived(_bits if kind is float else repr, self)
+        shown = self if kind in _EXACT else derive(_bits if kind is float else repr, self)
         self.parameters.revealed.setdefault(shown.structure, shown)
         return self.value
 
 
-def derived(function: Callable[..., Any], *operands: Any) -> Any:
+def derive(function: Callable[..., Any], *operands: Any) -> Any:
     """Return the expression of a function of expressions and constants; its result if the operands are constants.
 
     The function depends on its arguments alone. An error of it is raised, and depends on the values of the operands.
@@ -106,7 +106,7 @@ def derived(function: Callable[..., Any], *operands: Any) -> Any:
     found = Expression(parameters, function, operands, value, (function, *described))
     if function in _FALLIBLE:
         # A call with floats for which it raises an error raises it, too, even if nothing uses the value.
-        derived(_is_defined, found).reveal()
+        derive(_is_defined, found).reveal()
     return found
 
 
@@ -120,20 +120,20 @@ def present(value: Any) -> Any:
     return value.value if type(value) is Expression else value
 
 
-def revealed(value: Any) -> Any:
+def reveal(value: Any) -> Any:
     """Reveal the value of a parameter or an expression; return any other value as it is."""
     if type(value) is Parameter:
         value = value._expression
     return value.reveal() if type(value) is Expression else value
 
 
-def concatenated(parts: Sequence[bytes | Expression]) -> bytes | Expression:
-    """Return bytes one after the other."""
-    found: bytes | Expression = derived(_concatenated, *parts)
+def concatenate(parts: Sequence[bytes | Expression]) -> bytes | Expression:
+    """Join bytes to one value."""
+    found: bytes | Expression = derive(_join, *parts)
     return found
 
 
-def _concatenated(*parts: bytes) -> bytes:
+def _join(*parts: bytes) -> bytes:
     return b"".join(parts)
 
 
@@ -307,7 +307,7 @@ def _operation(function: Callable[..., Any], *, swapped: bool = False) -> Callab
     def method(self: Parameter, other: Any) -> Any:
         if type(other) is not Parameter and type(other) not in _NUMBERS:
             return NotImplemented
-        return _recorded(function, other, self) if swapped else _recorded(function, self, other)
+        return _record(function, other, self) if swapped else _record(function, self, other)
 
     return method
 
@@ -316,13 +316,13 @@ def _question(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method of `Parameter` that reveals what a function gives for it."""
 
     def method(self: Parameter, *arguments: Any) -> Any:
-        return revealed(derived(function, self._expression, *arguments))
+        return reveal(derive(function, self._expression, *arguments))
 
     return method
 
 
-def _recorded(function: Callable[..., Any], *operands: Any) -> Any:
-    found = derived(function, *(each._expression if type(each) is Parameter else each for each in operands))
+def _record(function: Callable[..., Any], *operands: Any) -> Any:
+    found = derive(function, *(each._expression if type(each) is Parameter else each for each in operands))
     return Parameter(found) if type(found) is Expression else found
 
 
@@ -363,23 +363,23 @@ class Parameter:
 
     def __pow__(self, other: Any, modulus: Any = None) -> Any:
         if modulus is None and type(other) is int:
-            return _recorded(operator.pow, self, other)
+            return _record(operator.pow, self, other)
         if type(other) is not Parameter and type(other) not in _NUMBERS:
             return NotImplemented
         # Whether the result is a float or complex depends on the values.
-        return pow(revealed(self), revealed(other), modulus)
+        return pow(reveal(self), reveal(other), modulus)
 
     def __rpow__(self, other: Any) -> Any:
-        return pow(other, revealed(self)) if type(other) in _NUMBERS else NotImplemented
+        return pow(other, reveal(self)) if type(other) in _NUMBERS else NotImplemented
 
     def __neg__(self) -> Any:
-        return _recorded(operator.neg, self)
+        return _record(operator.neg, self)
 
     def __pos__(self) -> Any:
-        return _recorded(operator.pos, self)
+        return _record(operator.pos, self)
 
     def __abs__(self) -> Any:
-        return _recorded(operator.abs, self)
+        return _record(operator.abs, self)
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
@@ -388,27 +388,27 @@ class Parameter:
         return other // self, other % self
 
     def __round__(self, digits: Any = None) -> Any:
-        return revealed(derived(round, self._expression)) if digits is None else _recorded(round, self, digits)
+        return reveal(derive(round, self._expression)) if digits is None else _record(round, self, digits)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)  # protocols ask whether there is such a thing
-        return getattr(revealed(self), name)
+        return getattr(reveal(self), name)
 
     # ----- NumPy reads the value, unless another operand is traced.
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return np.array(revealed(self), dtype)
+        return np.array(reveal(self), dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if any(_has_own_form(each) for each in inputs):
             return NotImplemented
-        return getattr(ufunc, method)(*map(revealed, inputs), **options)
+        return getattr(ufunc, method)(*map(reveal, inputs), **options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         if any(kind is not Parameter and kind is not np.ndarray for kind in types):
             return NotImplemented
-        return function(*_all_revealed(args), **_all_revealed(options))
+        return function(*_reveal_all(args), **_reveal_all(options))
 
 
 def _has_own_form(value: Any) -> bool:
@@ -416,13 +416,13 @@ def _has_own_form(value: Any) -> bool:
     return not isinstance(value, (Parameter, np.ndarray, np.generic)) and hasattr(value, "__array_ufunc__")
 
 
-def _all_revealed(value: Any) -> Any:
+def _reveal_all(value: Any) -> Any:
     """Return a bundle with the values of parameters in their place."""
     if type(value) in (tuple, list):
-        return type(value)(map(_all_revealed, value))
+        return type(value)(map(_reveal_all, value))
     if type(value) is dict:
-        return dict(zip(value, map(_all_revealed, value.values()), strict=True))
-    return revealed(value)
+        return dict(zip(value, map(_reveal_all, value.values()), strict=True))
+    return reveal(value)
 
 
 # ----- Constants of graphs, as bytes

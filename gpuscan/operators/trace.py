@@ -17,7 +17,7 @@ from gpuscan.operators import traced_functions, traced_linalg  # noqa: F401 (reg
 from gpuscan.operators.evaluation import copied
 from gpuscan.operators.expression_graph import Graph, Node, TooManyOperationsError, reachable
 from gpuscan.operators.function_keys import never_changes
-from gpuscan.operators.parameters import Parameter, revealed, trace_with_floats, trace_with_parameters
+from gpuscan.operators.parameters import Parameter, reveal, trace_with_floats, trace_with_parameters
 from gpuscan.operators.source_location import defined_at, raised_at
 from gpuscan.operators.traced_array import (
     Python,
@@ -107,7 +107,7 @@ def trace_map(function: Callable[..., Any], element: Element, name: str) -> Resu
 
 def _mapped(graph: Graph, value: Any, function: Callable[..., Any], name: str) -> Result:
     structure, leaves = structure_of(value)
-    for position, leaf in enumerate(map(revealed, leaves)):
+    for position, leaf in enumerate(map(reveal, leaves)):
         if isinstance(leaf, np.generic):
             leaves[position] = leaf = constant(graph, leaf, known_scalar(np.asarray(leaf).dtype))
         place = "" if structure == LEAF else f" in field {position}"

@@ -15,7 +15,7 @@ import numpy as np
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.errors import OperatorError, UnsupportedDtypeError
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, widened
-from gpuscan.operators.parameters import Parameter, revealed
+from gpuscan.operators.parameters import Parameter, reveal
 from gpuscan.operators.source_location import operator_error
 from gpuscan.operators.traced_ufuncs import KNOWN, NoSuchForm, build
 
@@ -254,7 +254,7 @@ def constant(graph: Graph, value: Any, scalar: Scalar) -> Traced:
         nodes = np.empty((), dtype=object)
         nodes[()] = graph.constant(value._expression, scalar)
         return Traced(graph, nodes, scalar)
-    value = revealed(value)
+    value = reveal(value)
     if isinstance(value, Python) and not isinstance(value, np.generic):
         check_fits(value, scalar)
     numbers = np.asarray(value)
@@ -298,7 +298,7 @@ def dtype_or_type(value: Any, traced: Sequence[Traced]) -> Any:
         if narrow is not None and not issubclass(of_value, complex):
             return narrow  # NumPy does not promote a Python number with a bfloat16
         return next(kind for kind in (int, float, complex) if issubclass(of_value, kind))
-    value = revealed(value)
+    value = reveal(value)
     dtype = np.asarray(value).dtype
     return float if dtype == np.float64 and is_exact_constant(value) else dtype
 
