@@ -184,7 +184,7 @@ def _way_out(dtype: np.dtype[Any]) -> str:
     if dtype.kind == "O":
         return "Convert the array to a dtype of numbers with .astype(...) first"
     if dtype.kind in "SU":
-        return "Number the strings first, for example by np.unique(x, return_inverse=True)"
+        return "Number the strings first, by np.unique(x, return_inverse=True) or the faster pandas.factorize(x)"
     return "Convert the array with .astype(...) first"
 
 
@@ -382,16 +382,17 @@ def element_of(
     """Return the `Element` with leaves of these dtypes and trailing shapes."""
     shapes = [()] * len(dtypes) if shapes is None else shapes
     names = field_names(structure)
-    return Element(
+    element = Element(
         tuple(Field(n, scalar_of(np.dtype(d)), tuple(s)) for n, d, s in zip(names, dtypes, shapes, strict=True)),
         structure,
     )
+    return interned(element)
 
 
 def bundle_of(fields: Sequence[Field]) -> Element:
     """Return an element of these fields, as a tuple."""
     named = tuple(replace(field, name=f"f{i}") for i, field in enumerate(fields))
-    return Element(named, tuple_of(len(named)))
+    return interned(Element(named, tuple_of(len(named))))
 
 
 # The keywords and reserved words of WGSL, and the names of its types, which no field can have.

@@ -1,5 +1,10 @@
 """Define the errors that gpuscan raises. Each message says what was asked, what is wrong, and what to do."""
 
+from __future__ import annotations
+
+from reprlib import Repr
+from typing import Any
+
 
 class GpuscanError(Exception):
     """The base class of gpuscan's own errors."""
@@ -37,3 +42,35 @@ def smaller(rows: int) -> str:
     """Return the advice for a scan that is larger than a device can bind."""
     fewer = "Scan fewer rows at a time, or scan" if rows > 1 else "Scan"
     return f'{fewer} on NumPy: pass device="numpy", and the .numpy() of an array on a device'
+
+
+# ----- Values in messages
+
+
+class _Abbreviations(Repr):
+    """Python's short representations, but for arrays: these are described, since half of their text says nothing."""
+
+    def repr1(self, x: Any, level: int) -> str:
+        """Return the representation of a value, at most some levels deep."""
+        kind = type(x)
+        if not (hasattr(kind, "shape") and hasattr(kind, "dtype")):
+            return super().repr1(x, level)
+        # The representation of an array on a device would read from it.
+        if kind.__module__ == "numpy" and len(text := repr(x)) <= self.maxother:
+            return text
+        name = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+        return f"<{name} of shape {tuple(x.shape)} and dtype {x.dtype}>"
+
+
+def abbreviate(value: object) -> str:
+    """Return a short representation of a value for a message.
+
+    Example:
+        >>> import numpy as np
+        >>> abbreviate([1, np.zeros((3, 4))])
+        '[1, <numpy.ndarray of shape (3, 4) and dtype float64>]'
+    """
+    return _ABBREVIATIONS.repr(value)
+
+
+_ABBREVIATIONS = _Abbreviations()

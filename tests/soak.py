@@ -3,6 +3,9 @@
 Every case draws new arrays and lengths. A recipe decides its shaders: the kind of scan, operator, options, strategy,
 order of magnitude, hostile scheduler, and withheld posts. Some hundred cases share a recipe, because compiling takes a
 thousand times as long as a scan. Every result is compared with NumPy's, and a call that hangs ends the run.
+
+With --processes, that many processes scan on the same adapter at the same time, also arrays that keep it busy for long,
+as programs that share a GPU do. Calls may time out then, but no process may give a strategy up.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -26,7 +30,7 @@ from rich.table import Column, Table
 
 import gpuscan as gs
 from gpuscan.operators.named_operators import resolve
-from tests.harness.devices import auto_strategy, forget_distrust
+from tests.harness.devices import auto_strategy, timeouts_apart
 from tests.harness.scans import make_problem, scan_with
 from tests.oracle import AFFINE, MATRICES, small_tiles, strategies_on, words
 from tests.strategies import numbers
@@ -49,6 +53,10 @@ IN_VAIN = 1 / 400
 # The share of recipes with lengths up to 2^LARGEST; the others have lengths up to 2^USUAL.
 LARGE = 1 / 12
 LARGEST, USUAL = 21, 15
+# The share of cases that keep a shared adapter busy for long, the logarithm of their length on a GPU, and how many
+# scans of that length a case makes.
+LONG = 1 / 100
+LONGEST, LONG_SCANS = 28, 12
 SCHEDULERS = ["", "random", "serial", "bursts"]
 
 ADD = resolve("add")
@@ -71,7 +79,8 @@ UFUNCS = {"int32": "add", "uint32": "bitwise_xor", "int64": "add", "uint8": "add
 class Case:
     """A call with its name, its result, and the seconds within which it must end.
 
-    If `gives_up` is set, the call waits for posts that never come, and must raise ProgressTimeoutError.
+    If `gives_up` is set, the call must raise ProgressTimeoutError. If `withholds` is set, it waits for posts that never
+    come, so what it says about strategies does not count.
     """
 
     name: str
@@ -79,13 +88,16 @@ class Case:
     wanted: Any
     seconds: float = SECONDS
     gives_up: bool = False
+    withholds: bool = False
 
 
-def draw(seed: int, number: int, device: gs.Device) -> Case:
+def draw(seed: int, number: int, device: gs.Device, shared: bool) -> Case:
     """Draw case `number` of a seed: by one of the recipes in use, or a wait for posts that never come."""
     rng = np.random.default_rng([seed, 0, number])
     if rng.random() < IN_VAIN:
         return in_vain(rng, device)
+    if shared and rng.random() < LONG:
+        return long(rng, device)
     place = int(rng.integers(len(KINDS)))
     generation = (number // RECIPE_CASES + place) // len(KINDS)
     return KINDS[place](np.random.default_rng([seed, 1, place, generation]), rng, device)
@@ -167,7 +179,24 @@ def in_vain(rng: Random, device: gs.Device) -> Case:
         ]
 
     note = f"every {withhold}th post withheld of {len(x)}, {strategy}, {tile}, {many=}"
-    return Case(note, call, np.cumsum(x, dtype=np.uint32), WAITING_SECONDS, gives_up=strategy != "auto")
+    wanted = np.cumsum(x, dtype=np.uint32)
+    return Case(note, call, wanted, WAITING_SECONDS, gives_up=strategy != "auto", withholds=True)
+
+
+def long(rng: Random, device: gs.Device) -> Case:
+    """Scan an array on the device again and again, so that the adapter is busy for long; compare some sums."""
+    on_cpu = device.capabilities.adapter_type == "CPU"
+    n, step = 1 << (LARGEST if on_cpu else LONGEST), 4099
+    x = np.full(n, rng.integers(1, 1 << 32), np.uint32)
+    wanted = np.arange(1, n + 1, step, dtype=np.uint32) * x[0]
+
+    def call() -> Any:
+        given = device.asarray(x)
+        for _ in range(LONG_SCANS):
+            found = gs.scan(given)
+        return found[::step].numpy()
+
+    return Case(f"{LONG_SCANS} scans of {n} on the device", call, wanted)
 
 
 def traced(recipe: Random, rng: Random, device: gs.Device) -> Case:
@@ -247,6 +276,7 @@ class Tally:
     adapter: str
     cases: int = 0
     gave_up: int = 0
+    timeouts: int = 0
     seconds: float = 0.0
     failures: list[str] = field(default_factory=list)
     longest: tuple[float, str] = (0.0, "")
@@ -259,28 +289,39 @@ def same(got: Any, wanted: Any) -> bool:
     return found.shape == np.shape(wanted) and found.dtype == wanted.dtype and np.array_equal(found, wanted)
 
 
-def soak(device: gs.Device, seconds: float, seed: int, most: int | None = None) -> Tally:
-    """Run cases until the time is over, or `most` of them."""
+def soak(device: gs.Device, seconds: float, seed: int, most: int | None = None, *, shared: bool = False) -> Tally:
+    """Run cases until the time is over, or `most` of them.
+
+    Args:
+        device: where to run them.
+        seconds: for how long.
+        seed: of the cases.
+        most: how many, at most.
+        shared: True if other processes use the adapter, so that calls may time out.
+    """
     tally = Tally(device.capabilities.summary)
     start = time.monotonic()
     while time.monotonic() - start < seconds and tally.cases != most:
         number = tally.cases
         tally.cases += 1
-        case = draw(seed, number, device)
+        case = draw(seed, number, device, shared)
         faulthandler.dump_traceback_later(HANGS, exit=True)
         begin = time.perf_counter()
         try:
-            verdict = "" if same(case.call(), case.wanted) else "wrong"
+            with timeouts_apart(device) if case.withholds else nullcontext():
+                verdict = "" if same(case.call(), case.wanted) else "wrong"
             if case.gives_up:
                 verdict = "did not give up what never came"
         except gs.ProgressTimeoutError as error:
             tally.gave_up += case.gives_up
-            verdict = "" if case.gives_up else f"gave up: {error}"
+            tally.timeouts += not case.gives_up
+            verdict = "" if case.gives_up or shared else f"gave up: {error}"
         except Exception:
             verdict = traceback.format_exc(limit=-2)
         took = time.perf_counter() - begin
         faulthandler.cancel_dump_traceback_later()
-        forget_distrust(device)  # so that the next case has the same choice of strategies
+        if device.capabilities.distrusted:
+            verdict = verdict or f"the process gave up {', '.join(device.capabilities.distrusted)}"
         tally.longest = max(tally.longest, (took, case.name))
         if took > case.seconds:
             verdict = verdict or f"it took {took:.1f} s"
@@ -313,12 +354,37 @@ def hogs(count: int) -> Iterator[None]:
             process.kill()
 
 
+def soak_beside_others(name: str, seconds: float, seed: int, cases: int | None) -> Tally:
+    """Run cases in a process beside others on the adapter."""
+    return soak(gs.Device(name, unsafe=True), seconds, seed, cases, shared=True)
+
+
+def soak_in_processes(processes: int, name: str, seconds: float, seed: int, cases: int | None) -> Tally:
+    """Run cases in several processes on one adapter at a time; return what they found together."""
+    spawning = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=spawning) as pool:
+        begun = [pool.submit(soak_beside_others, name, seconds, seed + number, cases) for number in range(processes)]
+        tallies = [each.result() for each in begun]
+    return Tally(
+        f"{name}, {processes} processes",
+        cases=sum(each.cases for each in tallies),
+        gave_up=sum(each.gave_up for each in tallies),
+        timeouts=sum(each.timeouts for each in tallies),
+        seconds=max(each.seconds for each in tallies),
+        failures=[failure for each in tallies for failure in each.failures],
+        longest=max(each.longest for each in tallies),
+    )
+
+
 @click.command(help=__doc__)
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True)
 @click.option("--cases", type=click.IntRange(min=1), help="The most cases on an adapter, also if time remains.")
 @click.option("--device", help='Words of an adapter\'s name, as "llvmpipe Vulkan"; else every adapter in turn.')
 @click.option("--seed", type=int, help="Of the cases; else the time.")
-def main(minutes: float, cases: int | None, device: str | None, seed: int | None) -> None:
+@click.option(
+    "--processes", type=click.IntRange(min=1), default=1, show_default=True, help="On each adapter at a time."
+)
+def main(minutes: float, cases: int | None, device: str | None, seed: int | None, processes: int) -> None:
     seed = int(time.time()) if seed is None else seed
     with tempfile.TemporaryDirectory() as folder:  # what the probe finds, and what is distrusted, is for this run
         os.environ["XDG_CACHE_HOME"] = os.environ["WIN_PD_OVERRIDE_LOCAL_APPDATA"] = folder
@@ -326,15 +392,19 @@ def main(minutes: float, cases: int | None, device: str | None, seed: int | None
         names = [name for name in names if all(word in name.lower() for word in (device or "").lower().split())]
         if not names:
             raise click.ClickException("no adapter found to run on")
-        with hogs(HOGS):
-            seconds = 60 * minutes / len(names)
-            tallies = [soak(gs.Device(name, unsafe=True), seconds, seed, cases) for name in names]
-    columns = ("adapter", "cases", "cases/s", "failures", "gave up, as they must")
+        seconds = 60 * minutes / len(names)
+        if processes > 1:  # which keep the CPU busy themselves
+            tallies = [soak_in_processes(processes, name, seconds, seed, cases) for name in names]
+        else:
+            with hogs(HOGS):
+                tallies = [soak(gs.Device(name, unsafe=True), seconds, seed, cases) for name in names]
+    columns = ("adapter", "cases", "cases/s", "failures", "gave up, as they must", "timeouts raised")
     table = Table(*columns, Column("longest call", overflow="fold"), title=f"seed {seed}")
     for tally in tallies:
         took, name = tally.longest
-        counts = (f"{tally.cases:,}", f"{tally.cases / tally.seconds:.0f}", len(tally.failures), tally.gave_up)
-        table.add_row(tally.adapter, *map(str, counts), f"{took:.2f} s: {name}")
+        counts = (f"{tally.cases:,}", f"{tally.cases / tally.seconds:.0f}", len(tally.failures))
+        waits = (tally.gave_up, tally.timeouts)
+        table.add_row(tally.adapter, *map(str, (*counts, *waits)), f"{took:.2f} s: {name}")
     Console(highlight=False).print(table)
     sys.exit(any(tally.failures for tally in tallies))
 

@@ -25,6 +25,7 @@ from distributed import Client, LocalCluster
 
 import gpuscan as gs
 import gpuscan.dask
+import gpuscan.jax
 from gpuscan.dask.scans import METHODS
 from gpuscan.dask.workers import adapter_for
 from gpuscan.operators.named_operators import BUILTINS
@@ -124,6 +125,73 @@ def test_arrays_of_other_kinds(method: str) -> None:
     assert_same(gpuscan.dask.scan([3, 1, 4], method=method).compute(), np.array([3, 4, 8]))
 
 
+def count_and_sum(v: Any) -> Any:
+    return v > 2, v.astype(np.float32)
+
+
+# Maps on load and on store, an operator, and an initial value for what is combined.
+MAPS: dict[str, tuple[Any, Any, Any, Any]] = {
+    "numbers": (lambda v: v * v, "add", lambda y: y + 1, 5),
+    "only after": (None, "maximum", lambda y: -y, 3),
+    "a tuple": (count_and_sum, lambda l, r: (l[0] | r[0], l[1] + r[1]), None, (True, np.float32(2))),
+    "a tuple and one result": (count_and_sum, lambda l, r: (l[0] | r[0], l[1] + r[1]), lambda y: y[1] * 2, None),
+    "the index": (lambda v, i: v * i, "add", None, 7),
+    "the place of the maximum": (
+        lambda v, i: (v, i),
+        lambda l, r: (np.maximum(l[0], r[0]), np.where(r[0] > l[0], r[1], l[1])),
+        lambda y: {"place": y[1]},
+        (np.int32(-99), np.int32(-1)),
+    ),
+    "vectors": (lambda v: np.stack([v, v * v], axis=-1), "add", None, None),
+    "vectors and sums of them": (
+        lambda v: np.stack([v, v * v], axis=-1),
+        "add",
+        lambda y: np.sum(y, axis=-1),
+        np.array([1, 2], np.int32),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.usefixtures("on_numpy")
+def test_maps_on_load_and_store(method: str, name: str) -> None:
+    before, op, after, initial = MAPS[name]
+    for axis, reverse, exclusive in ((0, False, False), (1, True, False), (1, False, initial is not None)):
+        x = da.from_array(X, chunks=CHUNKS)
+        options = {"axis": axis, "reverse": reverse, "exclusive": exclusive, "before": before, "after": after}
+        options["initial"] = initial if exclusive or reverse else None
+        found = gpuscan.dask.scan(x, op, method=method, **options)
+        wanted = gs.scan(X, op, **options)
+        for part, whole in zip(leaves_of(found), leaves_of(wanted), strict=True):
+            assert part.dtype == whole.dtype
+            assert part.chunks[:3] == x.chunks
+            assert_same(part.compute(), whole)
+    each = RNG.integers(-9, 9, (6, 7)).astype(np.int32)
+    if name in ("numbers", "only after", "the index"):
+        found = gpuscan.dask.scan(x, op, axis=1, initial=each, method=method, before=before, after=after)
+        assert_same(found.compute(), gs.scan(X, op, axis=1, initial=each, before=before, after=after))
+
+
+def leaves_of(value: Any) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else list(value) if isinstance(value, tuple) else [value]
+
+
+@pytest.mark.usefixtures("on_numpy")
+@pytest.mark.parametrize("method", METHODS)
+def test_maps_of_bundles_and_dtypes(method: str) -> None:
+    gates, inputs = RNG.integers(-2, 3, (2, 50)).astype(np.int32)
+    pair = Pair(da.from_array(gates, chunks=7), da.from_array(inputs, chunks=10))
+    options: dict[str, Any] = {"before": lambda p: (-p.gate, p.state), "after": lambda p: p[1], "dtype": np.int64}
+    found = gpuscan.dask.scan(pair, affine, method=method, **options)
+    assert found.dtype == np.int64
+    assert_same(found.compute(), gs.scan(Pair(gates, inputs), affine, **options))
+    indexed = gpuscan.dask.scan(pair, affine, method=method, before=lambda p, i: (p.gate, p.state + i))
+    wanted = gs.scan(Pair(gates, inputs), affine, before=lambda p, i: (p.gate, p.state + i))
+    for part, whole in zip(indexed, wanted, strict=True):
+        assert_same(part.compute(), whole)
+
+
 def add_and_first(left: Any, right: Any) -> Any:
     return [left[0] + right[0], [left[1][0]]]
 
@@ -168,8 +236,11 @@ def test_wrong_arguments() -> None:
         (ValueError, "must have one shape", lambda: scan((x, x[1:]), affine, axis=0)),
         (ValueError, r"does not broadcast to \(11, 7\)", lambda: scan(x, axis=0, initial=np.zeros((3, 3), int))),
         (TypeError, "cannot hold it", lambda: scan(x, axis=0, initial=1.5)),
-        (ValueError, "does not nest as the arrays do", lambda: scan((x, x), affine, axis=0, initial=3)),
+        (ValueError, "does not nest as the elements do", lambda: scan((x, x), affine, axis=0, initial=3)),
         (ValueError, r"pass one of \('totals', 'sequential'\)", lambda: scan(x, axis=0, method="blelloch")),
+        (TypeError, "before=3 was passed", lambda: scan(x, axis=0, before=3)),
+        (TypeError, "after='abs' was passed", lambda: scan(x, axis=0, after="abs")),
+        (ValueError, "takes the index of each element", lambda: scan(x[x > 0], before=lambda v, i: v + i)),
         (gs.OperatorError, "no operator has that name", lambda: gpuscan.dask.reduce(x, "mean")),
         (ValueError, "their shapes cannot be compared", lambda: scan((x[x[:, 0, 0] > 0], x), affine, axis=0)),
         (ValueError, "each axis once", lambda: gpuscan.dask.reduce(x, axis=(0, -3))),
@@ -321,3 +392,60 @@ def test_xarray() -> None:
         ).transpose(*array.dims)
         assert_same(sums.values, np.cumsum(X, axis=1, dtype=np.int32))
         assert sums.coords["time"].equals(array.coords["time"])
+
+
+FLOATS, LABELS = np.array([1.0, 2, 3, 4], np.float32), np.array([0, 1, 0, 1])
+# Calls with an array of another library in each place that takes one.
+CALLS: dict[str, Any] = {
+    "scan": lambda make: gs.scan(make(FLOATS)),
+    "a bundle": lambda make: gs.scan({"a": make(FLOATS)}, lambda l, r: {"a": l["a"] + r["a"]}),
+    "initial": lambda make: gs.scan(FLOATS, initial=make(FLOATS[:1])),
+    "segments": lambda make: gs.scan(FLOATS, segments=make(np.array([0, 2, 4]))),
+    "keys": lambda make: gs.scan(FLOATS, keys=make(LABELS)),
+    "groups": lambda make: gs.scan(FLOATS, groups=make(LABELS)),
+    "out": lambda make: gs.scan(FLOATS, out=make(FLOATS)),
+    "scan_vjp": lambda make: gs.scan_vjp(FLOATS, FLOATS, make(FLOATS)),
+    "reduce": lambda make: gs.reduce(make(FLOATS)),
+    "reduce_by_key": lambda make: gs.reduce_by_key(make(LABELS), FLOATS),
+    "scan_chunks": lambda make: list(gs.scan_chunks([make(FLOATS)])),
+    "map": lambda make: gs.map(lambda v: v + 1, make(FLOATS)),
+    "compact": lambda make: gs.compact(make(FLOATS), FLOATS > 2),
+    "mask": lambda make: gs.compact(FLOATS, make(FLOATS > 2)),
+    "sort": lambda make: gs.sort(make(FLOATS)),
+    "argsort": lambda make: gs.argsort(make(FLOATS)),
+    "sort_by_key": lambda make: gs.sort_by_key(FLOATS, make(FLOATS)),
+    "cumulative_sum": lambda make: gs.cumulative_sum(make(FLOATS)),
+    "linear_recurrence": lambda make: gs.linear_recurrence(FLOATS, make(FLOATS)),
+    "linear_recurrence_vjp": lambda make: gs.linear_recurrence_vjp(FLOATS, FLOATS, make(FLOATS)),
+    "check_associative": lambda make: gs.check_associative("add", np.float32, samples=make(FLOATS)),
+    "lfilter": lambda make: gs.signal.lfilter([1.0], [1.0, 0.5], make(FLOATS)),
+    "ewm_mean": lambda make: gs.signal.ewm_mean(make(FLOATS), alpha=0.5),
+    "jax": lambda make: gpuscan.jax.associative_scan(np.add, make(FLOATS)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.usefixtures("on_numpy")
+def test_arrays_that_would_lose_their_labels_or_their_laziness_are_refused(name: str) -> None:
+    computed: list[Any] = []
+
+    def chunked(array: Any) -> Any:
+        def block(values: Any) -> Any:
+            computed.append(values)
+            return values
+
+        return da.from_array(array, chunks=2).map_blocks(block, meta=np.empty(0, array.dtype))
+
+    with pytest.raises(TypeError, match=r"gpuscan\.dask\.scan|pass a NumPy array"):
+        CALLS[name](chunked)
+    assert not computed
+    with pytest.raises(TypeError, match=r"xarray\.apply_ufunc|pass a NumPy array"):
+        CALLS[name](lambda array: xarray.DataArray(array, dims="t"))
+
+
+@pytest.mark.parametrize("function", [gpuscan.dask.scan, gpuscan.dask.reduce])
+def test_labelled_arrays_are_refused(function: Any) -> None:
+    labelled = xarray.DataArray(X, dims=("y", "time", "x")).chunk({"time": 3})
+    for given in (labelled, {"a": labelled}, labelled.variable):
+        with pytest.raises(TypeError, match=r"an array of xarray, .* was passed.*xarray\.apply_ufunc"):
+            function(given, axis=1)

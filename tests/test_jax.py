@@ -209,5 +209,102 @@ def test_errors() -> None:
         ours(lambda l, r: jnp.sort(l + r), B)
     with pytest.raises(gs.OperatorError, match="does not combine elements along axis 0 one by one"):
         ours(lambda l, r: l + r[::-1], B)
-    with pytest.raises(gs.OperatorError, match="closes over a value that JAX is tracing"):
-        jax.jit(lambda s: ours(lambda l, r: l * s + r, B))(0.5)
+    with pytest.raises(gs.OperatorError, match="gather with a fill value"):
+        ours(lambda l, r: jnp.take(l, r[..., 0].astype(int), axis=-1)[..., :2] + r, jnp.ones((3, 2)))
+
+
+def weighted(scan: Any, weights: Any, elems: Any) -> Any:
+    """Scan with operators that close over an array, and over a number."""
+    shifted = scan(lambda l, r: l + r + jnp.sin(weights), elems[0])
+    turned = scan(lambda l, r: l @ (weights[:2] * jnp.eye(2) + weights[2]) @ r, elems[1], reverse=True)
+    return shifted.sum(1) + turned.sum((1, 2, 3)) + scan(lambda l, r: l * r * weights[0], elems[0][:, 0])
+
+
+def test_operators_that_close_over_traced_values() -> None:
+    """Assert that what is closed over is an operand: under jit and vmap, and with derivatives in both modes."""
+    elems = A[:7], MATRICES[:7] * 0.5
+    weights = jnp.asarray([0.9, 1.1, 0.3])
+    rate = jnp.asarray([0.2, -0.1, 0.5])
+
+    def value(scan: Any) -> Any:
+        return lambda weights: weighted(scan, weights, elems)
+
+    def loss(scan: Any) -> Any:
+        return lambda weights: jnp.sin(value(scan)(weights)).sum()
+
+    assert_close(jax.jit(value(ours))(weights), value(theirs)(weights))
+    assert_close(jax.jit(jax.grad(loss(ours)))(weights), jax.grad(loss(theirs))(weights), 1e-4)
+    assert_close(jax.jvp(value(ours), (weights,), (rate,))[1], jax.jvp(value(theirs), (weights,), (rate,))[1], 1e-4)
+
+    def curved(scan: Any) -> Any:
+        return lambda w: jnp.sin(scan(lambda l, r: l + r + jnp.sin(w), elems[0])).sum()
+
+    assert_close(jax.hessian(curved(ours))(weights), jax.hessian(curved(theirs))(weights), 1e-3)
+    many = jnp.stack([weights, 2 * weights])
+    assert_close(jax.vmap(value(ours))(many), jax.vmap(value(theirs))(many))
+    chosen = jax.jit(lambda flag: ours(lambda l, r: jnp.where(flag, l + r, l * r), B))(True)
+    assert_close(chosen, theirs(jnp.add, B))
+
+
+ONE = jnp.eye(3)
+# Of rows that are swapped to find a pivot, and of those that are not.
+REGULAR = jnp.asarray(
+    [[[0.1, 1.0, 0.2], [0.9, 0.2, 0.1], [0.3, -0.4, 1.2]], [[1.5, 0.2, 0.1], [0.1, 1, 0.3], [0.2, 0, 2]]], jnp.float32
+)
+LINALG = jax.scipy.linalg
+
+
+def positive(l: Any) -> Any:
+    return l @ jnp.swapaxes(l, -1, -2) + ONE
+
+
+OF_MATRICES = {
+    "solve": lambda l, r: jnp.linalg.solve(l, r),
+    "inv": lambda l, r: jnp.linalg.inv(l) @ r,
+    "det": lambda l, r: jnp.linalg.det(l)[..., None, None] * r,
+    "slogdet": lambda l, r: sum(jnp.linalg.slogdet(l))[..., None, None] * r,
+    "cholesky": lambda l, r: jnp.linalg.cholesky(positive(l)) @ r,
+    "upper cholesky": lambda l, r: jnp.linalg.cholesky(positive(l), upper=True) @ r,
+    "cho_solve": lambda l, r: LINALG.cho_solve((jnp.linalg.cholesky(positive(l)), True), r),
+    "solve_triangular": lambda l, r: LINALG.solve_triangular(l, r, lower=True, trans=1),
+    "unit triangle": lambda l, r: LINALG.solve_triangular(l, r, unit_diagonal=True),
+    "lu_factor": lambda l, r: LINALG.lu_factor(l)[0] @ r + LINALG.lu_factor(l)[1][..., None],
+    "indices": lambda l, r: l[..., jnp.array([2, 0, 1]), :] + jnp.take(r, jnp.array([2, 2, 0]), axis=-1),
+    "an index that is computed": lambda l, r: jax.vmap(jax.vmap(lambda l, r: l[(r[0, 0] > 0.5).astype(int)] + r))(l, r),
+    "diagonals": lambda l, r: jnp.diagonal(l, axis1=-2, axis2=-1)[..., None] * r,
+}
+
+
+@pytest.mark.parametrize("name", OF_MATRICES)
+def test_functions_of_small_matrices(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare the result of two elements, and its derivatives, with JAX's; rows of matrices are kept apart."""
+    # A software adapter takes half a minute to compile some of the gradients.
+    monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+    function = OF_MATRICES[name]
+    x = jnp.stack([jnp.stack([REGULAR[0], REGULAR[1]]), jnp.stack([REGULAR[1], REGULAR[0]])])
+
+    def ours_of(x: Any) -> Any:
+        return ours(function, x)[1:]
+
+    def theirs_of(x: Any) -> Any:
+        return function(x[:1], x[1:])
+
+    assert_close(jax.jit(ours_of)(x), theirs_of(x), 1e-4)
+    grads = [jax.grad(lambda x, call=call: jnp.sin(call(x)).sum())(x) for call in (ours_of, theirs_of)]
+    assert_close(*grads, 1e-3)
+    rates = [jax.jvp(call, (x,), (0.1 * x[::-1],))[1] for call in (ours_of, theirs_of)]
+    assert_close(*rates, 1e-3)
+
+
+def test_bundles_whose_arrays_share_no_axis_but_the_scanned_one() -> None:
+    """Assert that arrays that do not depend on each other may differ in the axes that are kept apart."""
+    elems = A[:20], jnp.concatenate([B[:20], A[:20]], 1)
+
+    def combine(l: Any, r: Any) -> Any:
+        return l[0] * r[0], l[1] + r[1]
+
+    assert_close(ours(combine, elems), theirs(combine, elems))
+    grads = [
+        jax.grad(lambda e, scan=scan: sum(jnp.sin(y).sum() for y in scan(combine, e)))(elems) for scan in (ours, theirs)
+    ]
+    assert_close(*grads, 1e-4)

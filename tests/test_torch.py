@@ -280,12 +280,168 @@ def test_errors_of_associative_scan() -> None:
         scan(lambda l, r: (l + r).sum(), ROWS, 0)
     with pytest.raises(gpuscan.OperatorError, match=r"torch's operation aten\.sort"):
         scan(lambda l, r: torch.sort(l + r)[0], ROWS, 0)
+    with pytest.raises(gpuscan.OperatorError, match=r"changes a tensor in place, by torch's operation aten\.add_"):
+        scan(adds, ROWS, 0)
     weight = torch.ones(3, requires_grad=True)
     with pytest.raises(gpuscan.OperatorError, match="closes over a tensor that requires a gradient"):
         scan(lambda l, r: l * weight + r, ROWS, 0)
     assert scan(lambda l, r: l * weight.detach() + r, ROWS[:3], 0).shape == (3, 3)
     with pytest.raises(gpuscan.OperatorError, match=r"closes over a tensor that torch\.func maps or differentiates"):
         torch.func.grad(lambda w: scan(lambda l, r: l * w + r, ROWS, 0).sum())(torch.ones(3))
+
+
+def test_bundles_whose_tensors_share_no_axis_but_the_scanned_one() -> None:
+    """Assert that tensors that do not depend on each other may differ in the axes that are kept apart."""
+    generator = torch.Generator().manual_seed(2)
+    xs = tuple(torch.rand(shape, generator=generator).add(0.5) for shape in ((3, 6), (7, 6, 2), (1, 6, 2), (5, 6)))
+
+    def combine(l: Any, r: Any) -> Any:
+        return l[0] * r[0], r[2] * l[1] + r[1], l[2] * r[2], torch.maximum(l[3], r[3])
+
+    def loss(scan: Any) -> Any:
+        return lambda xs: sum((y * torch.cos(y)).sum() for y in scan(combine, xs, 1))
+
+    scans = gpuscan.torch.associative_scan, combined
+    for found, wanted in zip(*(scan(combine, xs, 1) for scan in scans), strict=True):
+        torch.testing.assert_close(found, wanted)
+    for found, wanted in zip(*(torch.func.grad(loss(scan))(xs) for scan in scans), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    batches = tuple(torch.stack([x, 2 * x]) for x in xs)
+    mapped = torch.func.vmap(lambda *xs: gpuscan.torch.associative_scan(combine, xs, 1))(*batches)
+    for found, wanted in zip(mapped, combined(combine, tuple(2 * x for x in xs), 1), strict=True):
+        torch.testing.assert_close(found[1], wanted)
+    a, b = torch.rand(4, 3, generator=generator), torch.rand(4, 5, generator=generator)
+    found = gpuscan.torch.associative_scan(
+        lambda l, r: {"a": l["a"] + r["a"], "b": l["b"] * r["b"]}, {"a": a, "b": b}, 0
+    )
+    torch.testing.assert_close(found, {"a": a.cumsum(0), "b": b.cumprod(0)})
+
+
+def adds(l: Any, r: Any) -> Any:
+    l += r
+    return l
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        adds,
+        lambda l, r: l.add_(r),
+        lambda l, r: r.mul_(0) + l,
+        lambda l, r: torch.add(l, r, out=l),
+        lambda l, r: l.copy_(r) + r,
+        lambda l, r: l.squeeze().add_(r) + r,
+        lambda l, r: (l.detach().numpy().fill(7), l + r)[1],
+    ],
+    ids=["+=", "add_", "mul_", "out", "copy_", "view", "numpy"],
+)
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_a_function_that_works_in_place_is_refused_and_changes_nothing(function: Any, compiled: bool) -> None:
+    x = torch.arange(1.0, 6.0)
+
+    def call(x: Any) -> Any:
+        return gpuscan.torch.associative_scan(function, x, 0)
+
+    with pytest.raises((gpuscan.OperatorError, RuntimeError)):
+        (torch.compile(call, backend="eager") if compiled else call)(x)
+    assert x.tolist() == [1, 2, 3, 4, 5]
+    with pytest.raises(gpuscan.OperatorError):
+        gpuscan.torch.scan(x, function)
+    assert x.tolist() == [1, 2, 3, 4, 5]
+
+
+# The first one swaps rows to find a pivot.
+REGULAR = torch.tensor(
+    [[[0.1, 1.0, 0.2], [0.9, 0.2, 0.1], [0.3, -0.4, 1.2]], [[1.5, 0.2, 0], [0.1, 1, 0.3], [0, 0, 2]]]
+)
+ONE = torch.eye(3)
+OF_MATRICES = {
+    "solve": lambda l, r: torch.linalg.solve(l, r),
+    "solve from the right": lambda l, r: torch.linalg.solve(l, r, left=False),
+    "solve for a vector": lambda l, r: torch.linalg.solve(l, r[..., 0])[..., None] * r,
+    "inv": lambda l, r: torch.linalg.inv(l) @ r,
+    "inv of a constant": lambda l, r: l @ torch.linalg.inv(ONE + 0.5) @ r,
+    "det": lambda l, r: torch.linalg.det(l)[..., None, None] * r,
+    "slogdet": lambda l, r: sum(torch.linalg.slogdet(l))[..., None, None] * r,
+    "cholesky": lambda l, r: torch.linalg.cholesky(l @ l.mT + ONE) @ r,
+    "upper cholesky": lambda l, r: torch.linalg.cholesky(l @ l.mT + ONE, upper=True) @ r,
+    "cholesky_solve": lambda l, r: torch.cholesky_solve(r, torch.linalg.cholesky(l @ l.mT + ONE)),
+    "cholesky_inverse": lambda l, r: torch.cholesky_inverse(torch.linalg.cholesky(l @ l.mT + ONE)) @ r,
+    "solve_triangular": lambda l, r: torch.linalg.solve_triangular(l + ONE, r, upper=False),
+    "solve_triangular from the right": lambda l, r: torch.linalg.solve_triangular(r + ONE, l, upper=True, left=False),
+    "diagonals": lambda l, r: torch.diagonal(l, dim1=-2, dim2=-1)[..., None] * r,
+    "unit triangle": lambda l, r: torch.linalg.solve_triangular(l, r, upper=True, unitriangular=True),
+    "lu_factor": lambda l, r: torch.linalg.lu_factor(l)[0] @ r + torch.linalg.lu_factor(l)[1][..., None],
+}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # PyTorch's forward mode uses it
+@pytest.mark.parametrize("name", OF_MATRICES)
+def test_functions_of_small_matrices(name: str) -> None:
+    """Compare the result of two elements, and its derivatives, with PyTorch's; rows of matrices are kept apart."""
+    function = OF_MATRICES[name]
+    x = torch.stack([torch.stack([REGULAR[0], REGULAR[1]]), torch.stack([REGULAR[1], REGULAR[0]])])
+
+    def ours(x: Any) -> Any:
+        return gpuscan.torch.associative_scan(function, x, 0)[1]
+
+    def theirs(x: Any) -> Any:
+        return torch.func.vmap(function)(x[0], x[1])
+
+    torch.testing.assert_close(ours(x), theirs(x), rtol=1e-4, atol=1e-4)
+    grads = [torch.func.grad(lambda x, call=call: call(x).sin().sum())(x) for call in (ours, theirs)]
+    torch.testing.assert_close(*grads, rtol=1e-3, atol=1e-3)
+    x = x.double()
+    step = 0.1 * x.flip(0)
+    if name not in ("inv of a constant", *(each for each in OF_MATRICES if "cholesky" in each)):
+        found, wanted = (torch.func.jvp(call, (x,), (step,))[1] for call in (ours, theirs))
+        torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_a_kalman_filter() -> None:
+    """Filter with the associative operator of Särkkä and García-Fernández 2021, against the filter step by step."""
+    torch.manual_seed(0)
+    F, H = torch.tensor([[1.0, 0.1], [0, 1]]), torch.tensor([[1.0, 0]])  # noqa: N806 (the field's names)
+    Q, R = 0.1 * torch.eye(2), torch.tensor([[0.5]])  # noqa: N806
+    measured = torch.randn(50, 1).cumsum(0)
+
+    def gain(P: Any) -> Any:  # noqa: N803
+        return P @ H.mT @ torch.linalg.inv(H @ P @ H.mT + R)
+
+    mean, cov, wanted = torch.zeros(2), torch.eye(2), []
+    for y in measured:
+        mean, cov = F @ mean, F @ cov @ F.mT + Q
+        k = gain(cov)
+        mean, cov = mean + k @ (y - H @ mean), cov - k @ H @ cov
+        wanted.append(mean)
+    K, S = gain(Q), H @ Q @ H.mT + R  # noqa: N806
+    P1 = F @ F.mT + Q  # noqa: N806
+    K1 = gain(P1)  # noqa: N806
+    one = torch.eye(2)
+    A = ((one - K @ H) @ F).expand(50, 2, 2).clone()  # noqa: N806
+    C = ((one - K @ H) @ Q).expand(50, 2, 2).clone()  # noqa: N806
+    A[0], C[0] = 0, P1 - K1 @ H @ P1
+    b = (K @ measured[..., None]).clone()
+    b[0] = K1 @ measured[0][:, None]
+    inverse = torch.linalg.inv(S)
+    eta = F.mT @ H.mT @ inverse @ measured[..., None]
+    J = (F.mT @ H.mT @ inverse @ H @ F).expand(50, 2, 2).clone()  # noqa: N806
+
+    def combine(l: Any, r: Any) -> Any:
+        (A1, b1, C1, eta1, J1), (A2, b2, C2, eta2, J2) = l, r  # noqa: N806
+        eye = torch.eye(2)
+        D = torch.linalg.solve(eye + C1 @ J2, A2, left=False)  # noqa: N806
+        E = torch.linalg.solve(eye + J2 @ C1, A1.mT, left=False)  # noqa: N806
+        return (
+            D @ A1,
+            D @ (b1 + C1 @ eta2) + b2,
+            D @ C1 @ A2.mT + C2,
+            E @ (eta2 - J2 @ b1) + eta1,
+            E @ J2 @ A1 + J1,
+        )
+
+    found = gpuscan.torch.associative_scan(combine, (A, b, C, eta, J), 0)[1][..., 0]
+    torch.testing.assert_close(found, torch.stack(wanted), rtol=1e-3, atol=1e-3)
 
 
 # ----- The selective scan, against mamba's formula

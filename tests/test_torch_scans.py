@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="the extra torch, some hundred megabytes, is not installed")
+from torch.utils.checkpoint import checkpoint  # noqa: E402 (it needs torch)
 
-import gpuscan as gs  # noqa: E402 (it needs torch)
+import gpuscan as gs  # noqa: E402
 import gpuscan.torch  # noqa: E402
+from gpuscan.torch import operations  # noqa: E402
 
 # PyTorch's forward mode uses it.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
@@ -358,3 +360,74 @@ def test_derivatives_and_batches_of_selective_scan(monkeypatch: pytest.MonkeyPat
 
     compiled = torch.compile(loss, backend="aot_eager", fullgraph=True)
     assert_close(gradients_of(compiled, *leaves), gradients_of(loss, *leaves))
+
+
+# ----- What PyTorch does with backward passes
+
+
+def by_products(x: Any) -> Any:
+    return gpuscan.torch.scan(x, "multiply", axis=0, initial=x[0])
+
+
+def by_moments(x: Any) -> Any:
+    return gpuscan.torch.associative_scan(moments, (x + 1, x, x * x), 0, reverse=True)[2]
+
+
+def by_selection(x: Any) -> Any:
+    u = x.T[None]
+    return gpuscan.torch.selective_scan(u, 0.5 * u, -torch.ones(2, 4), *(u.repeat(1, 2, 1) for _ in range(2)))
+
+
+SCANS = [by_products, by_moments, by_selection, lambda x: gpuscan.torch.linear_recurrence(x, x, axis=0)]
+SCAN_NAMES = ["scan", "associative_scan", "selective_scan", "linear_recurrence"]
+
+
+@pytest.mark.parametrize("function", SCANS, ids=SCAN_NAMES)
+def test_activation_checkpoints(function: Any) -> None:
+    """Assert that a backward pass asks once for what it saved, as a checkpoint wants, and gets the same gradient."""
+    x = torch.rand((5, 2), generator=GENERATOR).add(0.5).requires_grad_()
+    weights = torch.linspace(-1, 1, function(x).numel())
+
+    def gradients(compute: Any) -> Any:
+        value = (compute(x).flatten() * weights).sum()
+        (first,) = torch.autograd.grad(value, x, create_graph=True)
+        return first, *torch.autograd.grad((first * first).sum(), x)
+
+    found = gradients(lambda x: checkpoint(function, x, use_reentrant=False))
+    assert all(map(torch.equal, found, gradients(function)))
+
+
+@pytest.mark.parametrize("function", SCANS, ids=SCAN_NAMES)
+def test_batches_of_gradients(function: Any) -> None:
+    """Assert that PyTorch's own batches of gradients, in both modes and of second order, are what one by one gives."""
+    x = torch.rand((5, 2), generator=GENERATOR).add(0.5)
+    wanted = torch.autograd.functional.jacobian(function, x)
+    for strategy in ("reverse-mode", "forward-mode"):
+        found = torch.autograd.functional.jacobian(function, x, vectorize=True, strategy=strategy)
+        assert_close([found], [wanted])
+    y = x.clone().requires_grad_()
+    value = function(y)
+    weights = torch.rand((3, *value.shape), generator=GENERATOR)
+    (found,) = torch.autograd.grad(value, y, weights, is_grads_batched=True, create_graph=True)
+    each = [torch.autograd.grad(value, y, weight, create_graph=True)[0] for weight in weights]
+    assert_close([found.detach()], [torch.stack(each).detach()])
+    again = torch.eye(found.numel()).reshape(-1, *found.shape)
+    assert_close(
+        torch.autograd.grad(found, y, again, is_grads_batched=True, retain_graph=True),
+        torch.autograd.grad(torch.stack(each), y, again, is_grads_batched=True),
+    )
+    assert_close(
+        [torch.autograd.functional.hessian(lambda x: function(x).square().sum(), x, vectorize=True)],
+        [torch.autograd.functional.hessian(lambda x: function(x).square().sum(), x)],
+    )
+
+
+@pytest.mark.parametrize("function", SCANS[:3], ids=SCAN_NAMES[:3])
+def test_a_batch_of_gradients_is_computed_at_once(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.rand((5, 2), generator=GENERATOR).add(0.5).requires_grad_()
+    value = function(x)
+    weights = torch.rand((3, *value.shape), generator=GENERATOR)
+    computed, calls = operations._computed_gradients, []
+    monkeypatch.setattr(operations, "_computed_gradients", lambda *given: calls.append(0) or computed(*given))
+    torch.autograd.grad(value, x, weights, is_grads_batched=True)
+    assert len(calls) == 1

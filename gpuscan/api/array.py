@@ -7,24 +7,25 @@ from concurrent.futures import Future
 from functools import cached_property
 from importlib import import_module
 from math import prod
-from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gpuscan.api.array_reductions import Reductions
+from gpuscan.api.array_text import html_text, plain_text, represent
 from gpuscan.api.array_views import Views
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.device.device_array import DeviceArray, checked_dtype, checked_shape, empty, uploaded
 from gpuscan.device.foreign_buffers import check_buffer, check_state
 from gpuscan.device.guards import guarded
-from gpuscan.device.strides import overlaps_itself
+from gpuscan.device.strides import is_c_order, overlaps_itself
 from gpuscan.device.transfer import begun, padded
 from gpuscan.engine.element_copy import contiguous, duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, converted
-from gpuscan.html_table import html_table
+from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import as_array, as_integer
+from gpuscan.problem.indices import is_array_index
 
 if TYPE_CHECKING:
     import wgpu
@@ -145,49 +146,36 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
         kind = self.dtype if dtype is None else dtype
         return Array(self.device, self.buffer, shape, kind, self.offset + offset, self.owner)
 
-    def _repr_html_(self) -> str:
-        """Return what notebooks show."""
-        rows = {
-            "shape": self.shape,
-            "dtype": self.dtype,
-            "bytes": f"{self.nbytes:,}",
-            "order": "C" if self.is_contiguous else f"strides {self.strides}",
-            "device": self.device.capabilities.summary,
-        }
-        return html_table("gpuscan.Array", rows.items())
-
     def view_at(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Array:
         """Return the view of the same buffer with these strides, `offset` bytes after the begin of this array."""
-        kept = self.contiguous_strides(shape, strides)
-        return Array(self.device, self.buffer, shape, self.dtype, self.offset + offset, self.owner, kept)
+        dtype = self._dtype
+        kept = None if is_c_order(shape, strides, dtype.itemsize) else strides
+        return Array(self.device, self.buffer, shape, dtype, self.offset + offset, self.owner, kept)
+
+    def take_item(self, index: Any) -> Array:
+        """Return the elements at an index with arrays, as a new array."""
+        found: Array = _answer_of("take_item")(self, index)
+        return found
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Write a number or an array to the elements that a basic index picks, or to those where a mask is True.
+        """Write a number or an array to the elements that an index picks, broadcast and converted as NumPy does it.
 
-        The value is broadcast and converted as NumPy does it. For a mask it is one number.
+        Of equal indices the last one counts. An index on the device that is outside its axis writes nothing, and the
+        next read raises.
 
         Raises:
-            TypeError: the index is a list or an array of integers.
+            IndexError: as ``a[index]`` does.
             ValueError: the value does not broadcast to the elements, or it is on another device; or elements of the
                 array share memory, such as those of np.broadcast_to(a, shape).
+            ValueError, TypeError, OverflowError: the array's dtype cannot hold the value.
         """
         _answer_of("assign")(self, index, value)
 
     def assign_at(self, index: Any, value: Any) -> None:
         """Do what ``self[index] = value`` does, in the long way."""
         self._check_separate()
-        if isinstance(index, (Array, np.ndarray)) and index.dtype == bool:
-            if index.shape != self.shape:
-                raise IndexError(
-                    f"a mask of shape {index.shape} was passed for an array of shape {self.shape}; pass one bool for "
-                    "each element"
-                )
-            if np.shape(value):
-                raise TypeError(
-                    f"values of shape {np.shape(value)} were assigned to the elements where a mask is True, but on a "
-                    "device that takes one number. Pass np.where(mask, values, a) with values of the shape of a"
-                )
-            _protocols["function"](np.copyto, (self, value), {"casting": "unsafe", "where": index})
+        if is_array_index(index):
+            _answer_of("put_item")(self, index, value)
             return
         target = self[index]
         # In a[1:] += 1, Python assigns the view that it has just computed.
@@ -203,6 +191,17 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
             ValueError, TypeError, OverflowError: the array's dtype cannot hold the value.
         """
         self._check_separate()
+        values = self.values_for(value, self.shape)
+        if self.size:
+            with guarded(self.context):
+                write_elements(values, self)
+
+    def values_for(self, value: Any, wanted: tuple[int, ...]) -> DeviceArray:
+        """Return a number or an array as elements of a shape, to be written to some of this array.
+
+        Raises:
+            ValueError, TypeError, OverflowError: as `assign`.
+        """
         if not isinstance(value, Array):
             given = as_array(value)
             # Python numbers have to fit the dtype; arrays are cast.
@@ -211,7 +210,7 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
                 fitting = np.array(value, self.dtype) if is_plain else given.astype(self.dtype)
             except (TypeError, ValueError, OverflowError) as error:
                 raise type(error)(
-                    f"{shortened(value)} was assigned to elements of {self.dtype}, which cannot hold it: {error}. "
+                    f"{abbreviate(value)} was assigned to elements of {self.dtype}, which cannot hold it: {error}. "
                     f"Pass numbers, or an array of a dtype that NumPy casts to {self.dtype}"
                 ) from None
             value = new_array(self.device, fitting)
@@ -220,18 +219,48 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
                 f"an array on {value.device!r} was assigned to elements on {self.device!r}, but a call runs where its "
                 "arrays are. Bring them together with device.asarray"
             )
-        lead = max(0, value.ndim - self.ndim)
+        lead = max(0, value.ndim - len(wanted))
         shape = value.shape[lead:] if set(value.shape[:lead]) <= {1} else value.shape
-        lengths = zip(reversed(shape), reversed(self.shape), strict=False)
-        if len(shape) > self.ndim or any(length not in (1, wanted) for length, wanted in lengths):
+        lengths = zip(reversed(shape), reversed(wanted), strict=False)
+        if len(shape) > len(wanted) or any(length not in (1, needed) for length, needed in lengths):
             raise ValueError(
-                f"values of shape {value.shape} were assigned to elements of shape {self.shape}, to which they do not "
+                f"values of shape {value.shape} were assigned to elements of shape {wanted}, to which they do not "
                 "broadcast. Pass one number, or an array that broadcasts to that shape"
             )
-        value = value.reshape(shape).astype(self.dtype, copy=False)
-        if self.size:
-            with guarded(self.context):
-                write_elements(broadcast(value, self.shape), self)
+        return broadcast(value.reshape(shape).astype(self.dtype, copy=False), wanted)
+
+    @property
+    def real(self) -> Array:
+        """The real parts: a view of complex numbers, and the array itself of other numbers."""
+        return self._part(0) if self.dtype.kind == "c" else self
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.real[...] = value
+
+    @property
+    def imag(self) -> Array:
+        """The imaginary parts: a view of complex numbers, and a new array of zeros of other numbers."""
+        if self.dtype.kind == "c":
+            return self._part(1)
+        zeros = new_array(self.device, None, self.shape, self.dtype)
+        zeros.assign(0)
+        return zeros
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if self.dtype.kind != "c":
+            raise TypeError(
+                f"the imaginary parts of an array of dtype {self.dtype} were to be set, but it has none. Convert it "
+                "first: array.astype(np.complex64)"
+            )
+        self.imag[...] = value
+
+    def _part(self, number: int) -> Array:
+        """Return the view of the real or the imaginary parts."""
+        part = np.dtype(f"f{self.dtype.itemsize // 2}")
+        kept = None if is_c_order(self.shape, self.strides, part.itemsize) else self.strides
+        return Array(self.device, self.buffer, self.shape, part, self.offset + number * part.itemsize, self.owner, kept)
 
     def _check_separate(self) -> None:
         """Raise ValueError if elements share memory: a write to one would change others."""
@@ -264,8 +293,21 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
         """Do what `astype` does, in the long way."""
         return Array.of(self.device, converted(self.context, self, dtype))
 
+    # ----- As text
+
     def __repr__(self) -> str:
-        return f"gpuscan.Array({self.dtype} {self.shape} on {self.device.capabilities.summary})"
+        return represent(self)
+
+    def __str__(self) -> str:
+        return plain_text(self)
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        return html_text(self)
+
+    def with_known_shape(self) -> Array:
+        """Return the array itself; of one whose length only the device knows, an array that does not check reports."""
+        return self
 
     # ----- To NumPy
 
@@ -433,6 +475,18 @@ class Picked(Array):
     def _shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """The shape as NumPy defines it. The first use waits for the GPU."""
         return (int(self.count.numpy()[0]), *self._trailing)
+
+    def with_known_shape(self) -> Array:
+        """Return the picked entries that there are by now. Unread reports stay unread."""
+        if "_shape" in vars(self):
+            return self
+        entry = prod(self._trailing) * int(self.dtype.itemsize)
+        length = int(self.count.read()[0])
+        # A run that timed out leaves any number.
+        most = (self.buffer.size - self.offset) // entry if entry else length
+        return Array(
+            self.device, self.buffer, (min(length, most), *self._trailing), self.dtype, self.offset, self.owner
+        )
 
     @cached_property
     def nbytes(self) -> int:  # type: ignore[override]

@@ -44,6 +44,22 @@ class Reductions:
         """Return ``np.mean`` of an array of floats; for integers, pass ``dtype=np.float32``."""
         return np.mean(self, axis, dtype, out, keepdims=keepdims)  # type: ignore[call-overload]
 
+    def std(
+        self, axis: Axes = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False
+    ) -> Any:
+        """Return ``np.std`` of an array of floats; for integers, pass ``dtype=np.float32``."""
+        return np.std(self, axis, dtype, out, ddof, keepdims)  # type: ignore[call-overload]
+
+    def var(
+        self, axis: Axes = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False
+    ) -> Any:
+        """Return ``np.var`` of an array of floats; for integers, pass ``dtype=np.float32``."""
+        return np.var(self, axis, dtype, out, ddof, keepdims)  # type: ignore[call-overload]
+
+    def take(self, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
+        """Return ``np.take`` of the array: the elements at some indices of an axis."""
+        return np.take(self, indices, axis, out, mode)  # type: ignore[call-overload]
+
     def cumsum(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
         """Return ``np.cumsum`` of the array. Small integers are summed in 64 bits."""
         return np.cumsum(self, axis, dtype, out)  # type: ignore[call-overload]

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from gpuscan.device.device_array import DeviceArray
-from gpuscan.device.strides import indexed, is_c_order, may_share_bytes, permutation, reshaped, resolved_shape
+from gpuscan.device.strides import indexed, may_share_bytes, permutation, reshaped, resolved_shape
 from gpuscan.problem.arguments import resolve_axis
+from gpuscan.problem.indices import is_array_index
 
 
 class Views(DeviceArray):
@@ -21,19 +22,25 @@ class Views(DeviceArray):
         """Return a copy on the device, in C order; `copy.copy` and `copy.deepcopy` do the same."""
         raise NotImplementedError
 
-    def contiguous_strides(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Return the strides as arrays keep them: None for C order."""
-        return None if is_c_order(shape, strides, self.dtype.itemsize) else strides
-
     # ----- Indices
+
+    def take_item(self, index: Any) -> Self:
+        """Return the elements at an index with arrays, as a new array."""
+        raise NotImplementedError
 
     def __getitem__(self, index: Any) -> Self:
         """Return a view by basic indexing: slices with steps, integers, ``...`` and None, for any number of axes.
 
+        An index with arrays of integers or bools gives a new array, as NumPy's does. Arrays may be on the device:
+        integers are checked there, and if one is wrong, the next read or `Device.synchronize` raises; a mask leaves the
+        number of elements on the device until ``.shape`` is asked for.
+
         Raises:
-            TypeError: the index is a mask, a list or an array.
-            IndexError: there is no such entry, or there are more indices than axes.
+            IndexError: there is no such entry, there are more indices than axes, a part is no index, or a mask has
+                another shape.
         """
+        if is_array_index(index):
+            return self.take_item(index)
         return self.view_at(*indexed(self.shape, self.strides, index))
 
     def __len__(self) -> int:

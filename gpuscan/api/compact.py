@@ -10,7 +10,7 @@ import numpy as np
 from gpuscan.api.array import Array, Picked
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, team_or_home
-from gpuscan.api.launches import launched
+from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_place, check_separate
 from gpuscan.api.team import Team
 from gpuscan.device.device_array import DeviceArray
@@ -23,7 +23,7 @@ from gpuscan.problem.arguments import as_bits, as_leaf, from_bits, structure_and
 from gpuscan.problem.results import assembled, over_arrays
 
 
-@launched
+@launchable
 def compact(x: Any, mask: Any, *, out: Any = None, device: Devices = None) -> Any:
     """Return the entries of an array that a mask picks, in their order: ``x[mask]`` along the first axis.
 

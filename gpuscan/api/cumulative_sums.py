@@ -8,14 +8,14 @@ import numpy as np
 
 from gpuscan.api.array import Array, new_array
 from gpuscan.api.home import Devices
-from gpuscan.api.launches import launched
+from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_place
 from gpuscan.api.scan import scan
 from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.problem.arguments import as_flag, as_leaf, resolve_axis
 
 
-@launched
+@launchable
 def cumulative_sum(
     x: Any,
     /,
@@ -54,7 +54,7 @@ def cumulative_sum(
     return _cumulative(x, "add", 0, axis, dtype, include_initial, out, device)
 
 
-@launched
+@launchable
 def cumulative_prod(
     x: Any,
     /,

@@ -7,9 +7,10 @@ import os
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from gpuscan.device.adapters import (
     find_adapters,
     no_number_error,
 )
-from gpuscan.device.backends import BACKEND_VARIABLE, webgpu
+from gpuscan.device.backends import BACKEND_VARIABLE, is_gpu_device, webgpu
 from gpuscan.device.device_array import checked_shape
 from gpuscan.elements import dtype_from
 from gpuscan.errors import AdapterNotFoundError
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
     import wgpu
 
 
+# The attribute of a wgpu.GPUDevice that returns its gpuscan.Device, and a lock that is held while one gets it.
+_DEVICE_OF_GPU = "_gpuscan_device"
+_gpu_lock = threading.RLock()
+
+
 class Device(OpenedDevice):
     """A GPU adapter opened for scans.
 
@@ -43,14 +49,17 @@ class Device(OpenedDevice):
 
     Args:
         adapter: a part of an adapter's summary, its number in `gpuscan.devices()` (``1`` or ``"1"``), a wgpu adapter,
-            or a device, to open its adapter again. Default: ``$GPUSCAN_ADAPTER``, else the best adapter.
+            or a `gpuscan.Device`, to open its adapter again. Default: ``$GPUSCAN_ADAPTER``, else the best adapter.
+            Also a `wgpu.GPUDevice` that your program has made: scans run on it with the features and limits that it
+            has, and its buffers and encoders are accepted. The same one always gives the same `gpuscan.Device`.
         unsafe: True to let calls ask for a strategy that the probe found unsafe here.
-        required_limits: WebGPU limits to ask for, in place of the adapter's best.
+        required_limits: WebGPU limits to ask for, in place of the adapter's best. A `wgpu.GPUDevice` has its own.
 
     Raises:
         AdapterNotFoundError: no adapter matches the request.
         TypeError: `adapter` or `required_limits` has the wrong type.
-        ValueError: WebGPU has no such limit, or the adapter cannot meet it.
+        ValueError: WebGPU has no such limit, or the adapter cannot meet it; or the limits of a `wgpu.GPUDevice` are too
+            small for any scan.
         DeviceLostError: the process was forked from one that has used a GPU.
 
     Example:
@@ -60,17 +69,38 @@ class Device(OpenedDevice):
         True
     """
 
+    def __new__(cls, adapter: Any = None, **_: Any) -> Self:
+        """Return the device of a `wgpu.GPUDevice` if there is one, else a new object."""
+        if is_gpu_device(adapter):
+            with _gpu_lock:
+                found = getattr(adapter, _DEVICE_OF_GPU, None)
+                device = found() if found is not None else None
+                if device is None:
+                    device = super().__new__(cls)
+                    # The caller's device keeps it alive, so that there is one queue, pool and tile state for each.
+                    setattr(adapter, _DEVICE_OF_GPU, lambda: device)
+                return device
+        return super().__new__(cls)
+
     def __init__(
         self,
-        adapter: str | int | wgpu.GPUAdapter | Device | None = None,
+        adapter: str | int | wgpu.GPUAdapter | wgpu.GPUDevice | Device | None = None,
         *,
         unsafe: bool = False,
         required_limits: Mapping[str, int] | None = None,
     ) -> None:
+        if is_gpu_device(adapter):
+            with _gpu_lock:
+                if hasattr(self, "_context") and required_limits is None:
+                    self._context.unsafe = as_flag("unsafe", unsafe) or self._context.unsafe
+                    return
+                super().__init__(adapter, unsafe=as_flag("unsafe", unsafe), required_limits=required_limits)
+                return
         if not isinstance(adapter, Device) and adapter_number(adapter) is not None:
             adapter = _numbered_device(adapter)
         chosen = adapter._context.adapter if isinstance(adapter, Device) else adapter
         super().__init__(chosen, unsafe=as_flag("unsafe", unsafe), required_limits=required_limits)
+        setattr(self.wgpu_device, _DEVICE_OF_GPU, weakref.ref(self))
 
     # ----- Plans
 

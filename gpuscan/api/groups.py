@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,26 @@ from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.team import Team
 from gpuscan.device.device_array import DeviceArray, uploaded
+from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.element_copy import write_elements
+from gpuscan.engine.element_copy import written as written_on_device
+from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.group_results import label_range, reduce_groups
-from gpuscan.engine.group_tables import combine_speculatively, count_labels, plan_table
-from gpuscan.engine.groups import scan_groups, sort_labels
-from gpuscan.problem.groups import checked_count, in_order, numbered, with_indices
+from gpuscan.engine.group_tables import combine_speculatively, count_labels, number_few, plan_table
+from gpuscan.engine.groups import mark_missing, scan_groups, sort_labels
+from gpuscan.operators.trace import Map, traced
+from gpuscan.planning.group_heuristics import group_heuristics_for
+from gpuscan.problem.groups import (
+    checked_count,
+    in_order,
+    missing_error,
+    missing_labels,
+    numbered,
+    with_indices,
+    with_nan,
+)
+from gpuscan.problem.labels import MISSING
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import cut
 from gpuscan.problem.results import written
@@ -45,6 +60,15 @@ def execute_groups(
     """
     if problem.empty:
         return execute(problem, home, strategy, outputs)
+    results: list[Any]
+    missing = missing_labels(labels)
+    if missing is not None:
+        if (error := missing_error(problem)) is not None:
+            raise error
+        # They are a group of their own at first, which changes no other one.
+        labels = np.where(missing, labels.max() + np.int64(1), labels)
+        results = execute_groups(problem, labels, home, strategy, None)
+        return without_missing(problem, results, missing, home, outputs)
     if isinstance(labels, np.ndarray):
         labels = numbered(labels)
         if (heads := heads_of_groups(problem, labels)) is not None:
@@ -52,7 +76,7 @@ def execute_groups(
     axis = home.team.axis_of_shares(problem) if isinstance(home, Team) else None
     one = one_of(home)
     if isinstance(home, Team) and axis is not None:
-        results: list[Any] = _shared(
+        results = _shared(
             home, problem, labels, axis, lambda executor, part, own: scan_groups(executor, part, own, strategy)
         )
     elif one is None:
@@ -65,6 +89,28 @@ def execute_groups(
         results = [array.read() for array in scan_groups(one._executor, problem, labels, strategy)]
         one._context.check()
     return written(results, outputs)
+
+
+def without_missing(
+    problem: Problem, results: list[Any], missing: Any, home: OpenedDevice | Team | None, outputs: list[Any] | None
+) -> list[Any]:
+    """Return the results of a scan with NaN for the elements with missing labels.
+
+    Args:
+        problem: the scan, with results of floats or complex numbers.
+        results: its results, in which these elements are a group of their own.
+        missing: a bool for each label, True where it is missing: a NumPy array; or an array on a device of the labels.
+        home, outputs: as in `execute_groups`.
+    """
+    if not is_on_device(problem):
+        mask = missing if isinstance(missing, np.ndarray) else missing.read() == MISSING
+        return written(with_nan(problem, results, mask), outputs)
+    one = one_of(home)
+    assert one is not None
+    if isinstance(missing, np.ndarray):
+        missing = uploaded(one._context, np.where(missing, MISSING, 0).astype(np.int8))
+    marked = mark_missing(problem, results, missing)
+    return [Array.of(one, array) for array in marked] if outputs is None else written_on_device(marked, outputs)
 
 
 def heads_of_groups(problem: Problem, labels: np.ndarray[Any, Any]) -> Heads | None:
@@ -102,7 +148,22 @@ def _shared(
     return [np.concatenate(each, axis) for each in zip(*parts, strict=True)]
 
 
-def counted(problem: Problem, labels: Any, num_groups: Any, home: OpenedDevice | None) -> tuple[Any, int]:
+@dataclass(frozen=True)
+class CountedLabels:
+    """The labels of a reduction.
+
+    Attributes:
+        labels: the labels: in NumPy, or on a device as they are, sorted, or planned by a table.
+        count: the number of groups.
+        drops_last: True if labels were missing: they are one more group, the last one.
+    """
+
+    labels: Any
+    count: int
+    drops_last: bool = False
+
+
+def count_groups(problem: Problem, labels: Any, num_groups: Any, home: OpenedDevice | None) -> CountedLabels:
     """Return the labels of a reduction, and the number of groups.
 
     Labels on a device come back counted or sorted. The largest of them is read from the device, or the first and the
@@ -112,60 +173,108 @@ def counted(problem: Problem, labels: Any, num_groups: Any, home: OpenedDevice |
         TypeError, ValueError: as `checked_count` does.
     """
     if not labels.size:
-        return labels, checked_count(num_groups, 0, -1)
+        return CountedLabels(labels, checked_count(num_groups, 0, -1))
     if isinstance(labels, DeviceArray):
         assert home is not None
         wanted = None if num_groups is None else checked_count(num_groups, 0, -1)
+        h = group_heuristics_for(home.capabilities.adapter_type)
+        if wanted and problem.size < h.min_read_elements:
+            numbered_labels = number_few(home._executor, problem, labels, wanted)
+            return CountedLabels(numbered_labels, wanted, drops_last=True)
         begun = None if wanted == 0 else combine_speculatively(home._executor, problem, labels, wanted, reduces=True)
         if begun is not None:
-            return begun, begun.table.count
+            return CountedLabels(begun, begun.table.count)
         few = count_labels(home._executor, problem, labels, exact=True)
         if few is not None:
             count = checked_count(num_groups, 0, few.count - 1)
             by_table = plan_table(home._executor, problem, replace(few, count=count), reduces=True)
             if by_table is not None:
-                return by_table, count
+                return CountedLabels(by_table, count)
         found = sort_labels(home._executor, problem, labels, moves=True)
-        return found, checked_count(num_groups, *label_range(found))
-    return labels, checked_count(num_groups, int(labels.min()), int(labels.max()))
+        least, largest = label_range(found)
+        count = checked_count(num_groups, least, largest)
+        if least != MISSING:
+            return CountedLabels(found, count)
+        context = home._context
+        function = _as_last_group(labels.dtype)
+        last = uploaded(context, np.array(count, np.uint32))
+        (numbers,) = map_elements(context, [labels, last], function, labels.shape)
+        return CountedLabels(numbers, count, drops_last=True)
+    least, largest = int(labels.min()), int(labels.max())
+    count = checked_count(num_groups, least, largest)
+    if least != MISSING:
+        return CountedLabels(labels, count)
+    return CountedLabels(np.where(labels == MISSING, np.int64(count), labels), count, drops_last=True)
+
+
+@cache
+def _as_last_group(dtype: np.dtype[Any]) -> Map:
+    """Return the function that gives missing labels a number."""
+
+    def function(values: Any) -> Any:
+        label, last = values
+        return np.where(label == MISSING, last, label.astype(np.uint32))
+
+    return traced(function, element_of([dtype, np.dtype(np.uint32)], tuple_of(2)), "groups")
 
 
 def execute_reduction(
-    problem: Problem, labels: Any, groups: int, home: OpenedDevice | Team | None, outputs: list[Any] | None
+    problem: Problem, counted: CountedLabels, home: OpenedDevice | Team | None, outputs: list[Any] | None
 ) -> list[Any]:
     """Return the combination of the elements of each label: the axis becomes as long as there are groups.
 
     Args:
         problem: the scan of the elements, without heads. Its `fill` is for groups without elements.
-        labels: the labels, from 0 up to the number of groups, as `counted` returns them.
-        groups: the number of groups.
+        counted: the labels.
         home: the device to run on, or a team, which shares the rows if there are enough; None for NumPy.
         outputs: the arrays of `out`, checked; new ones without.
 
     Raises:
         ValueError: a group is empty, and there is no `fill`.
     """
+    if not counted.drops_last:
+        return _reduce(problem, counted.labels, counted.count, home, outputs)
+    before = (slice(None),) * problem.axis
+    whole = _reduce(problem, counted.labels, counted.count + 1, home, None, drops_last=True)
+    kept = [array[(*before, slice(counted.count))] for array in whole]
+    if not is_on_device(problem):
+        return written([np.ascontiguousarray(array) for array in kept], outputs)
+    return [array.copy() for array in kept] if outputs is None else written_on_device(kept, outputs)
+
+
+def _reduce(
+    problem: Problem,
+    labels: Any,
+    groups: int,
+    home: OpenedDevice | Team | None,
+    outputs: list[Any] | None,
+    *,
+    drops_last: bool = False,
+) -> list[Any]:
+    """Return the combination of the elements of each label. `drops_last` is that of `check_full`."""
     on_device = is_on_device(problem)
     axis = home.team.axis_of_shares(problem) if isinstance(home, Team) and not problem.empty and groups else None
     if isinstance(home, Team) and axis is not None:
-        found = _shared(
-            home, problem, labels, axis, lambda executor, part, own: reduce_groups(executor, part, own, groups)
-        )
-        return written(found, outputs)
+
+        def reduce_part(executor: Executor, part: Problem, own: Any) -> list[DeviceArray]:
+            return reduce_groups(executor, part, own, groups, drops_last=drops_last)
+
+        return written(_shared(home, problem, labels, axis, reduce_part), outputs)
     home = one_of(home)
     if home is None or problem.empty or not groups:
         # Without elements, labels on a device are not read.
         given = labels if isinstance(labels, np.ndarray) else np.zeros(problem.shape, np.uint8)
-        rows = reference.reduce_groups(with_indices(problem), given, groups)
+        rows = reference.reduce_groups(with_indices(problem), given, groups, drops_last=drops_last)
         results: list[Any] = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
         if on_device:
             assert home is not None
             results = [Array.of(home, uploaded(home._context, result)) for result in results]
     elif on_device:
-        found = reduce_groups(home._executor, problem, labels, groups, out=outputs)
+        found = reduce_groups(home._executor, problem, labels, groups, out=outputs, drops_last=drops_last)
         return outputs or [Array.of(home, array) for array in found]
     else:
-        results = [array.read() for array in reduce_groups(home._executor, problem, labels, groups)]
+        found = reduce_groups(home._executor, problem, labels, groups, drops_last=drops_last)
+        results = [array.read() for array in found]
         home._context.check()
     if not on_device:
         return written(results, outputs)

@@ -1,6 +1,6 @@
 """Launch calls that came before: a call is a key, and under its key the device keeps a program.
 
-`launched` wraps a public function. The first call of a kind runs the function, and what it submits is recorded. Later
+`launchable` wraps a public function. The first call of a kind runs the function, and what it submits is recorded. Later
 calls of the kind launch the program that was recorded, over their own arrays, and run none of the function.
 """
 
@@ -156,7 +156,7 @@ class CallKey:
 # ----- Calls
 
 
-def launched(function: F) -> F:
+def launchable(function: F) -> F:
     """Let a function launch the program of an earlier call of the same kind, if there was one."""
     parameters = inspect.signature(function).parameters
     defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
@@ -166,6 +166,7 @@ def launched(function: F) -> F:
     def call(*arguments: Any, **options: Any) -> Any:
         making = CallKey()
         key: list[Hashable] = [name]
+        whole: tuple[Hashable, ...] = ()
         try:
             for place, argument in enumerate(arguments):
                 kind = type(argument)
@@ -177,12 +178,14 @@ def launched(function: F) -> F:
                 kind = type(value)
                 if value is not default and (kind is not type(default) or value != default):
                     key += option, (kind, value) if kind in _PLAIN else making.of_argument(value, option)
-        except (_NoKeyError, TypeError):
-            return function(*arguments, **options)
+            key.append(strategy_key("auto"))
+            whole = tuple(key)
+            hash(whole)
+        except (_NoKeyError, TypeError):  # or a part of the key cannot be hashed
+            whole = ()
         arrays = making.arrays
-        if not arrays:
+        if not whole or not arrays:
             return function(*arguments, **options)
-        key.append(strategy_key("auto"))
         context = arrays[0].context
         for other in arrays:
             if other.context is not context:
@@ -197,6 +200,7 @@ def launched(function: F) -> F:
             replaced = [given.pop(place) for place in range(len(arguments))]
             return function(*replaced, **given)
 
-        return launch(context, tuple(key), arrays, compute, making.floats, tuple(making.functions))
+        functions = tuple(making.functions)
+        return launch(context, whole, arrays, compute, options.get("out"), making.floats, functions)
 
     return call  # type: ignore[return-value]

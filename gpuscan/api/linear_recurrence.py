@@ -10,7 +10,7 @@ import numpy as np
 from gpuscan.api.array import Array, new_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, home_of
-from gpuscan.api.launches import launched
+from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
@@ -42,7 +42,7 @@ def _gradients(value: Any) -> Any:
     return value[1] * value[2], value[1]
 
 
-@launched
+@launchable
 def linear_recurrence(
     a: Any,
     b: Any,
@@ -103,7 +103,7 @@ def linear_recurrence(
     return scan((broadcast_to("a", a, "b", b), b), affine, dtype=None if b.dtype == kind else kind, **options)
 
 
-@launched
+@launchable
 def linear_recurrence_vjp(
     a: Any, h: Any, grad_h: Any, *, axis: int = -1, initial: Any = None, reverse: bool = False
 ) -> tuple[Any, Any, Any]:

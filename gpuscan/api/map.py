@@ -11,7 +11,7 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
-from gpuscan.api.launches import launched
+from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_out
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.elementwise import map_elements
@@ -25,7 +25,7 @@ from gpuscan.reference.elementwise import map_arrays
 _PIECE_BYTES = 256 << 20
 
 
-@launched
+@launchable
 def map(  # noqa: A001 (the public name)
     function: Callable[..., Any], *arrays: Any, out: Any = None, device: Device | str | int | None = None
 ) -> Any:

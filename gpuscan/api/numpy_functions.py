@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from itertools import product
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from gpuscan.api.array import Array, answer_protocols, new_array
+from gpuscan.api.array_indices import put_item, take_along_axis, take_at, take_item
 from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
-from gpuscan.api.launches import launched
+from gpuscan.api.launches import launchable
 from gpuscan.api.map import is_number
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.outputs import check_place
@@ -20,7 +22,7 @@ from gpuscan.api.ufuncs import apply_ufunc, not_on_device
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.errors import OperatorError
 from gpuscan.operators.traced_array import name_of_function
-from gpuscan.problem.arguments import as_leaf, resolve_axis
+from gpuscan.problem.arguments import as_leaf, resolve_axis, tuple_of_integers
 
 # A function that computes on the device what a function of NumPy computes. It takes the same arguments.
 Form = Callable[..., Any]
@@ -123,6 +125,45 @@ def _mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims
     total = apply_ufunc(np.add, "reduce", (array,), {"axis": axis, "dtype": wide, "keepdims": keepdims})
     mean = total / prod(array.shape[each] for each in _axes(axis, array.ndim))
     return mean.astype(kind, copy=False) if out is None else np.positive(mean, out=out)
+
+
+@_form_of(np.var)
+def _var(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    mean: Any = np._NoValue,
+    correction: Any = np._NoValue,
+) -> Any:
+    array = _array("np.var", a)
+    kind = array.dtype if dtype is None else np.dtype(dtype)
+    if kind.kind in "biu":
+        raise not_on_device(f"np.var of {kind}", "the variance of integers is float64; pass dtype=np.float32")
+    if correction is not np._NoValue:
+        ddof = correction
+    # Halves are summed as float32, as in NumPy.
+    wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
+    array = array.astype(wide, copy=False)
+    middle = _mean(array, axis, keepdims=True) if mean is np._NoValue else mean
+    if wide.kind == "c":
+        squares = map_arrays(lambda x, m: (x - m).real ** 2 + (x - m).imag ** 2, array, middle)
+    else:
+        squares = map_arrays(lambda x, m: (x - m) * (x - m), array, middle)
+    total = apply_ufunc(np.add, "reduce", (squares,), {"axis": axis, "keepdims": keepdims})
+    count = prod(array.shape[each] for each in _axes(axis, array.ndim))
+    found = total / max(count - ddof, 0)
+    narrow = kind if kind.kind == "f" else found.dtype
+    return found.astype(narrow, copy=False) if out is None else np.positive(found, out=out)
+
+
+@_form_of(np.std)
+def _std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *args: Any, **options: Any) -> Any:
+    found = np.sqrt(_var(a, axis, dtype, None, *args, **options))
+    return found if out is None else np.positive(found, out=out)
 
 
 def _sorting(function: Form, name: str) -> Form:
@@ -323,10 +364,86 @@ def _broadcast_to(array: Any, shape: Any) -> Array:
     return found
 
 
+# ----- Elements at indices
+
+
+_form_of(np.real)(lambda val: val.real)
+_form_of(np.imag)(lambda val: val.imag)
+
+
+@_form_of(np.take)
+def _take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Array:
+    array = _array("np.take", a)
+    array, axis = (array.reshape(-1), 0) if axis is None else (array, resolve_axis(axis, array.shape))
+    given = as_leaf(indices)
+    if not given.size and not isinstance(given, Array):
+        given = given.astype(np.intp)
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"indices of dtype {given.dtype} were passed to np.take; pass integers, or index by a mask")
+    length = array.shape[axis]
+    if mode != "raise" and given.size and length:
+        wide = given.astype(np.int64)
+        given = wide % length if mode == "wrap" else np.clip(wide, 0, length - 1)
+    if mode not in ("raise", "wrap", "clip"):
+        raise ValueError(f'mode={mode!r} was passed to np.take; pass "raise", "wrap" or "clip"')
+    found = take_at(array, given, axis)
+    return found if out is None else _copied_to(out, found)
+
+
+@_form_of(np.take_along_axis)
+def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Array:
+    array = _array("np.take_along_axis", arr)
+    array, axis = (array.reshape(-1), 0) if axis is None else (array, resolve_axis(axis, array.shape))
+    return take_along_axis(array, indices, axis)
+
+
+def _copied_to(out: Any, found: Array) -> Array:
+    """Copy a result to the array of `out`, which has to have its shape and dtype."""
+    check_place(out, found.shape, found.dtype, found.device)
+    out[...] = found
+    target: Array = out
+    return target
+
+
+@_form_of(np.roll)
+def _roll(a: Any, shift: Any, axis: Any = None) -> Array:
+    array = _array("np.roll", a)
+    if axis is None:
+        rolled: Array = _roll(array.reshape(-1), shift, 0)
+        return rolled.reshape(array.shape)
+    moves = [0] * array.ndim
+    for step, each in np.broadcast(shift, axis):
+        moves[resolve_axis(int(each), array.shape)] += int(step)
+    made: Array = new_array(array.device, None, array.shape, array.dtype)
+    # Along each axis, the begin of the array goes after its end.
+    cuts = [(step % max(n, 1), n) for step, n in zip(moves, array.shape, strict=True)]
+    stretches = [
+        [(np.s_[cut:], np.s_[: n - cut]), *([(np.s_[:cut], np.s_[n - cut :])] if cut else [])] for cut, n in cuts
+    ]
+    for pairs in product(*stretches):
+        made[tuple(target for target, _ in pairs)] = array[tuple(source for _, source in pairs)]
+    return made
+
+
+@_form_of(np.tile)
+def _tile(A: Any, reps: Any) -> Array:  # noqa: N803 (NumPy's name)
+    array = _array("np.tile", A)
+    counts = tuple_of_integers("reps", reps if np.iterable(reps) else (reps,))
+    axes = max(len(counts), array.ndim)
+    counts, shape = (1,) * (axes - len(counts)) + counts, (1,) * (axes - array.ndim) + array.shape
+    pairs = tuple(length for pair in zip(counts, shape, strict=True) for length in pair)
+    apart = array.reshape(tuple(length for n in shape for length in (1, n)))
+    lengths = tuple(count * n for count, n in zip(counts, shape, strict=True))
+    repeated: Array = _broadcast_to(apart, pairs)
+    return repeated.copy().reshape(lengths)
+
+
 answer_protocols(
-    ufunc=launched(apply_ufunc),
-    function=launched(apply_function),
-    assign=launched(Array.assign_at),
-    astype=launched(Array.in_dtype),
-    copy=launched(Array.duplicated),
+    ufunc=launchable(apply_ufunc),
+    function=launchable(apply_function),
+    take_item=launchable(take_item),
+    put_item=put_item,
+    assign=launchable(Array.assign_at),
+    astype=launchable(Array.in_dtype),
+    copy=launchable(Array.duplicated),
 )

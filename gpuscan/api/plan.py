@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 
 from gpuscan.api.array import Array
-from gpuscan.api.groups import execute_groups, heads_of_groups
-from gpuscan.api.launches import Numbered, launched
+from gpuscan.api.groups import execute_groups, heads_of_groups, without_missing
+from gpuscan.api.launches import Numbered, launchable
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.recorded_places import arrays_in, length_of, placement_of, places_of
@@ -21,7 +21,7 @@ from gpuscan.device.foreign_buffers import check_encoder, recording
 from gpuscan.device.guards import guarded
 from gpuscan.engine.element_copy import duplicate
 from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table
-from gpuscan.engine.groups import SortedLabels, in_label_order, sort_labels
+from gpuscan.engine.groups import SortedLabels, holds_missing, in_label_order, sort_labels
 from gpuscan.engine.preparation import check_elements, seed_words
 from gpuscan.engine.record import Buffers, record
 from gpuscan.engine.segment_heads import segment_heads
@@ -34,7 +34,7 @@ from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.arguments import as_array, native, structure_and_leaves
 from gpuscan.problem.column_vectors import as_vectors
-from gpuscan.problem.groups import checked_labels, numbered, with_indices
+from gpuscan.problem.groups import checked_labels, missing_error, missing_labels, numbered, with_indices
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many
 from gpuscan.problem.problem import make_problem
 
@@ -85,6 +85,8 @@ class Plan(Numbered):
         check_elements(context, self._problem)
         # Labels that are not in order: few, with the shape of their table, or sorted.
         self._labels: SortedLabels | TabledGroups | None = None
+        # If labels are missing: a bool for each, or on the device the labels.
+        self._missing: Any = None
         if groups is not None:
             self._cut_by(groups)
         if not self._problem.source.storage_bytes:
@@ -128,6 +130,13 @@ class Plan(Numbered):
         labels = checked_labels(groups, problem.shape, problem.axis)
         if problem.empty:
             return
+        executor = self.device._executor
+        if isinstance(labels, Array):
+            self._missing = duplicate(labels) if holds_missing(executor, labels) else None
+        else:
+            self._missing = missing_labels(labels)
+        if self._missing is not None and (error := missing_error(problem)) is not None:
+            raise error
         heads = None
         if isinstance(labels, np.ndarray):
             labels = numbered(labels)
@@ -135,7 +144,6 @@ class Plan(Numbered):
         if heads is not None:
             self._problem = replace(problem, heads=heads).kept()
             return
-        executor = self.device._executor
         few = count_labels(executor, problem, copied(labels, on_device=True))
         by_table = None if few is None else plan_table(executor, problem, few)
         self._labels = by_table or sort_labels(executor, problem, labels)
@@ -191,7 +199,7 @@ class Plan(Numbered):
         """
         return self._compute(array, out)
 
-    @launched
+    @launchable
     def _compute(self, array: Any, out: Any) -> Any:
         for own in self._own_arrays:
             # No one else can write to them.
@@ -214,10 +222,13 @@ class Plan(Numbered):
         _, leaves = structure_and_leaves(array)
         problem = self._problem.with_leaves(tuple(native(leaf) for leaf in leaves))
         outputs = check_out(problem, out, self.device if is_on_device(problem) else None)
+        written = outputs if self._missing is None else None
         if self._labels is None:
-            results = execute(problem, self.device, self._asked, outputs)
+            results = execute(problem, self.device, self._asked, written)
         else:
-            results = execute_groups(problem, self._labels, self.device, self._asked, outputs)
+            results = execute_groups(problem, self._labels, self.device, self._asked, written)
+        if self._missing is not None:
+            results = without_missing(problem, results, self._missing, self.device, outputs)
         self._keep_up()
         return in_form_of(problem, array, results) if out is None else out
 
@@ -230,7 +241,7 @@ class Plan(Numbered):
             arrays += heads.offsets, heads.keys
         if labels is not None:
             arrays += labels.labels, labels.places if isinstance(labels, SortedLabels) else None
-        return [array for array in arrays if isinstance(array, DeviceArray)]
+        return [array for array in (*arrays, self._missing) if isinstance(array, DeviceArray)]
 
     # ----- Recording into a caller's program
 
@@ -278,11 +289,11 @@ class Plan(Numbered):
         """
         context, problem = self.device._context, self._problem
         check_encoder(context.wgpu_device, encoder)
-        if self._labels is not None:
+        if self._labels is not None or self._missing is not None:
             raise GpuscanError(
                 f"a plan for {self.dtype} of shape {self.shape} with groups was to be recorded, but its labels are not "
-                "in order, so elements are moved before and after the scan. Call the plan, or sort the elements by "
-                "label and record a plan with keys"
+                "in order, or some are missing, so elements are moved or replaced before and after the scan. Call the "
+                "plan, or sort the elements by label and record a plan with keys"
             )
         if self._scanned.inner != self._spec.inner:
             raise GpuscanError(

@@ -9,9 +9,9 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
-from gpuscan.api.groups import counted, execute_reduction, one_of
+from gpuscan.api.groups import count_groups, execute_reduction, one_of
 from gpuscan.api.home import Devices, team_or_home
-from gpuscan.api.launches import launched
+from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_out, is_on_device
 from gpuscan.api.reduced_axes import joined, reduced_axes
 from gpuscan.api.reductions import grouped_reduction, reduction, segmented_reduction
@@ -25,12 +25,13 @@ from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.named_operators import resolve
 from gpuscan.problem.arguments import as_flag, check_one_cut
+from gpuscan.problem.labels import category_count
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import assembled
 from gpuscan.reference import scan as reference
 
 
-@launched
+@launchable
 def reduce(
     x: Any,
     op: Any = "add",
@@ -69,9 +70,14 @@ def reduce(
         segments: the offsets where segments begin along the axis, as in `gpuscan.scan`. The axis of the result is as
             long as there are segments. With offsets in a `gpuscan.Array`, the error for an empty segment comes as that
             for wrong offsets does.
-        groups: labels in any order, as in `gpuscan.scan`, of 0 or more. Each label is a place in the result; the axis
-            of the result is `num_groups` long. On a device, the sum of a group of float32 that are all -0.0 may be 0.0.
-        num_groups: the number of groups (default: the largest label + 1).
+        groups: labels in any order, as in `gpuscan.scan`. Integers of 0 or more are places in the result; the axis of
+            the result is `num_groups` long. Other labels have the places 0, 1, … in the order of their first
+            appearance, which is that of ``pandas.unique(groups)`` without the missing ones. Categoricals have the
+            places of their categories. Elements with missing labels are left out. On a device, the sum of a group
+            of float32 that are all -0.0 may be 0.0. Labels in a `gpuscan.Array` are checked on its device if
+            `num_groups` is passed; wrong ones are left out, and the error comes with the next read or
+            `Device.synchronize`. Without `num_groups` the call waits for the largest label.
+        num_groups: the number of groups (default: the largest label + 1, or the number of a categorical's categories).
         device: as in `gpuscan.scan`.
 
     Returns:
@@ -81,7 +87,7 @@ def reduce(
 
     Raises:
         ValueError: the axis, `initial`, `out`, `segments`, `groups` or the shapes of a bundle do not fit; a label is
-            negative or not below `num_groups`; or the axis has length 0, or a segment or group is empty, and there is
+            below -1, or not below `num_groups`; or the axis has length 0, or a segment or group is empty, and there is
             neither `initial` nor an identity.
         TypeError: the operator does not take the dtype, or an argument has the wrong type.
         GpuscanError: as `gpuscan.scan` does.
@@ -105,6 +111,8 @@ def reduce(
         >>> gs.reduce(x, axis=1, groups=[2, 0, 2])
         array([[ 1,  0,  7],
                [ 5,  0, 10]], dtype=int32)
+        >>> gs.reduce(np.array([3, 1, 4, 1], np.int32), groups=["tea", "milk", None, "tea"])
+        array([4, 1], dtype=int32)
     """
     options = {"initial": initial, "dtype": dtype, "before": before, "after": after}
     check_one_cut(segments=segments, groups=groups)
@@ -119,9 +127,10 @@ def reduce(
     operator = resolve(op)
     keepdims = as_flag("keepdims", keepdims)
     axes = reduced_axes(x, operator, axis, before)
-    labels, count = None, 0
+    labels = None
     if groups is not None:
         problem, labels = grouped_reduction(joined(x, axes), operator, axes, groups, **options)
+        num_groups = category_count(groups) if num_groups is None else num_groups
     elif segments is None:
         problem = reduction(joined(x, axes), op, axis=axes.axis, seeds_on_device=True, **options)
         shape = axes.result_shape(keepdims)
@@ -133,13 +142,10 @@ def reduce(
     home = team_or_home((*problem.arrays, labels), device)
     problem = seeds_by_rows(problem)
     if labels is not None:
-        labels, count = counted(problem, labels, num_groups, one_of(home))
-        shape = (*problem.shape[: problem.axis], count, *problem.shape[problem.axis + 1 :])
+        counted = count_groups(problem, labels, num_groups, one_of(home))
+        shape = (*problem.shape[: problem.axis], counted.count, *problem.shape[problem.axis + 1 :])
     outputs = check_out(problem, out, home if is_on_device(problem) else None, shape)
-    if labels is None:
-        results = _results(problem, home, outputs)
-    else:
-        results = execute_reduction(problem, labels, count, home, outputs)
+    results = _results(problem, home, outputs) if labels is None else execute_reduction(problem, counted, home, outputs)
     if problem.heads is not None:
         problem.heads.check()
     if out is not None:

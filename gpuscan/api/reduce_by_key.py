@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, Picked
+from gpuscan.api.array import Array, Picked, new_array
 from gpuscan.api.groups import one_of
 from gpuscan.api.home import Devices, team_or_home
-from gpuscan.api.launches import launched
+from gpuscan.api.launches import launchable
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import in_form_of, is_on_device
+from gpuscan.api.scan import scan
 from gpuscan.device.device_array import uploaded
 from gpuscan.engine.compaction import gathered
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.runs import Runs, reduce_runs
+from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import as_leaf
 from gpuscan.problem.cache import cached_problem
+from gpuscan.problem.labels import keys_of
 from gpuscan.problem.problem import Problem
+from gpuscan.problem.results import holds_arrays, over_arrays
 from gpuscan.reference import scan as reference
 
+_KEEP_LEFT = operator(lambda left, right: left, name="keep left")
 
-@launched
+
+@launchable
 def reduce_by_key(keys: Any, x: Any, op: Any = "add", *, device: Devices = None) -> Any:
     """Return the key and the combination of each run of equal keys.
 
@@ -31,16 +38,18 @@ def reduce_by_key(keys: Any, x: Any, op: Any = "add", *, device: Devices = None)
     sort them first to get one result for each key. The elements are read once.
 
     Args:
-        keys: (n,): a NumPy array of any dtype, or a `gpuscan.Array`. Keys are compared as NumPy compares them, so each
-            NaN is a run of its own.
+        keys: (n,): a NumPy array of any dtype, structured ones included, a Series or a categorical, or a
+            `gpuscan.Array`; or a bundle of them. A run of a bundle ends where any of its arrays changes. Keys are
+            compared as NumPy compares them, so each NaN is a run of its own.
         x: (n,): an array, or a bundle of them, as in `gpuscan.scan`.
         op: as in `gpuscan.scan`.
         device: as in `gpuscan.scan`. Of several devices the first one is used.
 
     Returns:
-        The first key of each run, and an array like `x`, or a bundle like it, with one result for each run. The keys
-        are a `gpuscan.Array` if `keys` is one, and the results if `x` is one. The number of runs then stays on the
-        device until ``.shape`` is asked for; ``.count`` is that number as an array of one word.
+        The first key of each run, in an array or a bundle like `keys`, and an array like `x`, or a bundle like it, with
+        one result for each run. Keys are in a `gpuscan.Array` if they were in one, and the results if `x` is one. The
+        number of runs then stays on the device until ``.shape`` is asked for; ``.count`` is that number as an array of
+        one word.
 
     Raises:
         ValueError: `keys` or `x` has several axes, or their lengths differ.
@@ -57,29 +66,58 @@ def reduce_by_key(keys: Any, x: Any, op: Any = "add", *, device: Devices = None)
         array([7, 2, 7])
         >>> sums
         array([ 4, 10,  9], dtype=int32)
+        >>> x, y = np.array([1, 1, 2, 2]), np.array(["a", "b", "b", "b"])
+        >>> gs.reduce_by_key((x, y), np.array([3, 1, 4, 1]))
+        ((array([1, 1, 2]), array(['a', 'b', 'b'], dtype='<U1')), array([3, 1, 5]))
     """
-    keys = as_leaf(keys)
-    if keys.ndim != 1:
-        raise ValueError(
-            f"keys of shape {keys.shape} were passed, but runs are stretches of one row. Pass keys of one axis"
-        )
-    problem = cached_problem(x, op, axis=0, exclusive=False, reverse=False, keys=keys)
+    is_bundle = isinstance(keys, dict) or (isinstance(keys, (tuple, list)) and holds_arrays(keys))
+    parts: list[Any] = []
+    if is_bundle:
+        over_arrays(lambda part: parts.append(as_leaf(part)), keys)
+    else:
+        parts.append(as_leaf(keys))
+    for part in parts:
+        if part.ndim != 1 or part.shape != parts[0].shape:
+            shown = part.shape if len(parts) == 1 else " and ".join(str(each.shape) for each in (parts[0], part))
+            raise ValueError(
+                f"keys of shape {shown} were passed, but runs are stretches of one row. Pass keys of one axis, and "
+                "arrays of one length in a bundle"
+            )
+    compared = _run_starts(parts) if is_bundle else keys_of(keys)
+    problem = cached_problem(x, op, axis=0, exclusive=False, reverse=False, keys=compared)
     if len(problem.shape) != 1:
         raise ValueError(
             f"an array of shape {problem.shape} was passed, but runs are stretches of one row. Pass an array of one "
             "axis, or scan with keys= and pick the last of each run"
         )
-    home = one_of(team_or_home(problem.arrays, device))
+    home = one_of(team_or_home((*problem.arrays, *parts), device))
     if home is None or problem.empty:
         starts, results = reference.reduce_runs(problem)
         there = home is not None and is_on_device(problem)
         placed: list[Any] = list(results)
         if there and home is not None:
             placed = [Array.of(home, uploaded(home._context, result)) for result in results]
-        found = keys[:0] if isinstance(keys, Array) else keys[starts]
-        return found, in_form_of(problem, x, placed)
-    runs = reduce_runs(home._executor, problem)
-    return _keys_of(home, runs, keys), in_form_of(problem, x, _results_of(home, problem, runs))
+        found = [part[:0] if isinstance(part, Array) else part[starts] for part in parts]
+    else:
+        runs = reduce_runs(home._executor, problem)
+        found = [_keys_of(home, runs, part) for part in parts]
+        placed = _results_of(home, problem, runs)
+    firsts = iter(found)
+    return over_arrays(lambda _: next(firsts), keys) if is_bundle else found[0], in_form_of(problem, x, placed)
+
+
+def _run_starts(parts: list[Any]) -> Any:
+    """Return for each element where its run begins, which is where one of several arrays of keys changed last."""
+    starts = []
+    for part in parts:
+        indices = np.arange(len(part), dtype=np.uint32)
+        if isinstance(part, Array):
+            starts.append(scan(new_array(part.device, indices), _KEEP_LEFT, keys=part))
+        else:
+            compared = keys_of(part)
+            changes = np.append(True, compared[1:] != compared[:-1])[: len(part)]
+            starts.append(np.maximum.accumulate(np.where(changes, indices, 0).astype(np.uint32)))
+    return functools.reduce(np.maximum, starts)
 
 
 def _keys_of(home: OpenedDevice, runs: Runs, keys: Any) -> Any:

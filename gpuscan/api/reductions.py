@@ -9,9 +9,10 @@ import numpy as np
 
 from gpuscan.api.reduced_axes import ReducedAxes
 from gpuscan.operators.operator import Operator
-from gpuscan.problem.arguments import OnDevice, as_leaf
+from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.cache import cached_problem
 from gpuscan.problem.groups import checked_labels
+from gpuscan.problem.labels import labels_of
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.problem.segments import empty_segment_error
 from gpuscan.reference import scan as reference
@@ -44,7 +45,7 @@ def grouped_reduction(
         ValueError, TypeError: as `checked_labels` does.
     """
     problem = make_problem(x, operator, axis=axes.axis, **options)
-    given = as_leaf(groups)
+    given = labels_of(groups)
     labels = checked_labels(axes.joined(given) if given.shape == axes.shape else given, problem.shape, problem.axis)
     fill = _fill_of(problem)
     return replace(problem, fill=fill), labels

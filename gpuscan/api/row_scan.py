@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import itertools
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -32,7 +34,8 @@ class RowScan:
         found: the operator and the form of its elements.
         axis: the scanned axis, 0 or more.
         reverse: as in `gpuscan.scan`.
-        ranks: the number of axes of each array. Arrays that are passed may all have more axes in front.
+        ranks: the number of axes of each array. Arrays that are passed may all have more axes in front. The first
+            array is none that all elements share.
     """
 
     found: RowOperator
@@ -53,20 +56,29 @@ class RowScan:
 
     def scanned(self, arrays: Sequence[Array]) -> list[Array]:
         """Return the scanned arrays."""
+        if (parts := self._parts(arrays)) is not None:
+            return _join(parts, [part.scanned(_pick(arrays, leaves)) for leaves, part in parts.items()])
+        given, arrays = arrays, self._aligned(arrays)
         rows = self._rows(arrays)
+        shared = self.found.constants
         results = scan(
             self._spread(arrays, rows),
             self.found.operator,
             axis=self._axis(arrays),
             reverse=self.reverse,
+            # What all elements share is no result.
+            after=(lambda fields: tuple(itertools.compress(fields, map(operator.not_, shared))))
+            if any(shared)
+            else None,
             device=device_for(arrays),
         )
+        scanned = iter(results)
         # All copies of an array that was broadcast have one result.
         lead = len(rows)
         firsts = [tuple(slice(length) for length in array.shape[:lead]) for array in arrays]
         return [
-            np.ascontiguousarray(result[first]).reshape(array.shape)
-            for result, first, array in zip(results, firsts, arrays, strict=True)
+            each if constant else np.ascontiguousarray(next(scanned)[first]).reshape(each.shape)
+            for first, each, constant in zip(firsts, given, shared, strict=True)
         ]
 
     def gradients(self, arrays: Sequence[Array], results: Sequence[Array], grads: Sequence[Array]) -> list[Array]:
@@ -77,6 +89,16 @@ class RowScan:
             results: what `scanned` returned for them.
             grads: the gradients with respect to the results.
         """
+        if (parts := self._parts(arrays)) is not None:
+            return _join(
+                parts,
+                [
+                    part.gradients(*(_pick(each, leaves) for each in (arrays, results, grads)))
+                    for leaves, part in parts.items()
+                ],
+            )
+        shapes = [array.shape for array in arrays]
+        arrays, results, grads = (self._aligned(each) for each in (arrays, results, grads))
         rows = self._rows(arrays)
         given = self._spread(arrays, rows)
         weights = tuple(
@@ -92,10 +114,35 @@ class RowScan:
             reverse=self.reverse,
             device=device_for(arrays),
         )
-        return [_summed(grad, array, len(rows)) for grad, array in zip(found, arrays, strict=True)]
+        sums = [_summed(grad, array, len(rows)) for grad, array in zip(found, arrays, strict=True)]
+        return [grad.reshape(shape) for grad, shape in zip(sums, shapes, strict=True)]
+
+    def _parts(self, arrays: Sequence[Array]) -> dict[tuple[int, ...], RowScan] | None:
+        """Return the scans of arrays that depend on each other, by their numbers; None if one scan can do them all."""
+        try:
+            self._rows(self._aligned(arrays))
+        except ValueError:
+            if len(self.found.groups) > 1:
+                return {
+                    group: replace(
+                        self, found=self.found.restrict(group), ranks=tuple(self.ranks[leaf] for leaf in group)
+                    )
+                    for group in self.found.groups
+                }
+            raise
+        return None
 
     def _axis(self, arrays: Sequence[Array]) -> int:
         return arrays[0].ndim - self.ranks[0] + self.axis
+
+    def _aligned(self, arrays: Sequence[Array]) -> list[Array]:
+        """Return the arrays with axes of rows, of length 1, for those that all elements share."""
+        batches = arrays[0].ndim - self.ranks[0]
+        ones = (1,) * self.found.lead
+        return [
+            array.reshape(*array.shape[:batches], *ones, *array.shape[batches:]) if shared else array
+            for array, shared in zip(arrays, self.found.constants, strict=True)
+        ]
 
     def _rows(self, arrays: Sequence[Array]) -> tuple[int, ...]:
         """Return the axes before those of the element, broadcast."""
@@ -108,6 +155,20 @@ class RowScan:
             np.broadcast_to(array.reshape(*array.shape[: len(rows)], *shape), (*rows, *shape))
             for array, shape in zip(arrays, self.found.shapes, strict=True)
         )
+
+
+def _pick(arrays: Sequence[Array], leaves: Sequence[int]) -> list[Array]:
+    return [arrays[leaf] for leaf in leaves]
+
+
+def _join(parts: Iterable[Sequence[int]], results: Iterable[Sequence[Array]]) -> list[Array]:
+    """Return the results of all parts in the order of the arrays."""
+    found = {
+        leaf: array
+        for leaves, arrays in zip(parts, results, strict=True)
+        for leaf, array in zip(leaves, arrays, strict=True)
+    }
+    return [found[leaf] for leaf in sorted(found)]
 
 
 def device_for(arrays: Sequence[Array]) -> str | None:

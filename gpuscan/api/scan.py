@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuscan.api.groups import execute_groups
 from gpuscan.api.home import Devices, team_or_home
-from gpuscan.api.launches import launched
+from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.sharded_array import sharded_leaves
 from gpuscan.api.sharded_calls import scan_sharded
@@ -20,7 +20,7 @@ from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.groups import checked_labels
 
 
-@launched
+@launchable
 def scan(
     x: Any,
     op: Any = "add",
@@ -64,10 +64,15 @@ def scan(
             wait for the device raise; after others the next read or `Device.synchronize` does. Then `out` may have been
             written, and nothing else of yours is changed.
         keys: the scan restarts where a key differs from the one before it along the axis. There is a key for each
-            element, in the shape of `x`, or one for each place along the axis, ``(n,)``, for all rows alike.
-        groups: labels of integers or bools in any order: each element is combined with the earlier elements of its own
-            label, as in pandas' ``groupby(groups).cumsum()``, and each group begins with `initial`. There is a label
-            for each element, in the shape of `x`, or one for each place along the axis, ``(n,)``, for all rows alike.
+            element, in the shape of `x`, or one for each place along the axis, ``(n,)``, for all rows alike. Keys are
+            numbers, strings, dates or other values with ``!=``, in an array, a list, a Series or a categorical.
+        groups: labels in any order: each element is combined with the earlier elements of its own label, as in pandas'
+            ``groupby(groups).cumsum()``, and each group begins with `initial`. There is a label for each element, in
+            the shape of `x`, or one for each place along the axis, ``(n,)``, for all rows alike. Labels are integers,
+            bools, strings, dates or other values that can be hashed, in an array, a list, a Series or a categorical; in
+            a `gpuscan.Array` integers or bools. An element whose label is missing, which is -1, None or NaN, is of no
+            group: its result is NaN, as pandas' is, and without floats or complex numbers that is a ValueError (for
+            labels on a device, perhaps at the next read).
             Few labels are faster than many. To see how many there are on a device, a long scan waits for the largest
             of them; a plan does so once. The last bits of floats depend on their number.
         dtype: the dtype of the computation and of the result (default: that of `x`). Unlike `np.cumsum`, small

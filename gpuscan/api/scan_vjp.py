@@ -12,7 +12,7 @@ import numpy as np
 from gpuscan.api.array import Array, new_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
-from gpuscan.api.launches import launched
+from gpuscan.api.launches import launchable
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
 from gpuscan.api.outputs import execute, in_form_of, is_on_device
 from gpuscan.elements import Element, Field, bundle_of
@@ -36,7 +36,7 @@ Arrays = list[Any]
 FLAG = Slot("begun")
 
 
-@launched
+@launchable
 def scan_vjp(
     x: Any,
     y: Any,

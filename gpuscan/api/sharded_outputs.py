@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, product
-from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from gpuscan.api.outputs import check_place, check_separate
 from gpuscan.api.sharded_array import ShardedArray, divided_alike
 from gpuscan.api.sharded_problems import whole_shape
 from gpuscan.device.context import strategy_asked_for
+from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import fields_of
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import parts_of
@@ -82,7 +82,7 @@ def write_results(result: Any, out: Any) -> None:
             continue
         if not isinstance(target, ShardedArray) or target.shape != part.shape or not divided_alike(target, part):
             raise ValueError(
-                f"out={shortened(target)} was passed for a result of shape {part.shape} that is divided between "
+                f"out={abbreviate(target)} was passed for a result of shape {part.shape} that is divided between "
                 "devices as the input is; pass a gpuscan.ShardedArray of that shape with the same parts"
             )
         for own, place in zip(part.shards, target.shards, strict=True):
@@ -105,7 +105,7 @@ def _pairs(result: Any, out: Any) -> Iterator[tuple[Any, Any]]:
         targets = None
     if targets is None or len(targets) != len(parts):
         raise ValueError(
-            f"out {shortened(out)} was passed for a result of {len(parts)} arrays, but it does not nest as they do; "
+            f"out {abbreviate(out)} was passed for a result of {len(parts)} arrays, but it does not nest as they do; "
             "pass one array for each, nested as the input is"
         )
     for part, target in zip(parts, targets, strict=True):

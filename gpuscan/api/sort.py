@@ -9,7 +9,7 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
-from gpuscan.api.launches import launched
+from gpuscan.api.launches import launchable
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.elements import scalar_of
 from gpuscan.engine.compaction import entry_bytes
@@ -17,12 +17,12 @@ from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.problem.arguments import as_flag, resolve_axis, structure_and_leaves
+from gpuscan.problem.arguments import as_bits, as_flag, from_bits, resolve_axis, structure_and_leaves
 from gpuscan.problem.results import assembled
 from gpuscan.reference import sort as reference
 
 
-@launched
+@launchable
 def sort(
     x: Any,
     *,
@@ -37,7 +37,8 @@ def sort(
     descending sorts as well. 0.0 equals -0.0. NaN comes last, in descending sorts too.
 
     Args:
-        x: an array of `bool`, integers or floats, in any memory order, or a `gpuscan.Array`.
+        x: an array of `bool`, integers or floats, in any memory order, or a `gpuscan.Array`. NumPy arrays may also hold
+            dates and durations; NaT comes last, as NaN does.
         axis: the axis to sort along (default: the last one); None to sort all elements as one row.
         descending: True to put the greatest element first.
         stable: accepted because the array API standard has it. Every sort is stable.
@@ -64,7 +65,7 @@ def sort(
         >>> gs.sort(np.array([3, 1, 4, 1, 5], np.int32), descending=True)
         array([5, 4, 3, 1, 1], dtype=int32)
     """
-    keys, place, home = _checked(x, axis, descending, stable, device, "sorted")
+    keys, place, home, dates = _checked(x, axis, descending, stable, device, "sorted")
     if isinstance(keys, Array):
         assert home is not None
         found = sort_device(home._executor, keys, place, descending=bool(descending)).keys
@@ -72,13 +73,15 @@ def sort(
         return Array.of(home, found)
     if home is None:
         native = keys.astype(keys.dtype.newbyteorder("="), copy=False)
-        return np.take_along_axis(native, reference.argsort(keys, place, bool(descending)), place)
-    found = sort_device(home._executor, uploaded(home._context, keys), place, descending=bool(descending)).keys
-    assert found is not None
-    return _read(home, found)
+        sorted_keys = np.take_along_axis(native, reference.argsort(keys, place, bool(descending)), place)
+    else:
+        found = sort_device(home._executor, uploaded(home._context, keys), place, descending=bool(descending)).keys
+        assert found is not None
+        sorted_keys = _read(home, found)
+    return sorted_keys if dates is None else _as_dates(sorted_keys, dates, descending)
 
 
-@launched
+@launchable
 def argsort(
     x: Any,
     *,
@@ -107,7 +110,7 @@ def argsort(
         >>> gs.argsort(np.array([3, 1, 4, 1, 5], np.int32))
         array([1, 3, 0, 2, 4])
     """
-    keys, place, home = _checked(x, axis, descending, stable, device, "sorted")
+    keys, place, home, _ = _checked(x, axis, descending, stable, device, "sorted")
     if home is None:
         return reference.argsort(keys, place, bool(descending))
     on_device = keys if isinstance(keys, Array) else uploaded(home._context, keys)
@@ -118,14 +121,15 @@ def argsort(
     return Array.of(home, found) if isinstance(keys, Array) else _read(home, found).astype(np.int64)
 
 
-@launched
+@launchable
 def sort_by_key(keys: Any, values: Any, *, descending: bool = False) -> tuple[Any, Any]:
     """Sort keys, and move values along with them: ``(keys[p], values[p])`` with ``p = argsort(keys)``.
 
     The sort is stable, as `gpuscan.sort` is, and orders the keys in the same way.
 
     Args:
-        keys: (n,) of `bool`, integers or floats: a NumPy array or a `gpuscan.Array`.
+        keys: (n,) of `bool`, integers or floats: a NumPy array or a `gpuscan.Array`; or of dates or durations, unless
+            an array is on the device.
         values: (n, …): an array of any element type, or a bundle of such arrays, which are moved along their first
             axis. NumPy arrays may also hold dates, durations or complex128, unless an array is on the device.
         descending: True to put the greatest key first.
@@ -145,7 +149,7 @@ def sort_by_key(keys: Any, values: Any, *, descending: bool = False) -> tuple[An
         array([ 0, 10, 20], dtype=int16)
     """
     structure, leaves = structure_and_leaves(values, only_moved=True)
-    given, place, home = _checked(keys, 0, descending, True, None, "sorted by", leaves)
+    given, place, home, dates = _checked(keys, 0, descending, True, None, "sorted by", leaves)
     if given.ndim != 1:
         raise ValueError(
             f"keys of shape {given.shape} were passed; pass one key for each entry of the values' first axis, as a 1-D "
@@ -157,8 +161,11 @@ def sort_by_key(keys: Any, values: Any, *, descending: bool = False) -> tuple[An
                 f"{len(given)} keys were passed for values of shape {leaf.shape}; pass one key for each entry of the "
                 "first axis"
             )
+    moved_keys: Any
     results: list[Any]
     if home is not None and any(isinstance(array, Array) for array in (given, *leaves)):
+        if dates is not None:
+            scalar_of(dates)  # The error for dates on a device.
         arrays = [home.asarray(leaf) for leaf in leaves]
         moved_keys, results = _moved(home, home.asarray(given), arrays, bool(descending))
     else:
@@ -167,7 +174,8 @@ def sort_by_key(keys: Any, values: Any, *, descending: bool = False) -> tuple[An
             if home is None
             else argsort(given, descending=descending, device=home)
         )
-        moved_keys, *results = (a[order].astype(a.dtype.newbyteorder("="), copy=False) for a in (given, *leaves))
+        sorted_keys, *results = (a[order].astype(a.dtype.newbyteorder("="), copy=False) for a in (given, *leaves))
+        moved_keys = sorted_keys if dates is None else _as_dates(sorted_keys, dates, descending)
     return moved_keys, assembled(structure, results, values)
 
 
@@ -192,8 +200,8 @@ def _moved(home: Device, keys: Array, leaves: list[Array], descending: bool) -> 
 
 def _checked(
     x: Any, axis: int | None, descending: Any, stable: Any, device: Any, what: str, moved: list[Any] | None = None
-) -> tuple[Any, int, Device | None]:
-    """Return the keys as one array, the axis counted from 0, and the device; None for NumPy.
+) -> tuple[Any, int, Device | None, np.dtype[Any] | None]:
+    """Return the keys as one array of numbers, the axis counted from 0, the device or None, and the dtype of dates.
 
     Args:
         x, axis, descending, stable, device: as in `sort`.
@@ -205,26 +213,44 @@ def _checked(
     """
     as_flag("descending", descending)
     as_flag("stable", stable)
-    structure, leaves = structure_and_leaves(x)
+    structure, leaves = structure_and_leaves(x, only_moved=True)
     if structure.kind != "leaf":
         raise TypeError(
             f"a bundle of {structure.leaf_count} arrays was to be {what}, but keys are one array. Pass that array, and "
             "move others along with it by gs.sort_by_key"
         )
     (keys,) = leaves
+    if not keys.shape:
+        raise np.exceptions.AxisError(
+            f"an array of shape () was to be {what}, which has no axis. Pass x[np.newaxis] for a single element"
+        )
+    dates = None
+    if keys.dtype.kind in "mM":
+        dates, keys = keys.dtype.newbyteorder("="), _as_numbers(keys, descending)
     if keys.dtype.kind == "c" or scalar_of(keys.dtype).kind == "complex":
         raise UnsupportedDtypeError(
             f"an array of dtype {keys.dtype} was to be {what}, but complex numbers have no order. Pass their real "
             "part or their absolute values as keys"
         )
-    if not keys.shape:
-        raise np.exceptions.AxisError(
-            f"an array of shape () was to be {what}, which has no axis. Pass x[np.newaxis] for a single element"
-        )
     if axis is None:
         keys, axis = keys.reshape(-1), 0
     home = home_of((keys, *(moved or ())), device)
-    return keys, resolve_axis(axis, keys.shape), home
+    return keys, resolve_axis(axis, keys.shape), home, dates
+
+
+# NaT is the least of the numbers behind dates, which puts it last in descending order. One less than it wraps to the
+# greatest number, which is last in ascending order.
+
+
+def _as_numbers(dates: np.ndarray[Any, Any], descending: Any) -> np.ndarray[Any, Any]:
+    """Return numbers in the order of dates or durations, with NaT last."""
+    numbers = as_bits(dates)
+    return numbers if descending else numbers - np.int64(1)
+
+
+def _as_dates(numbers: np.ndarray[Any, Any], dtype: np.dtype[Any], descending: Any) -> np.ndarray[Any, Any]:
+    """Return the dates that `_as_numbers` made numbers of."""
+    return from_bits(numbers if descending else numbers + np.int64(1), dtype)
 
 
 def _read(home: Device, array: DeviceArray) -> Any:

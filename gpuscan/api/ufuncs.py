@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, new_array
+from gpuscan.api.array import Array
+from gpuscan.api.array_indices import take_at
 from gpuscan.api.cumulative_sums import promoted
 from gpuscan.api.home import home_of
 from gpuscan.api.map import common_shape, is_number, mapped, numbers_of
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.device.device_array import is_number as is_number_type
-from gpuscan.device.device_array import uploaded
-from gpuscan.engine.compaction import gathered
-from gpuscan.engine.element_copy import contiguous
-from gpuscan.errors import OperatorError
+from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.arguments import as_array, as_leaf, native, resolve_axis
@@ -280,12 +278,12 @@ def _reduced_at(
     stops = np.where(starts < following, following, starts + 1)
     if len(starts) and ((stops[:-1] > starts[1:]).any() or (starts[:-1] > starts[1:]).any()):
         # Segments that overlap or are out of order are copied, so that they follow each other.
-        array = taken(array, np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)]), axis)
+        array = take_at(array, np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)]), axis)
         stops = np.cumsum(stops - starts)
         starts = np.append(0, stops[:-1])
     offsets = np.unique(np.concatenate([[0, array.shape[axis]], starts, stops]))
     sums = scan(array, ufunc, axis=axis, segments=offsets, dtype=known["dtype"])
-    result = taken(sums, stops - 1, axis)
+    result = take_at(sums, stops - 1, axis)
     return result if known["out"] is None else np.positive(result, out=known["out"])
 
 
@@ -297,24 +295,10 @@ def _checked_indices(name: str, indices: Any, length: int) -> np.ndarray[Any, An
     """
     given = indices.numpy() if isinstance(indices, Array) else as_array(indices)
     if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
-        raise TypeError(f"{name} was called with indices {given!r}; pass a 1-D array of integers")
+        raise TypeError(f"{name} was called with indices {abbreviate(given)}; pass a 1-D array of integers")
     if given.size and not (given.min() >= 0 and given.max() < length):
         raise IndexError(
             f"{name} was called with indices from {given.min()} to {given.max()}, but the axis has {length} entries; "
             f"pass indices from 0 to {length - 1}"
         )
     return given.astype(np.int64)
-
-
-def taken(array: Array, places: np.ndarray[Any, Any], axis: int) -> Array:
-    """Return the entries at these places of an axis: ``np.take(array, places, axis)``, gathered on the device."""
-    rows = array.swapaxes(0, axis)
-    shape = (len(places), *rows.shape[1:])
-    source, context = contiguous(rows), array.context
-    if not source.nbytes or not len(places):
-        return new_array(array.device, None, shape, array.dtype).swapaxes(0, axis)
-    result = new_array(array.device, None, shape, array.dtype)
-    indices = uploaded(context, places.astype(np.uint32))
-    count = uploaded(context, np.array([len(places)], np.uint32))
-    gathered(context, source, indices, count, result)
-    return result.swapaxes(0, axis) if axis == 0 else result.swapaxes(0, axis).copy()

@@ -41,17 +41,18 @@ def scan_by_totals(call: Call, seeds: Sequence[Any]) -> Any:
         **_object_options(call.ndim),
         adjust_chunks={i: (call.blocks,) if i == axis else 1 for i in lead},
     ).rechunk({axis: 1})
-    if len(call.arrays) > 1:
-        return _unboxed(call, _boxes(call, work.block, call.arrays, prefixes))
-    (array,), (dtype,) = call.arrays, call.dtypes
+    array, result = call.arrays[0], call.results[0]
+    of_element = array.shape[call.ndim :]
+    if len(call.arrays) > 1 or len(call.results) > 1 or result.shape[call.ndim :] != of_element:
+        return work.results.nested(_unboxed(call, _boxes(call, work.block, call.arrays, prefixes), call.results))
     indices = call.indices(0)
-    meta = np.empty((0,) * array.ndim, dtype)
+    meta = np.empty((0,) * array.ndim, result.dtype)
     found = da.blockwise(
         *(work.lone_block, indices, prefixes, lead, array, indices),
         **_options(meta),
         adjust_chunks=dict(zip(lead, call.chunks, strict=True)),
     )
-    return call.structure.nested([found])
+    return work.results.nested([found])
 
 
 def _twin(array: Any) -> Any:
@@ -101,15 +102,14 @@ def scan_sequentially(call: Call, seeds: Sequence[Any], read_ahead: int) -> Any:
         before[row] = carry
     graph = HighLevelGraph.from_collections(name, steps, dependencies=seeds)
     found = []
-    for place, (array, dtype) in enumerate(zip(call.arrays, call.dtypes, strict=True)):
+    for place, result in enumerate(call.results):
         own = f"{name}-{place}"
-        pick = {
-            (own, *block, *(0,) * (array.ndim - call.ndim)): (partial(result_of, place), (name, *block))
-            for block in blocks
-        }
+        of_element = result.shape[call.ndim :]
+        pick = {(own, *block, *(0,) * len(of_element)): (partial(result_of, place), (name, *block)) for block in blocks}
         whole = HighLevelGraph({**graph.layers, own: pick}, {**graph.dependencies, own: {name}})
-        found.append(da.Array(whole, own, array.chunks, meta=np.empty((0,) * array.ndim, dtype)))
-    return call.structure.nested(found)
+        chunks = (*call.chunks, *((n,) for n in of_element))
+        found.append(da.Array(whole, own, chunks, meta=np.empty((0,) * result.ndim, result.dtype)))
+    return work.results.nested(found)
 
 
 def reduce_axis(call: Call) -> Any:
@@ -118,7 +118,7 @@ def reduce_axis(call: Call) -> Any:
     totals = _boxes(call, work.total, call.arrays).rechunk({call.axis: -1})
     rows = call.without_axis(call.lead)
     boxes = da.blockwise(*(work.row_results, rows, totals, call.lead), **_object_options(len(rows)))
-    return _unboxed(call, boxes, rows)
+    return work.elements.nested(_unboxed(call, boxes, call.elements, rows))
 
 
 def _boxes(call: Call, function: Callable[..., Any], arrays: Sequence[Any], prefixes: Any = None) -> Any:
@@ -129,26 +129,32 @@ def _boxes(call: Call, function: Callable[..., Any], arrays: Sequence[Any], pref
     return da.blockwise(function, call.lead, *first, *pairs, **options)
 
 
-def _unboxed(call: Call, boxes: Any, lead: tuple[int, ...] | None = None) -> Any:
-    """Return the dask arrays of the blocks that a dask array of objects holds."""
+def _unboxed(call: Call, boxes: Any, like: Sequence[Any], lead: tuple[int, ...] | None = None) -> list[Any]:
+    """Return the dask arrays of the blocks that a dask array of objects holds.
+
+    Args:
+        call: the call.
+        boxes: the objects.
+        like: for each array, one of its dtype with the axes of its element.
+        lead: the indices of the other axes (default: those that the call's arrays share).
+    """
     lead = call.lead if lead is None else lead
     found = []
-    for place, (array, dtype) in enumerate(zip(call.arrays, call.dtypes, strict=True)):
-        own = call.indices(place)[call.ndim :]
-        sizes = dict(zip(own, array.shape[call.ndim :], strict=True))
+    for place, each in enumerate(like):
+        own = call.indices(place, like)[call.ndim :]
         taken = da.blockwise(
             *(partial(unboxed_leaf, place), (*lead, *own), boxes, lead),
-            **_options(np.empty((0,) * (len(lead) + len(own)), dtype)),
-            new_axes=sizes,
+            **_options(np.empty((0,) * (len(lead) + len(own)), each.dtype)),
+            new_axes=dict(zip(own, each.shape[call.ndim :], strict=True)),
             adjust_chunks={i: call.chunks[i] for i in lead},
         )
         found.append(taken)
-    return call.structure.nested(found)
+    return found
 
 
 def _rows_indices(call: Call, place: int) -> tuple[int, ...]:
     """Return the indices of an initial value's axes: those of the rows, then those of the element."""
-    own = call.indices(place)
+    own = call.indices(place, call.elements)
     return (*call.without_axis(own[: call.ndim]), *own[call.ndim :])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gpuscan.dask.call import call_of, with_initial
@@ -21,6 +22,8 @@ def scan(
     reverse: bool = False,
     initial: Any = None,
     dtype: Any = None,
+    before: Callable[..., Any] | None = None,
+    after: Callable[[Any], Any] | None = None,
     method: str = "totals",
 ) -> Any:
     """Return the running combination of a dask array's elements along an axis, as a lazy dask array.
@@ -38,6 +41,8 @@ def scan(
         reverse: as in `gpuscan.scan`.
         initial: as in `gpuscan.scan`. It may be a dask array of the shape of `x` without the axis.
         dtype: as in `gpuscan.scan`.
+        before, after: as in `gpuscan.scan`: functions that map each element as it is loaded, and each combined element
+            as it is stored. A `before` of two parameters also gets the element's index in the whole array.
         method: ``"totals"`` reduces all blocks in parallel, scans the totals of each row of blocks in one task, and
             then scans all blocks in parallel. It computes `x` twice, so that no block has to wait in memory. If that is
             slow, or if `x` has other values the second time, pass ``x.persist()``. ``"sequential"`` computes each block
@@ -49,7 +54,8 @@ def scan(
         have one chunk.
 
     Raises:
-        ValueError: the axis, `initial`, `method` or the shapes of a bundle do not fit.
+        ValueError: the axis, `initial`, `method` or the shapes of a bundle do not fit; or a `before` of two parameters
+            is passed for chunks of unknown lengths.
         TypeError: the operator does not take the dtype, or an argument has the wrong type.
         OperatorError: `op` is no operator.
 
@@ -64,7 +70,8 @@ def scan(
     """
     if method not in METHODS:
         raise ValueError(f"method={method!r} was passed, and there is none of that name; pass one of {METHODS}")
-    call = call_of(x, op, axis, dtype, exclusive=as_flag("exclusive", exclusive), reverse=as_flag("reverse", reverse))
+    flags = {"exclusive": as_flag("exclusive", exclusive), "reverse": as_flag("reverse", reverse)}
+    call = call_of(x, op, axis, dtype, **flags, before=before, after=after)
     call, seeds = with_initial(call, initial)
     if method == "sequential":
         return scan_sequentially(call, seeds, read_ahead=1 + threads())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,8 +21,10 @@ class Work:
 
     Attributes:
         structure: the way in which the user nests the arrays.
-        op, axis, exclusive, reverse, dtype: as in `scan`.
+        op, axis, exclusive, reverse, dtype, before, after: as in `scan`.
         ndim: the number of axes that the arrays share.
+        elements: how the elements nest that are combined.
+        results: how the results nest.
         initial: the initial value that all rows share, or None.
     """
 
@@ -30,31 +32,45 @@ class Work:
     op: Any
     axis: int
     ndim: int
+    elements: Structure
+    results: Structure
     exclusive: bool = False
     reverse: bool = False
     dtype: Any = None
+    before: Callable[..., Any] | None = None
+    after: Callable[[Any], Any] | None = None
     initial: Any = None
 
     def scanned(self, leaves: Sequence[Any], prefix: Leaves | None = None, **options: Any) -> Leaves:
-        """Return the scan of a block, one array for each array of the bundle."""
-        initial = self.initial if prefix is None else self.structure.nested(prefix)
+        """Return the scan of a block, one array for each array of the results."""
+        initial = self.initial if prefix is None else self.elements.nested(prefix)
         asked = {"axis": self.axis, "exclusive": self.exclusive, "reverse": self.reverse, "dtype": self.dtype}
+        asked |= {"before": self.before, "after": self.after}
         found = gpuscan.scan(self.structure.nested(leaves), self.op, initial=initial, **(asked | options))
-        return tuple(self.structure.flatten(found))
+        return tuple(self.results.flatten(found))
 
     def reduced(self, leaves: Sequence[Any], **options: Any) -> Leaves:
-        """Return the reduction of arrays along the axis."""
-        found = gpuscan.reduce(self.structure.nested(leaves), self.op, axis=self.axis, **options)
-        return tuple(self.structure.flatten(found))
+        """Return the reduction of arrays along the axis, without `after`."""
+        found = gpuscan.reduce(self.structure.nested(leaves), self.op, axis=self.axis, before=self.before, **options)
+        return tuple(self.elements.flatten(found))
+
+    @property
+    def of_elements(self) -> Work:
+        """The same scan of what `before` returned."""
+        plain = {"before": None, "after": None, "dtype": None}
+        return replace(self, structure=self.elements, results=self.elements, **plain)  # type: ignore[arg-type]
 
     def total(self, *leaves: Any) -> Any:
         """Return the total of a block in a box, with the axis: of length 0 if the block has no elements."""
         if leaves[0].shape[self.axis] == 0:
             return boxed(leaves, self.ndim)
+        return boxed(tuple(np.expand_dims(total, self.axis) for total in self._totals(leaves)), self.ndim)
+
+    def _totals(self, leaves: Sequence[Any], **options: Any) -> Leaves:
+        """Return the combination of a block's elements, in the direction of the scan."""
         if self.reverse:
             leaves = tuple(np.flip(leaf, self.axis) for leaf in leaves)
-        totals = self.reduced(leaves, dtype=self.dtype)
-        return boxed(tuple(np.expand_dims(total, self.axis) for total in totals), self.ndim)
+        return self.reduced(leaves, dtype=self.dtype, **options)
 
     def prefixes(self, totals: Any, *seeds: Any) -> Any:
         """Return the prefix of each block of a row of blocks: None if nothing comes before it.
@@ -68,7 +84,7 @@ class Work:
         first = seeds or None
         prefixes: list[Leaves | None] = [first]
         if full := [part for part in parts if part[0].shape[self.axis]]:
-            sums = replace(self, exclusive=False, reverse=False, dtype=None).scanned(_joined(full, self.axis), first)
+            sums = replace(self.of_elements, exclusive=False, reverse=False).scanned(_joined(full, self.axis), first)
         done = 0
         for part in parts:
             done += part[0].shape[self.axis]
@@ -96,6 +112,9 @@ class Work:
         results = self.scanned(leaves, tuple(carry) or None)
         if leaves[0].shape[self.axis] == 0:
             return results, tuple(carry)
+        if self.after is not None:
+            initial = self.elements.nested(tuple(carry)) if carry else self.initial
+            return results, tuple(map(np.asarray, self._totals(leaves, initial=initial)))
         last = 0 if self.reverse else -1
         after = tuple(np.take(result, last, self.axis) for result in results)
         if self.exclusive:

@@ -11,7 +11,8 @@ from gpuscan.device import forks
 from gpuscan.device.backends import module_of, package_of, webgpu
 from gpuscan.device.driver_advice import driver_advice
 from gpuscan.device.guards import forked_error
-from gpuscan.device.requirements import wanted_features
+from gpuscan.device.interrupts import exit_held
+from gpuscan.device.requirements import LEAST_LIMITS, wanted_features
 from gpuscan.device.webgpu_log import libraries_quiet
 from gpuscan.errors import AdapterNotFoundError
 from gpuscan.problem.arguments import as_integer
@@ -23,10 +24,6 @@ ADAPTER_VARIABLE = "GPUSCAN_ADAPTER"
 
 # The types of adapters, best first. Some OpenGL drivers do not report a type ("Unknown"); software ones do.
 _ADAPTER_TYPES = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "CPU")
-# The fewest invocations in a workgroup with which gpuscan runs.
-_MIN_INVOCATIONS = 64
-# The storage buffers that WebGPU promises to every shader. Some listed adapters have fewer.
-_MIN_STORAGE_BUFFERS = 8
 
 # The name that asks for NumPy instead of a GPU.
 NUMPY = "numpy"
@@ -60,7 +57,7 @@ def find_adapters() -> list[wgpu.GPUAdapter]:
     with _lock:
         if _found is None:
             api = webgpu()  # imported first, so that its logger is there
-            with libraries_quiet():
+            with libraries_quiet(), exit_held():
                 listed = api.gpu.enumerate_adapters_sync()
             _found = _without_duplicates(sorted(filter(_can_compute, listed), key=_rank))
             forks.note_search(found=bool(_found))
@@ -131,7 +128,8 @@ def choose_adapter(wanted: str | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapt
         return wanted
     if not (wanted is None or isinstance(wanted, str)):
         raise TypeError(
-            f"an adapter is a part of its summary, its number, or a wgpu adapter; got {type(wanted).__name__}"
+            "an adapter is a part of its summary, its number, a wgpu adapter or a wgpu device; got "
+            f"{type(wanted).__name__}"
         )
     asked = "" if wanted is None else repr(wanted)
     if wanted is None and (name := os.environ.get(ADAPTER_VARIABLE, "").strip()):
@@ -202,11 +200,7 @@ def _listed(summaries: Sequence[str]) -> str:
 
 def _can_compute(adapter: wgpu.GPUAdapter) -> bool:
     """Return True if the adapter has compute shaders, which OpenGL before 4.3 has not."""
-    limits = adapter.limits
-    return (
-        int(limits["max-compute-invocations-per-workgroup"]) >= _MIN_INVOCATIONS
-        and int(limits["max-storage-buffers-per-shader-stage"]) >= _MIN_STORAGE_BUFFERS
-    )
+    return all(int(adapter.limits[name]) >= least for name, least in LEAST_LIMITS.items())
 
 
 def _rank(adapter: wgpu.GPUAdapter) -> tuple[int, bool, int]:

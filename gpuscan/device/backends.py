@@ -71,6 +71,11 @@ def _load(asked: str) -> ModuleType:
     return package
 
 
+def is_gpu_device(thing: object) -> bool:
+    """Return True if `thing` is a `wgpu.GPUDevice`, of either package."""
+    return hasattr(thing, "create_command_encoder") and hasattr(thing, "queue")
+
+
 def package_of(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> str:
     """Return the package that made an adapter or device: ``"wgpu"`` or ``"wgpudawn"``."""
     return type(thing).__module__.partition(".")[0]

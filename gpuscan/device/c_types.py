@@ -6,6 +6,7 @@ reads the names of all types again: 11 ms. A first scan needs more than forty ty
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -52,6 +53,11 @@ _TYPES = (
     "WGPUBufferMapCallbackInfo *",
     "WGPUPassTimestampWrites *",
     "WGPUComputePassDescriptor *",
+    "WGPUComputePassDescriptor",
+    # The names of some types in wgpu 0.31.
+    "WGPUChainedStructOut *",
+    "WGPUProgrammableStageDescriptor *",
+    "WGPUComputePassTimestampWrites *",
     "WGPUQuerySetDescriptor *",
     "WGPUCommandEncoderDescriptor *",
     "WGPUCommandBufferDescriptor *",
@@ -77,9 +83,12 @@ def parse_ahead() -> None:
 def _parse(ffi: Any) -> None:
     with ffi._lock:
         parser = ffi._parser
-        tree, _, _ = parser._parse(f"void __dummy({', '.join(_TYPES)});")
+        # One type that is not there would spoil the others.
+        declared = parser._declarations
+        types = [each for each in _TYPES if all(f"typedef {name}" in declared for name in re.findall(r"WGPU\w+", each))]
+        tree, _, _ = parser._parse(f"void __dummy({', '.join(types)});")
         parameters = tree.ext[-1].type.args.params
-        for name, parameter in zip(_TYPES, parameters, strict=True):
+        for name, parameter in zip(types, parameters, strict=True):
             kind, _ = parser._get_type_and_quals(parameter.type)
             is_function = kind.is_raw_function
             kind = kind.as_function_pointer() if is_function else kind

@@ -16,7 +16,7 @@ from gpuscan.device import probe_cache
 from gpuscan.device.adapters import fresh, summary_of
 from gpuscan.device.backends import implementation
 from gpuscan.device.litmus import HALVES, Litmus, ProbeBench
-from gpuscan.device.requirements import limits_within, wanted_features, wanted_limits
+from gpuscan.device.requirements import FLOAT64_FEATURES, limits_within, wanted_features, wanted_limits
 from gpuscan.planning.capabilities import Capabilities
 
 if TYPE_CHECKING:
@@ -92,19 +92,6 @@ def measure_again(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, times: 
         return [Capabilities(**described, **_measure(able, described)) for _ in range(times)]
 
 
-def distrust(capabilities: Capabilities, strategy: str) -> Capabilities:
-    """Note, also on disk, that a strategy timed out on this adapter. ``"auto"`` no longer chooses it.
-
-    The cause may also be that workgroups did not start in order, so this is no longer assumed.
-    """
-    if strategy in capabilities.distrusted:
-        return capabilities
-    noted = replace(capabilities, distrusted=(*capabilities.distrusted, strategy), starts_in_order=False)
-    with _lock:
-        probe_cache.store(noted)
-    return noted
-
-
 # ----- What the device reports
 
 
@@ -120,12 +107,12 @@ def _describe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice) -> dict[str
         "adapter_type": str(info["adapter_type"]),
         "implementation": implementation(adapter),
         "features": features,
-        "limits": {str(limit): int(value) for limit, value in wgpu_device.limits.items()},
+        "limits": limits_within({str(limit): int(value) for limit, value in wgpu_device.limits.items()}),
         "native_int64": "shader-int64" in features,
         "int64_atomics": "shader-int64-atomic-all-ops" in features,
-        "float64": "shader-f64" in features,
+        "float64": features >= FLOAT64_FEATURES,
         "shader_f16": "shader-f16" in features,
-        "mappable_storage": "mappable-primary-buffers" in features,
+        "mappable_storage": "mappable-primary-buffers" in features.intersection(wanted_features(adapter)),
     }
 
 

@@ -17,26 +17,47 @@ from typing import TYPE_CHECKING, Any
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device import tile_cache
 from gpuscan.device.adapters import choose_adapter, fresh
-from gpuscan.device.backends import error_type, webgpu
+from gpuscan.device.backends import error_type, is_gpu_device, webgpu
 from gpuscan.device.bind_groups import BindGroups, Binding
 from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage
-from gpuscan.device.capability_probe import distrust, probe
+from gpuscan.device.capability_probe import probe
 from gpuscan.device.guards import guarded, lost_while_compiling
-from gpuscan.device.interrupts import interrupts_held
+from gpuscan.device.interrupts import exit_held, interrupts_held
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.profiles import Profiles
 from gpuscan.device.program import Dispatch, Recording, Step, encode
 from gpuscan.device.queue import open_queue
-from gpuscan.device.reports import MAX_PENDING_RUNS, Run, RunLog, SortRun, Verdict
-from gpuscan.device.requirements import checked_limits, limits_within, wanted_features, wanted_limits
+from gpuscan.device.reports import (
+    MAX_PENDING_RUNS,
+    TIMEOUT_WINDOW,
+    TIMEOUTS_TO_GIVE_UP,
+    Run,
+    RunLog,
+    SortRun,
+    Verdict,
+)
+from gpuscan.device.requirements import (
+    FLOAT64_FEATURES,
+    check_given_device,
+    checked_limits,
+    limits_within,
+    wanted_features,
+    wanted_limits,
+)
 from gpuscan.device.tile_state import Begun, RunKind, TileState
 from gpuscan.device.transfer import read_together
 from gpuscan.device.webgpu_log import libraries_quiet
-from gpuscan.errors import AdapterNotFoundError, StrategyError
+from gpuscan.errors import AdapterNotFoundError, StrategyError, UnsupportedDtypeError
 from gpuscan.operators.parameters import Expression, present
 from gpuscan.operators.user_wgsl import user_error
 from gpuscan.planning.heuristics import heuristics_for
-from gpuscan.planning.strategies import check_strategy, choose_sort_strategy, choose_strategy, unsafe_reason
+from gpuscan.planning.strategies import (
+    check_strategy,
+    choose_sort_strategy,
+    choose_strategy,
+    may_time_out,
+    unsafe_reason,
+)
 from gpuscan.planning.workgroup_memory import check_room
 from gpuscan.recent_values import RecentValues
 from gpuscan.templates import render
@@ -117,8 +138,8 @@ class DeviceContext:
 
     Attributes:
         adapter: the wgpu adapter.
-        wgpu_device: the wgpu device.
-        capabilities: the findings of the probe; replaced when a strategy times out.
+        wgpu_device: the wgpu device, which gpuscan or the caller has made.
+        capabilities: the findings of the probe; replaced when a strategy times out, and when one is taken back.
         unsafe: True if calls may ask for strategies that the probe found unsafe.
         tuned: tile shapes that `gpuscan tune` found for this adapter.
         process: the process that opened the device.
@@ -133,12 +154,19 @@ class DeviceContext:
     def __init__(
         self, adapter: Any = None, *, unsafe: bool = False, required_limits: Mapping[str, int] | None = None
     ) -> None:
-        self.adapter: wgpu.GPUAdapter = choose_adapter(adapter)
+        given: wgpu.GPUDevice | None = adapter if is_gpu_device(adapter) else None
+        self.adapter: wgpu.GPUAdapter = choose_adapter(adapter if given is None else given.adapter)
         self.unsafe = unsafe
+        if given is not None and required_limits is not None:
+            raise ValueError(
+                "required_limits was passed with a wgpu device, which has the limits that it was made with. Pass them "
+                "to request_device_sync, where the device is made, or pass an adapter"
+            )
         required = checked_limits(self.adapter, {} if required_limits is None else required_limits)
         limits = limits_within(wanted_limits(self.adapter) | required)
-        with libraries_quiet():
-            self.wgpu_device: wgpu.GPUDevice = _opened(self.adapter, limits)
+        with libraries_quiet(), exit_held():
+            self.wgpu_device: wgpu.GPUDevice = _opened(self.adapter, limits) if given is None else given
+            check_given_device(self.wgpu_device)
             self.queue = open_queue(self.wgpu_device)
             self.capabilities: Capabilities = probe(self.adapter, self.wgpu_device)
         found = self.capabilities
@@ -178,9 +206,25 @@ class DeviceContext:
         """Bytes that the offset of a storage binding must be a multiple of."""
         return self.capabilities.limits["min-storage-buffer-offset-alignment"]
 
+    def float64_error(self, asked: str, instead: str) -> UnsupportedDtypeError:
+        """Return the error for a call that needs float64 on a device that has none.
+
+        Args:
+            asked: what was asked for.
+            instead: what to pass instead.
+        """
+        summary = self.capabilities.summary
+        missing = sorted(FLOAT64_FEATURES - self.capabilities.features)
+        if not all(feature in self.adapter.features for feature in missing):
+            return UnsupportedDtypeError(f"{asked}, but {summary} has no 64-bit floats. Pass {instead}")
+        return UnsupportedDtypeError(
+            f"{asked}, but the wgpu device on {summary} was made without {' and '.join(missing)}, which the adapter "
+            f"has. Make it with request_device_sync(required_features={missing}), or pass {instead}"
+        )
+
     # ----- Strategy
 
-    def strategy(self, asked: str = "auto", tiles: int | None = None) -> tuple[str, str]:
+    def strategy(self, asked: str = "auto", tiles: int | None = None, without: tuple[str, ...] = ()) -> tuple[str, str]:
         """Return the strategy for a call that asks for `asked`, and the reason for it.
 
         ``"auto"`` means ``$GPUSCAN_STRATEGY`` where it is set, else the best strategy that the probe found safe.
@@ -188,6 +232,7 @@ class DeviceContext:
         Args:
             asked: what the caller passed.
             tiles: how many tiles the array has; None for a large array.
+            without: strategies that timed out in this call, which ``"auto"`` leaves out.
 
         Raises:
             StrategyError: there is no such strategy, or it is unsafe on this adapter.
@@ -196,10 +241,11 @@ class DeviceContext:
         source = f"from {STRATEGY_VARIABLE}" if asked == "auto" else "as asked"
         asked = strategy_asked_for(asked)
         if asked == "auto":
-            known = self._choices.get((self.capabilities.distrusted, tiles))
+            capabilities = self.capabilities_without(without)
+            known = self._choices.get((capabilities.distrusted, tiles))
             if known is None:
-                choice = choose_strategy(self.capabilities, tiles)
-                known = self._choices.keep((self.capabilities.distrusted, tiles), (choice.strategy, choice.reason))
+                choice = choose_strategy(capabilities, tiles)
+                known = self._choices.keep((capabilities.distrusted, tiles), (choice.strategy, choice.reason))
             return known
         check_strategy(asked)
         reason = unsafe_reason(asked, self.capabilities)
@@ -210,26 +256,19 @@ class DeviceContext:
             )
         return asked, source
 
-    def sort_strategy(self, asked: str = "auto") -> str:
+    def sort_strategy(self, asked: str = "auto", without: tuple[str, ...] = ()) -> str:
         """Return the strategy for a sort that asks for `asked`. Look-ahead means look-back, which rests on less.
+
+        Args:
+            asked, without: as in `strategy`.
 
         Raises:
             StrategyError: as `strategy` does.
         """
         if strategy_asked_for(asked) == "auto":
-            return choose_sort_strategy(self.capabilities)
+            return choose_sort_strategy(self.capabilities_without(without))
         chosen, _ = self.strategy(asked)
         return "lookback" if chosen == "lookahead" else chosen
-
-    def distrust(self, strategy: str) -> None:
-        """Stop ``"auto"`` from choosing a strategy that timed out here, in this process and in later ones."""
-        _log.warning(
-            'strategy %r timed out on %s: a tile waited longer than its bound for another one. From now on "auto" '
-            "leaves it out, in later processes too",
-            *(strategy, self.capabilities.summary),
-        )
-        self.capabilities = distrust(self.capabilities, strategy)
-        self.programs.clear()
 
     # ----- Submission
 
@@ -315,6 +354,43 @@ class DeviceContext:
         """Say that a buffer's contents are the same in all calls of the kind that is being recorded."""
         if (recording := self.recording) is not None:
             recording.constant(buffer, owner)
+
+    # ----- Timeouts
+
+    def capabilities_without(self, strategies: tuple[str, ...]) -> Capabilities:
+        """Return the capabilities as if these strategies were given up, and take those back whose time is over."""
+        self.take_strategies_back()
+        found = self.capabilities
+        return replace(found, distrusted=(*found.distrusted, *strategies)) if strategies else found
+
+    def note_timeout(self, strategy: str) -> None:
+        """Note that a run timed out. ``"auto"`` leaves a strategy out for a while that does so several times."""
+        recent = self.runs.timeouts.recent
+        seconds = self.runs.timeouts.note(strategy)
+        summary = self.capabilities.summary
+        if seconds is None:
+            _log.info("strategy %r timed out on %s; the call is done again by another one", strategy, summary)
+        else:
+            _log.warning(
+                "strategy %r timed out %d times within %.0f s on %s: tiles waited longer than their bound for others. "
+                'For %.0f s "auto" leaves it out. Other programs that use the GPU at the same time can cause this',
+                *(strategy, TIMEOUTS_TO_GIVE_UP, TIMEOUT_WINDOW, summary, seconds),
+            )
+        given_up = self.runs.timeouts.given_up
+        if given_up != self.capabilities.distrusted or self.runs.timeouts.recent != recent:
+            self.capabilities = replace(self.capabilities, distrusted=given_up)
+            # Launches wait for no reports.
+            self.programs.clear()
+
+    def take_strategies_back(self) -> None:
+        """Let ``"auto"`` choose the strategies again that were given up long enough."""
+        if self.capabilities.distrusted and self.runs.timeouts.end_pauses():
+            self.capabilities = replace(self.capabilities, distrusted=self.runs.timeouts.given_up)
+            self.programs.clear()
+
+    def may_time_out(self, strategy: str) -> bool:
+        """Return True if a single pass may wait too long, so that calls wait for its report."""
+        return may_time_out(strategy, self.capabilities, recently=self.runs.timeouts.recent)
 
     # ----- Pipelines
 
@@ -417,7 +493,7 @@ class DeviceContext:
         flags = self.usage
         allocation = self.pool.lend(nbytes, flags.STORAGE | flags.COPY_SRC | flags.COPY_DST)
         if (recording := self.recording) is not None:
-            recording.allocated(allocation)
+            recording.note_memory(allocation)
         return allocation
 
     def uniform(self, numbers: bytes | Expression) -> Binding:
@@ -494,7 +570,7 @@ class DeviceContext:
             ProgressTimeoutError: a run timed out.
             OperatorError: a loop in a run's operator did not end.
             GpuscanError: a recorded run's subgroups had another size than its plan's.
-            ValueError: an argument of a call, which was checked on the device, is wrong.
+            ValueError, IndexError: an argument of a call, which was checked on the device, is wrong.
         """
         if self.has_unread_reports:
             self.read_and_check()
@@ -511,7 +587,7 @@ class DeviceContext:
             stretches: buffer, first byte (a multiple of 4) and number of bytes.
 
         Raises:
-            ProgressTimeoutError, OperatorError, GpuscanError, ValueError: as `check` does.
+            ProgressTimeoutError, OperatorError, GpuscanError, ValueError, IndexError: as `check` does.
         """
         with guarded(self), self.lock:
             early: list[Bytes] = []
@@ -521,8 +597,9 @@ class DeviceContext:
                     self.runs.forget_pending()
                     return early
             failures, timed_out, content = self.runs.read(self, () if early else stretches)
-            for strategy in timed_out:
-                self.distrust(strategy)
+            # Runs that were submitted together time out for one reason.
+            for strategy in dict.fromkeys(timed_out):
+                self.note_timeout(strategy)
             try:
                 if failures:
                     raise failures[0] from (failures[1] if len(failures) > 1 else None)

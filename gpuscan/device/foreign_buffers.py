@@ -70,7 +70,8 @@ def _running_call() -> str:
     """Return the name of the function of gpuscan that was called from outside, such as ``gpuscan.scan``."""
     frame, name = sys._getframe(1), ""
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "gpuscan":
-        name = frame.f_code.co_qualname
+        # Functions that wrap public ones are not named.
+        name = name if "<locals>" in frame.f_code.co_qualname else frame.f_code.co_qualname
         frame = frame.f_back  # type: ignore[assignment]
     return f"gpuscan.{name}"
 

@@ -88,6 +88,14 @@ class HoldingQueue(ABC):
         """True if there are held runs."""
         return bool(self._held)
 
+    def check_alive(self) -> None:
+        """Raise an error if the device was destroyed, where wgpu-native would end the process.
+
+        The package wgpu gives up its polling thread first, so a device without one was destroyed, or is about to be.
+        """
+        if getattr(self._device, "_poller", self) is None:
+            raise RuntimeError("The device is lost: it was destroyed by `GPUDevice.destroy`.")
+
     def run(self, commands: Sequence[Command], nbytes: int) -> None:
         """Submit the commands of a run, at once or with what is submitted next.
 
@@ -95,6 +103,7 @@ class HoldingQueue(ABC):
             commands: the commands, over buffers of the pool.
             nbytes: the bytes that the run reads, by which its time is estimated.
         """
+        self.check_alive()
         self._held += commands
         self._held_runs += 1
         self._held_bytes += nbytes

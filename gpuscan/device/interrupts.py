@@ -1,33 +1,92 @@
-"""Hold Ctrl-C back where it would be lost: in callbacks of native code, in `__del__`, and inside a thread pool."""
+"""Hold Ctrl-C and the end of Python back where native code calls Python, or where they would be lost.
+
+Native code calls Python back for buffers that are mapped by now. What Python raises in such a callback is dropped. And
+if Python ends meanwhile, it ends the thread in the callback, inside of native code, which prints a panic with its
+backtrace or aborts the process.
+"""
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
+import time
 
 # The module signal wraps these functions and looks for enums among the handlers, which takes 10 µs a submission.
 from _signal import getsignal, signal  # type: ignore[import-not-found]
+from contextlib import suppress
 from signal import SIGINT
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
+from weakref import WeakSet
 
 _INTERRUPT = int(SIGINT)
+# Seconds for which the end of Python waits at most, so that a GPU that hangs does not keep the process alive.
+_MAX_WAIT_SECONDS = 30.0
+# Seconds between two looks at the threads that the end of Python waits for.
+_LOOK_SECONDS = 1e-3
+
+
+class Idling(Protocol):
+    """A queue that has to be idle before Python ends."""
+
+    def wait_idle(self) -> None:
+        """Wait until everything submitted so far is done."""
+
+
+# How many of the blocks below each thread is in, except for the main thread, which cannot be in one as Python ends.
+_blocks: dict[int, int] = {}
+# The thread that ends Python, once it does.
+_ending: int | None = None
+# Queues for which another thread, of the WebGPU package, is called back.
+_called_elsewhere: WeakSet[Idling] = WeakSet()
+
+
+class exit_held:  # noqa: N801
+    """Hold the end of Python back inside the ``with``. While Python ends, a thread that comes to one ends there.
+
+    Raises:
+        SystemExit: Python ends. In a thread it prints nothing, and what the thread holds is released.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        thread = threading.get_ident()
+        if thread != threading.main_thread().ident:
+            _begin_block(thread)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        thread = threading.get_ident()
+        if thread != threading.main_thread().ident:
+            _end_block(thread)
 
 
 class interrupts_held:  # noqa: N801
-    """Hold Ctrl-C back inside the ``with``; it is handled at the end.
+    """Hold Ctrl-C back inside the ``with``, where it would be lost, and the end of Python as `exit_held` does.
 
-    Native code calls Python back for buffers that are mapped by now. What Python raises in such a callback is dropped,
-    so a KeyboardInterrupt there would be lost, and the caller would wait for the buffer forever.
+    Ctrl-C is handled at the end. A KeyboardInterrupt in a callback would be dropped, and the caller would wait for the
+    buffer forever.
+
+    Raises:
+        SystemExit: Python ends, as in `exit_held`.
     """
 
-    __slots__ = ("_handler", "_held")
+    __slots__ = ("_handler", "_held", "_thread")
     # True inside a ``with`` of the main thread, which then holds Ctrl-C back for those inside it.
     _holding = False
 
     def __enter__(self) -> None:
-        self._handler = None
+        self._handler = self._thread = None
+        thread = threading.get_ident()
+        if thread != threading.main_thread().ident:
+            _begin_block(thread)
+            self._thread = thread
+            return
         # Signals reach Python on its main thread only, and only where it has a handler of its own.
-        if interrupts_held._holding or threading.get_ident() != threading.main_thread().ident:
+        if interrupts_held._holding:
             return
         handler = getsignal(_INTERRUPT)
         if callable(handler):
@@ -42,8 +101,60 @@ class interrupts_held:  # noqa: N801
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._handler is not None:
+        if self._thread is not None:
+            _end_block(self._thread)
+        elif self._handler is not None:
             interrupts_held._holding = False
             signal(_INTERRUPT, self._handler)
             if self._held:
                 self._handler(*self._held[-1])
+
+
+# ----- The end of Python
+
+
+def idle_at_exit(queue: Idling) -> None:
+    """Wait for the queue to be idle before Python ends, since callbacks of its maps come on a thread of the package."""
+    _called_elsewhere.add(queue)
+
+
+def _begin_block(thread: int) -> None:
+    inside = _blocks.get(thread, 0)
+    # Counted before the look at `_ending`: `_wait_for_blocks` sets that first, and looks at the counts then.
+    _blocks[thread] = inside + 1
+    if not inside and _ending not in (None, thread):
+        del _blocks[thread]
+        raise SystemExit("Python ends, so the thread makes no more calls of the GPU")
+
+
+def _end_block(thread: int) -> None:
+    inside = _blocks[thread] - 1
+    if inside:
+        _blocks[thread] = inside
+    else:
+        del _blocks[thread]
+
+
+@atexit.register
+def _wait_for_blocks() -> None:
+    """Wait for the calls that other threads make, and let them begin no new ones."""
+    global _ending
+    _ending = threading.get_ident()
+    until = time.monotonic() + _MAX_WAIT_SECONDS
+    while any(thread != _ending for thread in list(_blocks)) and time.monotonic() < until:
+        time.sleep(_LOOK_SECONDS)
+    for queue in list(_called_elsewhere):
+        with suppress(Exception):  # The device may be lost.
+            queue.wait_idle()
+
+
+def _forget_threads() -> None:
+    """Forget, in a forked process, what only its parent has: other threads, and a GPU that works."""
+    thread = threading.get_ident()
+    for other in [each for each in _blocks if each != thread]:
+        del _blocks[other]
+    _called_elsewhere.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)

@@ -8,9 +8,10 @@ package has everything that this module relies on; otherwise `gpuscan.device.que
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,34 +25,57 @@ from gpuscan.planning.transfer_heuristics import TRANSFERS
 if TYPE_CHECKING:
     import wgpu
 
-# The C functions that this module calls.
-_FUNCTIONS = (
-    "wgpuDeviceCreateCommandEncoder",
-    "wgpuDeviceCreateBindGroup",
-    "wgpuBindGroupRelease",
-    "wgpuCommandEncoderBeginComputePass",
-    "wgpuComputePassEncoderSetPipeline",
-    "wgpuComputePassEncoderSetBindGroup",
-    "wgpuComputePassEncoderDispatchWorkgroups",
-    "wgpuComputePassEncoderDispatchWorkgroupsIndirect",
-    "wgpuComputePassEncoderEnd",
-    "wgpuComputePassEncoderRelease",
-    "wgpuCommandEncoderCopyBufferToBuffer",
-    "wgpuCommandEncoderClearBuffer",
-    "wgpuCommandEncoderResolveQuerySet",
-    "wgpuCommandEncoderFinish",
-    "wgpuCommandEncoderRelease",
-    "wgpuCommandBufferRelease",
-    "wgpuQueueSubmitForIndex",
-    "wgpuQueueWriteBuffer",
-    "wgpuDevicePoll",
-    "wgpuBufferMapAsync",
-    "wgpuBufferGetConstMappedRange",
-    "wgpuBufferGetMappedRange",
-    "wgpuBufferUnmap",
+# The C functions that this module calls, with the types of their results and arguments, without "const". A handle such
+# as ``struct WGPUDeviceImpl *`` is written ``Device``.
+_FUNCTIONS = {
+    "wgpuDeviceCreateCommandEncoder": "CommandEncoder (Device, WGPUCommandEncoderDescriptor *)",
+    "wgpuDeviceCreateBindGroup": "BindGroup (Device, WGPUBindGroupDescriptor *)",
+    "wgpuBindGroupRelease": "void (BindGroup)",
+    "wgpuCommandEncoderBeginComputePass": "ComputePassEncoder (CommandEncoder, WGPUComputePassDescriptor *)",
+    "wgpuComputePassEncoderSetPipeline": "void (ComputePassEncoder, ComputePipeline)",
+    "wgpuComputePassEncoderSetBindGroup": "void (ComputePassEncoder, uint32_t, BindGroup, size_t, uint32_t *)",
+    "wgpuComputePassEncoderDispatchWorkgroups": "void (ComputePassEncoder, uint32_t, uint32_t, uint32_t)",
+    "wgpuComputePassEncoderDispatchWorkgroupsIndirect": "void (ComputePassEncoder, Buffer, uint64_t)",
+    "wgpuComputePassEncoderEnd": "void (ComputePassEncoder)",
+    "wgpuComputePassEncoderRelease": "void (ComputePassEncoder)",
+    "wgpuCommandEncoderCopyBufferToBuffer": "void (CommandEncoder, Buffer, uint64_t, Buffer, uint64_t, uint64_t)",
+    "wgpuCommandEncoderClearBuffer": "void (CommandEncoder, Buffer, uint64_t, uint64_t)",
+    "wgpuCommandEncoderResolveQuerySet": "void (CommandEncoder, QuerySet, uint32_t, uint32_t, Buffer, uint64_t)",
+    "wgpuCommandEncoderFinish": "CommandBuffer (CommandEncoder, WGPUCommandBufferDescriptor *)",
+    "wgpuCommandEncoderRelease": "void (CommandEncoder)",
+    "wgpuCommandBufferRelease": "void (CommandBuffer)",
+    "wgpuQueueSubmitForIndex": "uint64_t (Queue, size_t, CommandBuffer *)",
+    "wgpuQueueWriteBuffer": "void (Queue, Buffer, uint64_t, void *, size_t)",
+    "wgpuDevicePoll": "uint32_t (Device, uint32_t, uint64_t *)",
+    "wgpuBufferMapAsync": "WGPUFuture (Buffer, uint64_t, size_t, size_t, WGPUBufferMapCallbackInfo)",
+    "wgpuBufferGetConstMappedRange": "void * (Buffer, size_t, size_t)",
+    "wgpuBufferGetMappedRange": "void * (Buffer, size_t, size_t)",
+    "wgpuBufferUnmap": "void (Buffer)",
+}
+# The structures that it fills or reads: their fields and the types of these.
+_STRUCTURES = {
+    "WGPUBindGroupEntry": {"binding": "uint32_t", "buffer": "Buffer", "offset": "uint64_t", "size": "uint64_t"},
+    "WGPUBindGroupDescriptor": {
+        "layout": "BindGroupLayout",
+        "entryCount": "size_t",
+        "entries": "WGPUBindGroupEntry *",
+    },
+    "WGPUBufferMapCallbackInfo": {
+        "mode": "WGPUCallbackMode",
+        "callback": "void (WGPUMapAsyncStatus, WGPUStringView, void *, void *)",
+        "userdata1": "void *",
+    },
+    "WGPUStringView": {"data": "char *", "length": "size_t"},
+}
+# The same of the structure for timestamps, which has another name in wgpu 0.31.
+_TIMES = {"querySet": "QuerySet", "beginningOfPassWriteIndex": "uint32_t", "endOfPassWriteIndex": "uint32_t"}
+# The numbers that the library has a name for.
+_CONSTANTS = (
+    "WGPUMapAsyncStatus_Success",
+    "WGPUMapMode_Read",
+    "WGPUMapMode_Write",
+    "WGPUCallbackMode_AllowProcessEvents",
 )
-# The versions of the package with the internals that this module needs.
-_VERSIONS = ("0.32.",)
 # The size of a binding that ends with its buffer (WGPU_WHOLE_SIZE).
 _WHOLE_SIZE = 2**64 - 1
 # Seconds between two polls if the library runs a callback on another thread.
@@ -85,6 +109,7 @@ class _Library:
         self.on_mapped = on_mapped
         # Types by their names would be looked up at each call.
         self.pointer, self.index_pointer = ffi.typeof("void *"), ffi.typeof("WGPUSubmissionIndex *")
+        self.times_pointer = _times_type(ffi)
 
 
 _library: _Library | None = None
@@ -92,17 +117,52 @@ _lock = threading.Lock()
 
 
 def is_available(wgpu_device: wgpu.GPUDevice) -> bool:
-    """Return True if the device belongs to wgpu-native, in a version with internals that this module knows."""
-    if package_of(wgpu_device) != "wgpu":
-        return False
-    import wgpu
+    """Return True if the device belongs to wgpu-native, and has all that this module relies on."""
+    return package_of(wgpu_device) == "wgpu" and missing_internal(wgpu_device) is None
 
-    if not wgpu.__version__.startswith(_VERSIONS):
-        return False
-    from wgpu.backends.wgpu_native import lib
 
-    known = all(hasattr(lib, name) for name in _FUNCTIONS)
-    return known and hasattr(wgpu_device, "_internal") and hasattr(wgpu_device.queue, "_internal")
+def missing_internal(wgpu_device: wgpu.GPUDevice) -> str | None:
+    """Return what this module relies on and the installed package wgpu does not have; None if it has everything."""
+    for thing, name in ((wgpu_device, "_internal"), (wgpu_device, "_poller"), (wgpu_device.queue, "_internal")):
+        if not hasattr(thing, name):
+            return f"{type(thing).__name__}.{name}"
+    try:
+        from wgpu.backends.wgpu_native import ffi, lib
+        from wgpu.backends.wgpu_native._api import libf  # noqa: F401
+    except ImportError as error:
+        return str(error)
+    try:
+        return _missing_in(ffi, lib)
+    except Exception as error:  # cffi has one of its own for types that it does not know
+        return f"{type(error).__name__}: {error}"
+
+
+def _missing_in(ffi: Any, lib: Any) -> str | None:
+    for name in _CONSTANTS:
+        if not hasattr(lib, name):
+            return name
+    for name, signature in _FUNCTIONS.items():
+        if not hasattr(lib, name) or _spell(ffi.typeof(getattr(lib, name))) != signature:
+            return f"{name}: {signature}"
+    for structure, wanted in _STRUCTURES.items():
+        if missing := _missing_field(ffi.typeof(structure), wanted):
+            return missing
+    return _missing_field(_times_type(ffi).item, _TIMES)
+
+
+def _missing_field(structure: Any, wanted: Mapping[str, str]) -> str | None:
+    found = {name: _spell(field.type) for name, field in structure.fields}
+    return next((f"{structure.cname}.{name}: {kind}" for name, kind in wanted.items() if found.get(name) != kind), None)
+
+
+def _spell(kind: Any) -> str:
+    """Return a C type as `_FUNCTIONS` spells it."""
+    return re.sub(r"struct WGPU(\w+)Impl \*", r"\1", kind.cname).replace("(*)", " ")
+
+
+def _times_type(ffi: Any) -> Any:
+    """Return the type of a pointer to the structure for the timestamps of a compute pass."""
+    return dict(ffi.typeof("WGPUComputePassDescriptor").fields)["timestampWrites"].type
 
 
 def _get_library() -> _Library:
@@ -171,7 +231,7 @@ class NativeEncoder:
         ffi, lib = self._library.ffi, self._library.lib
         descriptor = ffi.NULL
         if timestamp_writes is not None:
-            times = ffi.new("WGPUPassTimestampWrites *")
+            times = ffi.new(self._library.times_pointer)
             times.querySet = timestamp_writes["query_set"]._internal
             times.beginningOfPassWriteIndex = timestamp_writes["beginning_of_pass_write_index"]
             times.endOfPassWriteIndex = timestamp_writes["end_of_pass_write_index"]
@@ -284,22 +344,9 @@ class NativeQueue(HoldingQueue):
         on_cpu = wgpu_device.adapter_info["adapter_type"] == "CPU"
         self._spin_seconds = 0.0 if on_cpu else TRANSFERS.spin_seconds
 
-    def check_alive(self) -> None:
-        """Raise an error if the device was destroyed, where wgpu-native would end the process.
-
-        The package wgpu gives up its polling thread first, so a device without one was destroyed, or is about to be.
-        """
-        if self._device._poller is None:
-            raise RuntimeError("The device is lost: it was destroyed by `GPUDevice.destroy`.")
-
     def encoder(self) -> NativeEncoder:
         """Return a new command encoder."""
         return NativeEncoder(self.library, self._device)
-
-    def run(self, commands: Sequence[Command], nbytes: int) -> None:
-        """Submit the commands of a run, at once or with what is submitted next."""
-        self.check_alive()
-        super().run(commands, nbytes)
 
     def bind_group(self, layout: wgpu.GPUBindGroupLayout, bound: Iterable[tuple[int, Binding]]) -> NativeBindGroup:
         """Return a new bind group of these parts of buffers, by the number of each binding."""

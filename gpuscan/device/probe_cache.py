@@ -5,7 +5,7 @@ A file with anything else in it counts as absent.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from gpuscan._version import __version__
@@ -21,7 +21,8 @@ _KEY_FIELDS = ("name", "vendor", "driver", "backend", "adapter_type", "implement
 def load(described: dict[str, Any]) -> Capabilities | None:
     """Return the findings for the adapter that `described` identifies, or None."""
     try:
-        return Capabilities.from_json(disk_cache.read(FOLDER, _key(described)))
+        found = Capabilities.from_json(disk_cache.read(FOLDER, _key(described)))
+        return replace(found, distrusted=())  # a process learns that for itself
     except (ValueError, TypeError, KeyError):
         return None
 

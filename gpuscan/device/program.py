@@ -77,7 +77,7 @@ def encode(
         context: the device of the encoder.
         encoder: the encoder, of this module's queue or of a caller.
         steps: the steps.
-        timestamps: WebGPU's `timestampWrites` of the compute pass; None for those of the open profiles.
+        timestamps: WebGPU's `timestampWrites` of the compute pass; None to use the open profiles.
     """
     dispatches = [step for step in steps if isinstance(step, Dispatch)]
     profiled = bool(dispatches) and timestamps is None and context.profiles.active
@@ -131,7 +131,7 @@ class Stage(NamedTuple):
         numbers, parts: the number of each binding, and the part of a slot that it binds.
         slots: the slots of the parts.
         indirect: True if the grid is in a buffer: the dispatch's grid is a `Part` then.
-        place: what a bind group of the stage is kept under, besides its buffers.
+        place: the key of its bind groups, without the ids of their buffers.
         run: the index of the run that the parameters belong to; None if they are constants.
         offset: the dynamic offset, from the first parameters of the run if there is one; None without.
     """
@@ -232,7 +232,7 @@ class Program:
 
     Args:
         items: what is submitted, in order.
-        constants: buffers whose contents never change. A `ChangingUniform` stands for one with other contents at each
+        constants: buffers that no launch writes to. A `ChangingUniform` stands for one with other contents at each
             launch.
         owners: what keeps the constants alive.
         outputs: usage, size and number of bytes asked for, of the memory of each output.
@@ -350,7 +350,7 @@ class _Slot:
         buffer: the buffer of a constant; None for others, which are not kept alive.
         owner: what keeps the constant alive.
         content: the expression that gives a constant's bytes; None if they never change.
-        usage, size, nbytes: those of memory.
+        usage, size, nbytes: the usage, the size and the requested bytes of memory.
         first, last: the indices of the first and the last item that uses it.
     """
 
@@ -393,7 +393,7 @@ class Recording:
         """Stop: the call does what a program cannot do again."""
         self.active = False
 
-    def allocated(self, allocation: Allocation) -> None:
+    def note_memory(self, allocation: Allocation) -> None:
         """Note memory that the call takes. It may be memory that the call used before and gave back."""
         slot = _Slot("memory")
         slot.usage, slot.size = allocation.kind
@@ -401,7 +401,7 @@ class Recording:
         self._slots[id(allocation.buffer)] = slot
 
     def constant(self, buffer: wgpu.GPUBuffer, owner: object = None, content: Expression | None = None) -> None:
-        """Note a buffer whose contents are the same in all calls of the kind. The program keeps it alive.
+        """Note a buffer with the same contents in all calls of the kind. The program keeps it alive.
 
         Args:
             buffer: the buffer.
@@ -509,9 +509,7 @@ class Recording:
         step, slots = item
         if isinstance(step, Dispatch):
             numbers = [slot.number for slot in slots]
-            parts = tuple(
-                Part(slot, part.offset, part.size) for slot, (_, part) in zip(numbers, step.bound, strict=False)
-            )
+            parts = [Part(slot, part.offset, part.size) for slot, (_, part) in zip(numbers, step.bound, strict=False)]
             run = next((slot.index for slot in slots if slot.kind == "params"), None)
             offset = step.offset
             if offset is None:
@@ -523,9 +521,9 @@ class Recording:
             if indirect:
                 grid = Part(numbers[-1], grid.offset, grid.size)
             blank = step._replace(bound=(), offset=None, grid=grid)
-            bound = tuple(number for number, _ in step.bound)
-            place = (id(step.layout), *((number, part.offset, part.size) for number, part in step.bound))
-            return Stage(blank, bound, parts, tuple(numbers[: len(parts)]), indirect, place, run, offset)
+            bound = tuple([number for number, _ in step.bound])
+            place = (id(step.layout), *[(number, part.offset, part.size) for number, part in step.bound])
+            return Stage(blank, bound, tuple(parts), tuple(numbers[: len(parts)]), indirect, place, run, offset)
         if isinstance(step, Clear):
             return ClearPart(slots[0].number, step.offset, step.size)
         source, destination = (slot.number for slot in slots)
@@ -535,7 +533,7 @@ class Recording:
 def _share(scratch: Sequence[_Slot]) -> list[tuple[int, int]]:
     """Give each memory the index of a buffer, and return the kinds of the buffers.
 
-    Memory of one kind shares a buffer if the items that use the one come before those that use the other.
+    Two memories of one kind share a buffer if all items that use the first come before the items of the second.
     """
     kinds: list[tuple[int, int]] = []
     free_from: list[int] = []

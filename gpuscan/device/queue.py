@@ -6,23 +6,42 @@ public objects of the WebGPU package. Both have the same methods.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuscan.device.backends import webgpu
+from gpuscan.device.backends import module_of, package_of, webgpu
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.held_runs import Clear, Command, Copy, HoldingQueue
-from gpuscan.device.native_queue import Bytes, NativeMapping, NativeQueue, is_available
+from gpuscan.device.interrupts import exit_held, idle_at_exit
+from gpuscan.device.native_queue import Bytes, NativeMapping, NativeQueue, is_available, missing_internal
 
 if TYPE_CHECKING:
     import wgpu
 
 
+_log = logging.getLogger("gpuscan")
+
+
 def open_queue(wgpu_device: wgpu.GPUDevice) -> Queue:
-    """Return the fastest queue that works for the device."""
-    return NativeQueue(wgpu_device) if is_available(wgpu_device) else PublicQueue(wgpu_device)
+    """Return the fastest queue that works for the device; warn once if that is not wgpu-native's fastest."""
+    if is_available(wgpu_device):
+        return NativeQueue(wgpu_device)
+    if package_of(wgpu_device) == "wgpu" and (missing := missing_internal(wgpu_device)) is not None:
+        _warn_once(module_of(wgpu_device).__version__, missing)
+    return PublicQueue(wgpu_device)
+
+
+@cache
+def _warn_once(version: str, missing: str) -> None:
+    _log.warning(
+        "gpuscan submits by the public objects of wgpu %s, so calls on small arrays take longer: its fast "
+        "way needs internals that this version does not have (%s). Install a version that gpuscan was tested with",
+        *(version, missing),
+    )
 
 
 class PublicMapping:
@@ -43,7 +62,8 @@ class PublicMapping:
 
     def sync_wait(self) -> None:
         """Wait until the buffer is mapped."""
-        self._promise.sync_wait()
+        with exit_held():
+            self._promise.sync_wait()
 
     def view(self, size: int, offset: int = 0) -> Bytes:
         """Return mapped bytes as a view that ends with `unmap`."""
@@ -65,6 +85,10 @@ class PublicMapping:
 
 class PublicQueue(HoldingQueue):
     """The queue of a device, by the public objects of the WebGPU package."""
+
+    def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
+        super().__init__(wgpu_device)
+        idle_at_exit(self)
 
     def encoder(self) -> wgpu.GPUCommandEncoder:
         """Return a new command encoder."""

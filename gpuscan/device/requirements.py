@@ -6,11 +6,22 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from gpuscan.device.backends import package_of
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.problem.arguments import as_integer
 
 if TYPE_CHECKING:
     import wgpu
+
+# Dawn's feature without which threads must not share a device.
+THREADS_FEATURE = "implicit-device-synchronization"
+
+# The features that computations in float64 need: they take floats apart as 64-bit integers.
+FLOAT64_FEATURES = frozenset({"shader-f64", "shader-int64"})
+
+# The fewest invocations in a workgroup with which gpuscan runs, and the storage buffers that WebGPU promises to every
+# shader. Some listed adapters have fewer.
+LEAST_LIMITS = {"max-compute-invocations-per-workgroup": 64, "max-storage-buffers-per-shader-stage": 8}
 
 _WANTED_FEATURES = (
     "subgroup",  # wgpu-native's name
@@ -22,7 +33,7 @@ _WANTED_FEATURES = (
     "shader-f16",
     "shader-f64",
     "mappable-primary-buffers",
-    "implicit-device-synchronization",  # Dawn's: without it, threads must not share a device
+    THREADS_FEATURE,
 )
 
 _WANTED_LIMITS = (
@@ -50,6 +61,26 @@ def wanted_features(adapter: wgpu.GPUAdapter) -> list[str]:
         # On a discrete GPU, mapped storage buffers would be on the far side of the bus.
         wanted.remove("mappable-primary-buffers")
     return wanted
+
+
+def check_given_device(wgpu_device: wgpu.GPUDevice) -> None:
+    """Check that gpuscan can run on a device that a caller made, with the features and limits that it has.
+
+    Raises:
+        ValueError: a limit is too small, or Dawn's device was made for a single thread.
+    """
+    for name, least in LEAST_LIMITS.items():
+        if int(wgpu_device.limits[name]) < least:
+            raise ValueError(
+                f"a wgpu device with {name} = {wgpu_device.limits[name]} was passed, but gpuscan's shaders need "
+                f"{least}. Ask for it where the device is made: request_device_sync(required_limits=...)"
+            )
+    if package_of(wgpu_device) == "wgpudawn" and THREADS_FEATURE not in wgpu_device.features:
+        raise ValueError(
+            f"a device of Dawn was passed that was made without the feature {THREADS_FEATURE!r}, so threads must not "
+            "share it, and gpuscan uses several. Ask for the feature where the device is made: "
+            f"request_device_sync(required_features=[{THREADS_FEATURE!r}])"
+        )
 
 
 def wanted_limits(adapter: wgpu.GPUAdapter) -> dict[str, int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Sequence
 from math import gcd, prod
-from reprlib import repr as shortened
 from typing import Any
 
+from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import tuple_of_integers
 
 Axes = tuple[int, ...]
@@ -29,10 +29,14 @@ def c_strides(shape: Sequence[int], itemsize: int) -> Axes:
 
 def is_c_order(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
     """Return True if the elements are neighbours in C order. The strides of axes of length 1 do not matter."""
-    return 0 in shape or all(
-        length == 1 or stride == wanted
-        for length, stride, wanted in zip(shape, strides, c_strides(shape, itemsize), strict=True)
-    )
+    if 0 in shape:
+        return True
+    step = itemsize
+    for length, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if length != 1 and stride != step:
+            return False
+        step *= length
+    return True
 
 
 def joined(shape: Sequence[int], *strides: Sequence[int]) -> list[tuple[int, ...]]:
@@ -91,8 +95,7 @@ def indexed(shape: Axes, strides: Axes, index: Any) -> tuple[Axes, Axes, int]:
         ((2, 1), (-48, 0), 92)
 
     Raises:
-        TypeError: the index is not a basic one.
-        IndexError: there are too many indices, or there is no such entry.
+        IndexError: the index is not a basic one, there are too many indices, or there is no such entry.
     """
     lengths: list[int] = []
     steps: list[int] = []
@@ -128,14 +131,14 @@ def _full_index(index: Any, ndim: int) -> list[Any]:
     """Return the parts of an index with a slice for each axis that it leaves out.
 
     Raises:
-        TypeError, IndexError: as `indexed`.
+        IndexError: as `indexed`.
     """
     parts = list(index) if isinstance(index, tuple) else [index]
     for part in parts:
         if not (part is None or part is Ellipsis or isinstance(part, slice) or _is_integer(part)):
-            raise TypeError(
-                f"index {shortened(part)} was asked for, but views are a[start:stop] and a[i], with steps, ... and "
-                "None. Pick by a mask with gpuscan.compact(a, mask), or index a copy on the CPU: a.numpy()[...]"
+            raise IndexError(
+                f"index {abbreviate(part)} was asked for, but indices are integers, slices, ..., None, and arrays of "
+                "integers or bools. Convert other numbers with int"
             )
     gaps = [place for place, part in enumerate(parts) if part is Ellipsis]
     if len(gaps) > 1:

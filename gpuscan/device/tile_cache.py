@@ -17,6 +17,9 @@ from gpuscan.planning.tuned_tiles import TUNED_FIELDS, UNTUNED, Tuned, runs_on
 
 FOLDER = "tuning"
 
+# The longest array that is accepted from a file.
+MAX_LENGTH = 1 << 62
+
 # The fields of the capabilities that must agree for a file to apply.
 KEY_FIELDS = ("name", "vendor", "driver", "backend", "adapter_type", "implementation", "subgroup_size")
 
@@ -49,7 +52,7 @@ def _entry(row: list[Any], capabilities: Capabilities) -> tuple[tuple[int, int],
     if any(type(number) is not int for number in row):
         raise TypeError(f"expected integers, found {row!r}")
     tile = TileShape(workgroup_size, subgroup_size, steps, chunk, bands=bands)
-    if words not in TUNED_FIELDS or length < 1 or not runs_on(tile, words, capabilities):
+    if words not in TUNED_FIELDS or not 1 <= length <= MAX_LENGTH or not runs_on(tile, words, capabilities):
         raise ValueError(f"{row!r} is no shape for {capabilities.summary}")
     return (words, length), tile
 

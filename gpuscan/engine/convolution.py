@@ -12,7 +12,7 @@ from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.transfer import padded
 from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.record import are_owned, submit_stage
-from gpuscan.errors import GpuscanError, UnsupportedDtypeError
+from gpuscan.errors import GpuscanError
 
 # The kernel counts samples in 32 bits.
 _MAX_SAMPLES = 2**32 - 1
@@ -43,10 +43,7 @@ def convolve(
     """
     context, size = samples.context, samples.dtype.itemsize
     if size == 8 and not context.capabilities.float64:
-        raise UnsupportedDtypeError(
-            f"float64 was passed, but {context.capabilities.summary} has no 64-bit floats. Convert the array with "
-            ".astype(np.float32)"
-        )
+        raise context.float64_error("float64 was passed", "the array as array.astype(np.float32)")
     inner, length, count = prod(samples.shape[axis + 1 :]), samples.shape[axis], samples.size
     reach = (min(len(taps), length) - 1) * inner
     piece_bytes = (piece_bytes or context.binding_limit) // _ALIGNMENT * _ALIGNMENT

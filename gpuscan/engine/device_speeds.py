@@ -16,6 +16,9 @@ from gpuscan.problem.problem import make_problem
 
 FOLDER = "speeds"
 
+# The slowest and the fastest speed that are accepted from a file, in bytes a second.
+_PLAUSIBLE = (1e3, 1e15)
+
 
 def relative_speeds(executors: Sequence[Executor]) -> list[int]:
     """Return the speeds of devices as multiples of the slowest one's: powers of two. Equal cards have equal speeds.
@@ -37,7 +40,7 @@ def _speed(executor: Executor) -> float:
         return executor.speed
     key = key_of(executor.context.capabilities)
     kept = disk_cache.read(FOLDER, key)
-    if isinstance(kept, float) and kept > 0:
+    if isinstance(kept, float) and _PLAUSIBLE[0] <= kept <= _PLAUSIBLE[1]:
         executor.speed = kept
         return kept
     sample = np.ones(TEAMS.speed_sample_bytes // 4, np.uint32)

@@ -107,8 +107,12 @@ def stretch_of(array: DeviceArray, axis: int, low: int, high: int) -> DeviceArra
     """Return the view of an array between two places of an axis."""
     shape = (*array.shape[:axis], high - low, *array.shape[axis + 1 :])
     strides = array.strides
-    offset = array.offset + low * strides[axis]
-    view = DeviceArray(array.context, array.buffer, shape, array.dtype, offset, array.owner)
+    return with_strides(array, shape, strides, low * strides[axis])
+
+
+def with_strides(array: DeviceArray, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> DeviceArray:
+    """Return the view of an array's buffer at these strides, `offset` bytes after the array's first element."""
+    view = DeviceArray(array.context, array.buffer, shape, array.dtype, array.offset + offset, array.owner)
     view._strides = None if is_c_order(shape, strides, array.dtype.itemsize) else strides
     return view
 
@@ -209,8 +213,8 @@ def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int
     rows = view.nbytes // run
     end = start + (rows - 1) * pitch + run
     unit = gcd(4, view.element_bytes, view.start, start, run, pitch, *(stride for _, stride in axes))
-    source, source_base = _bound(context, view.array, low, high)
-    destination, base = _bound(context, result, start, end)
+    source, source_base = bound_stretch(context, view.array, low, high)
+    destination, base = bound_stretch(context, result, start, end)
     limit = context.binding_limit
     if max(source.size or 0, destination.size or 0) > limit or view.nbytes // unit > _MAX_UNITS:
         _copy_in_halves(view, result, start, run, pitch)
@@ -277,7 +281,9 @@ def scatter(source: StridedView, target: StridedView) -> None:
     context = target.array.context
     axes = joined(source.shape, source.strides, target.strides)
     unit = gcd(4, source.element_bytes, source.start, target.start, *(step for _, *steps in axes for step in steps))
-    (bound, base), (result, result_base) = (_bound(context, view.array, *view.extent) for view in (source, target))
+    (bound, base), (result, result_base) = (
+        bound_stretch(context, view.array, *view.extent) for view in (source, target)
+    )
     units = source.nbytes // unit
     if max(bound.size or 0, result.size or 0) > context.binding_limit or units > _MAX_UNITS:
         for half, half_target in _halves(source, target):
@@ -314,7 +320,7 @@ def _halves(source: StridedView, target: StridedView) -> list[tuple[StridedView,
     ]
 
 
-def _bound(context: DeviceContext, array: DeviceArray, low: int, high: int) -> tuple[Binding, int]:
+def bound_stretch(context: DeviceContext, array: DeviceArray, low: int, high: int) -> tuple[Binding, int]:
     """Return the binding of the buffer's bytes from `low` to `high`, and the byte where it begins."""
     base = low // context.offset_alignment * context.offset_alignment
     return Binding(array.buffer, base, padded(high - base)), base

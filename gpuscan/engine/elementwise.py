@@ -18,9 +18,9 @@ from gpuscan.device.guards import guarded
 from gpuscan.device.strides import c_strides, joined, reach
 from gpuscan.device.transfer import padded
 from gpuscan.elements import element_of, tuple_of
-from gpuscan.engine.element_copy import copied, elements_of, write_elements
+from gpuscan.engine.element_copy import copied, elements_of, with_strides, write_elements
 from gpuscan.engine.record import are_owned, submit_stage
-from gpuscan.errors import GpuscanError, UnsupportedDtypeError
+from gpuscan.errors import GpuscanError
 from gpuscan.operators.expression_graph import reachable
 from gpuscan.operators.trace import traced
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
@@ -132,9 +132,7 @@ def broadcast(array: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
     new = len(shape) - len(array.shape)
     pairs = zip(array.shape, array.strides, strict=True)
     strides = [0 if length == 1 else stride for length, stride in pairs]
-    view = DeviceArray(array.context, array.buffer, shape, array.dtype, array.offset, array.owner)
-    view._strides = (*[0] * new, *strides)
-    return view
+    return with_strides(array, shape, (*[0] * new, *strides))
 
 
 def check_numbers(context: DeviceContext, function: Map) -> None:
@@ -142,9 +140,8 @@ def check_numbers(context: DeviceContext, function: Map) -> None:
     nodes = reachable([node for field in function.result.fields for node in field])
     scalars = {field.scalar.name for field in function.source.fields} | {node.scalar.name for node in nodes}
     if "float64" in scalars and not context.capabilities.float64:
-        raise UnsupportedDtypeError(
-            f"a computation in float64 was asked for, but {context.capabilities.summary} has no 64-bit floats. Pass "
-            "float32, or compute on the CPU: array.numpy()"
+        raise context.float64_error(
+            "a computation in float64 was asked for", "float32, or compute on the CPU: array.numpy()"
         )
 
 

@@ -26,7 +26,6 @@ from gpuscan.engine.planner import Planner
 from gpuscan.engine.record import Buffers, Origin, are_owned, steps_of_plan
 from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError
-from gpuscan.planning.strategies import may_time_out
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.recent_values import RecentValues
 
@@ -114,6 +113,8 @@ class Executor:
         return self.needs_report(self._plan_of(job, part))
 
     def _plan_of(self, job: Job, part: Part) -> ScanPlan:
+        if job.failed:  # The kept plans are those of later jobs as well.
+            return self._plan_part(job, part)
         if job.plans is not None:
             plan = job.plans.get(part.start)
             if plan is not None and not self.context.runs.has_wrong_subgroup_size(plan):
@@ -129,7 +130,8 @@ class Executor:
             options["tile"] = part.tile
         if not part.is_slab and part.length != part.spec.length:
             options["piece"] = part.length
-        return self.planner.plan(part.spec, job.strategy, placement=job.placement, **options)
+        without = tuple(job.failed)
+        return self.planner.plan(part.spec, job.strategy, without=without, placement=job.placement, **options)
 
     def _buffers(self, job: Job, part: Part) -> PartBuffers:
         """Return buffers that hold any part of the job that is no larger than this one."""
@@ -275,7 +277,7 @@ class Executor:
         return outcome
 
     def _react(self, job: Job, run: Run, outcome: Outcome) -> None:
-        """React to a run that failed, so that the next plan is another one.
+        """React to a run that failed, so that the job's next plan is another one.
 
         Raises:
             OperatorError: a loop of the operator did not end.
@@ -287,19 +289,25 @@ class Executor:
         if outcome is Outcome.LOOP_LIMIT:
             raise loop_limit_error(run.plan)
         if outcome is Outcome.TIMEOUT:
-            self.handle_timeout(run.plan.strategy, job.strategy)
+            self.handle_timeout(run.plan.strategy, job.strategy, job.failed)
 
-    def handle_timeout(self, failed: str, asked: str) -> None:
-        """Let ``"auto"`` leave a strategy out from now on; raise if the caller or the environment named it.
+    def handle_timeout(self, strategy: str, asked: str, failed: list[str]) -> None:
+        """Note that a strategy timed out; raise if the caller or the environment named it.
+
+        Args:
+            strategy: the strategy.
+            asked: what the caller passed.
+            failed: the strategies that timed out in this call, to which this one is added.
 
         Raises:
             ProgressTimeoutError: one of them did.
         """
-        self.context.distrust(failed)
+        self.context.note_timeout(strategy)
+        failed.append(strategy)
         if strategy_asked_for(asked) != "auto":
             raise ProgressTimeoutError(
-                f"strategy {failed!r} was asked for, but on {self.context.capabilities.summary} a tile waited longer "
-                'than its bound for an earlier tile. Use strategy="auto", which now leaves it out, or '
+                f"strategy {strategy!r} was asked for, but on {self.context.capabilities.summary} a tile waited longer "
+                'than its bound for an earlier tile. Use strategy="auto", which goes on with another one, or '
                 'strategy="three_dispatch", which waits for nothing'
             )
 
@@ -314,11 +322,12 @@ class Executor:
     def needs_report(self, plan: ScanPlan) -> bool:
         """Return True if a run of the plan can fail in a way that a caller has to wait for.
 
-        A wait that times out counts unless workgroups of the vendor's GPUs are known to make progress. So do subgroups
+        A wait that times out counts unless workgroups of the vendor's GPUs are known to make progress, and for some
+        minutes after one has timed out. So do subgroups
         of another size until a report has shown the planned one, and loops in a user's WGSL.
         """
         return plan.loops or not self.context.runs.is_verified(plan) or self.may_time_out(plan)
 
     def may_time_out(self, plan: ScanPlan) -> bool:
         """Return True if a tile of the plan may wait longer than its bound."""
-        return plan.posts and may_time_out(plan.strategy, self.context.capabilities)
+        return plan.posts and self.context.may_time_out(plan.strategy)

@@ -49,6 +49,7 @@ def reduce_groups(
     groups: int,
     *,
     out: Sequence[DeviceArray] | None = None,
+    drops_last: bool = False,
 ) -> list[DeviceArray]:
     """Return the combination of the elements of each label: the axis becomes as long as there are groups.
 
@@ -58,6 +59,7 @@ def reduce_groups(
         labels: the labels, from 0 up to the number of groups; as they are, sorted, or planned by a table.
         groups: the number of groups.
         out: arrays to write, which fit; new ones without.
+        drops_last: as in `check_full`.
 
     Raises:
         ValueError: a group is empty, and there is no `fill`.
@@ -77,13 +79,13 @@ def reduce_groups(
             few = count_labels(executor, problem, labels)
             labels = (few and plan_table(executor, problem, replace(few, count=groups), reduces=True)) or labels
         if isinstance(labels, TabledGroups):
-            return reduce_by_table(executor, problem, labels, out)
+            return reduce_by_table(executor, problem, labels, out, drops_last=drops_last)
         problem = with_indices(problem)
         found = grouped(executor, problem, labels, moves=True)
         inside = found.problem
         marks = _marks_of(found.labels, problem.row_length, groups)
         if problem.fill is None:
-            check_full(problem, marks.read().reshape(-1, groups))
+            check_full(problem, marks.read().reshape(-1, groups), drops_last=drops_last)
         # One result for each group that has elements, of all rows one after the other.
         most = problem.rows * min(groups, problem.row_length)
         full = [empty(context, (most, *f.shape), f.scalar.dtype) for f in fields]

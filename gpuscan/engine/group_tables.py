@@ -15,6 +15,7 @@ from gpuscan.device.interrupts import interrupts_held
 from gpuscan.device.program import Dispatch, Step
 from gpuscan.device.transfer import padded, read_later, read_together
 from gpuscan.elements import scalar_of, words_of
+from gpuscan.engine.array_indices import number_labels
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import bound_seeds
 from gpuscan.engine.element_copy import bindable, interchanged, written
@@ -109,6 +110,27 @@ def count_labels(executor: Executor, problem: Problem, labels: Any, *, exact: bo
         if largest >= _MOST_LABELS or (found.dtype.kind == "i" and largest > np.iinfo(found.dtype).max):
             return None
         return FewLabels(_by_rows(problem, found), largest + 1)
+
+
+def number_few(executor: Executor, problem: Problem, labels: DeviceArray, count: int) -> TabledGroups | DeviceArray:
+    """Return the labels of a reduction on a device, checked there, so that no call waits for the largest of them.
+
+    Missing labels are one more group, the last one.
+
+    Args:
+        executor: of the arrays' device.
+        problem: the scan of the elements, without heads.
+        labels: the labels, on the device.
+        count: the number of groups that the caller passed.
+
+    Returns:
+        The groups by a table; the labels if they have to be sorted.
+    """
+    context = executor.context
+    with guarded(context), context.lock:
+        numbers = number_labels(labels, count)
+        few = FewLabels(_by_rows(problem, numbers), count + 1)
+        return plan_table(executor, problem, few, reduces=True) or numbers
 
 
 def memory_key(labels: DeviceArray) -> tuple[Any, ...]:
@@ -256,9 +278,16 @@ def scan_by_table(
 
 
 def reduce_by_table(
-    executor: Executor, problem: Problem, groups: TabledGroups, out: Sequence[DeviceArray] | None
+    executor: Executor,
+    problem: Problem,
+    groups: TabledGroups,
+    out: Sequence[DeviceArray] | None,
+    *,
+    drops_last: bool = False,
 ) -> list[DeviceArray]:
     """Return the combination of the elements of each label: the axis becomes as long as there are groups.
+
+    `drops_last` is that of `check_full`.
 
     Raises:
         ValueError: a group is empty, and there is no `fill`.
@@ -270,7 +299,7 @@ def reduce_by_table(
     memory = run_stages(context, groups, leaves, results, groups.memory)
     if problem.fill is None:
         marks = memory.viewed((table.results,), offset=4 * (table.words - table.results))
-        check_full(problem, marks.read().reshape(-1, table.count))
+        check_full(problem, marks.read().reshape(-1, table.count), drops_last=drops_last)
     lead = list(problem.shape)
     lead[problem.axis] = table.count
     results = [

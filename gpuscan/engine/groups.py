@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.device.guards import guarded
+from gpuscan.device.reports import Verdict
+from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import contiguous, interchanged, written
+from gpuscan.engine.element_copy import contiguous, interchanged, with_strides, written
+from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.group_tables import TabledGroups, combine_speculatively, count_labels, plan_table, scan_by_table
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import sort_device
-from gpuscan.problem.groups import with_indices
+from gpuscan.operators.trace import traced
+from gpuscan.problem.cache import cached_problem
+from gpuscan.problem.groups import may_be_missing, missing_error, with_indices
+from gpuscan.problem.labels import MISSING
 from gpuscan.problem.segments import Heads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuscan.engine.executor import Executor
+    from gpuscan.operators.trace import Map
     from gpuscan.problem.problem import Problem
 
 
@@ -77,22 +85,99 @@ def scan_groups(
     context = executor.context
     with guarded(context), context.lock:
         context.strategy(strategy)
+        given = labels
         if not isinstance(labels, (SortedLabels, TabledGroups)):
             # An array of the caller's changes only once it is known that the result is right.
             labels = _tabled(executor, problem, labels, all_stages=out is None) or labels
-        if isinstance(labels, TabledGroups):
-            return scan_by_table(executor, problem, labels, out)
-        problem = with_indices(problem)
-        found = grouped(executor, problem, labels)
-        inside = found.problem
-        assert found.order is not None
-        scanned = scan_device(executor, inside, strategy)
-        results = []
-        for array, f in zip(scanned, problem.destination.fields, strict=True):
-            back = found.order.undo(array.viewed((problem.size, *f.shape)))
-            back = interchanged(back, problem.inner, problem.row_length, f.storage_bytes)
-            results.append(back.viewed((*problem.shape, *f.shape)))
-        return written(results, out)
+        if isinstance(given, DeviceArray) and may_be_missing(given) and not _are_counted(labels):
+            if missing_error(problem) is None:
+                scanned = _scan(executor, problem, labels, strategy, None)
+                return written(mark_missing(problem, scanned, given), out)
+            _check_missing(executor, problem, given)
+        return _scan(executor, problem, labels, strategy, out)
+
+
+def _scan(
+    executor: Executor, problem: Problem, labels: Any, strategy: str, out: Sequence[DeviceArray] | None
+) -> list[DeviceArray]:
+    """Return the result by a table if the labels have one, else in their order. Missing labels are one group."""
+    if isinstance(labels, TabledGroups):
+        return scan_by_table(executor, problem, labels, out)
+    problem = with_indices(problem)
+    found = grouped(executor, problem, labels)
+    inside = found.problem
+    assert found.order is not None
+    scanned = scan_device(executor, inside, strategy)
+    results = []
+    for array, f in zip(scanned, problem.destination.fields, strict=True):
+        back = found.order.undo(array.viewed((problem.size, *f.shape)))
+        back = interchanged(back, problem.inner, problem.row_length, f.storage_bytes)
+        results.append(back.viewed((*problem.shape, *f.shape)))
+    return written(results, out)
+
+
+def _are_counted(labels: Any) -> bool:
+    """Return True if no label is negative, which was seen when the largest of them was read as an unsigned number."""
+    return isinstance(labels, TabledGroups) and labels.labels.dtype.itemsize > 1
+
+
+def holds_missing(executor: Executor, labels: DeviceArray) -> bool:
+    """Return True if a label on a device is missing. This waits for the device."""
+    if not may_be_missing(labels):
+        return False
+    found = _search_missing(executor, labels).read()
+    executor.context.check()
+    return bool(found[0])
+
+
+def _search_missing(executor: Executor, labels: DeviceArray) -> DeviceArray:
+    """Return one word on the device: 1 if a label is missing, else 0."""
+    flat = contiguous(labels).viewed((labels.size,))
+    search = cached_problem(flat, "maximum", axis=0, exclusive=False, reverse=False, before=_is_missing)
+    (found,) = scan_device(executor, search.reduced())
+    return found
+
+
+def _check_missing(executor: Executor, problem: Problem, labels: DeviceArray) -> None:
+    """Look for missing labels in a scan whose results cannot be NaN. What is found is read with the reports."""
+    found = _search_missing(executor, labels)
+    error = missing_error(problem)
+    executor.context.runs.add_verdict(Verdict(found, lambda words: error if words[0] else None))
+    executor.context.check_if_many()
+
+
+def _is_missing(label: Any) -> Any:
+    return (label == MISSING).astype(np.uint32)
+
+
+def mark_missing(problem: Problem, results: Sequence[DeviceArray], labels: DeviceArray) -> list[DeviceArray]:
+    """Return the results of a scan, with NaN for the elements whose labels are -1.
+
+    Args:
+        problem: the scan, with results of floats.
+        results: its results, (*shape, *element shape) for each field.
+        labels: the labels: (row_length,) for all rows alike, or one for each element.
+    """
+    marked = []
+    for result, f in zip(results, problem.destination.fields, strict=True):
+        by_element = labels.shape == problem.shape
+        lead = labels.strides if by_element else [0] * len(problem.shape)
+        strides = (*lead, *[0] * len(f.shape))
+        if not by_element:
+            strides = (*strides[: problem.axis], labels.strides[0], *strides[problem.axis + 1 :])
+        view = with_strides(labels, result.shape, strides)
+        function = _nan_where_missing(labels.dtype, result.dtype)
+        marked += map_elements(result.context, [view, result], function, result.shape)
+    return marked
+
+
+@cache
+def _nan_where_missing(labels: np.dtype[Any], dtype: np.dtype[Any]) -> Map:
+    def function(values: Any) -> Any:
+        label, value = values
+        return np.where(label == MISSING, np.full_like(value, np.nan), value)
+
+    return traced(function, element_of([labels, dtype], tuple_of(2)), "groups")
 
 
 def _tabled(executor: Executor, problem: Problem, labels: Any, *, all_stages: bool) -> TabledGroups | None:

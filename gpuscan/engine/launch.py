@@ -8,13 +8,14 @@ If the call was computed in a way that depends on some of them, then there is a 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.guards import guarded
-from gpuscan.device.program import Recording
+from gpuscan.device.program import Program, Recording
 from gpuscan.operators.parameters import FAILED, Computation, Expression, Parameters, parameters_of
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def launch(
     key: Hashable,
     arrays: Sequence[Any],
     compute: Callable[[Parameters | None], Any],
+    out: Any = None,
     floats: Sequence[float] = (),
     functions: Hashable = None,
 ) -> Any:
@@ -37,55 +39,24 @@ def launch(
         key: equal for calls that submit the same over other arrays, for some floats.
         arrays: the arrays on the device that the call reads or writes.
         compute: computes the result in the long way, with parameters in the place of the floats if there are some.
+        out: what the call returns if it returns it as it was passed.
         floats: the floats that the functions of the call close over.
         functions: the keys of these functions, without the floats.
     """
-    try:
-        known = context.programs.get(key)
-    except TypeError:  # a part of the key cannot be hashed
-        return compute(None)
-    contents: Sequence[bytes] = ()
-    if floats:
-        if type(known) is Variants:
-            known = context.programs.get(known.key(floats))
-        if known is not None and known[2] is not None:
-            contents = known[2](floats)
-            if FAILED in contents:
-                known = None
-    if known is None or context.queue.recording is not None:
-        return _recorded(context, key, arrays, compute, floats, functions)
-    program, form, _ = known
     with guarded(context), context.lock:
-        outputs = program.launch(context, [array.buffer for array in arrays], contents)
+        if context.capabilities.distrusted:
+            context.take_strategies_back()
+        known = _find(context, key, floats) if context.queue.recording is None else None
+        if known is not None:
+            (program, form, _), contents = known
+            outputs = program.launch(context, [array.buffer for array in arrays], contents)
+    if known is None:
+        return _record(context, key, arrays, compute, out, floats, functions)
     context.check_if_many()
-    return _made(form, arrays, outputs)
+    return _made(form, arrays, outputs, out)
 
 
-def _recorded(
-    context: DeviceContext,
-    key: Hashable,
-    arrays: Sequence[Any],
-    compute: Callable[[Parameters | None], Any],
-    floats: Sequence[float],
-    functions: Hashable,
-) -> Any:
-    """Return what a call computes, and keep its program if it has one."""
-    with context.lock:
-        if context.queue.recording is not None:
-            # The call is a part of another one, which is being recorded.
-            return compute(None)
-        parameters = parameters_of(functions, floats) if floats else None
-        recording = context.queue.recording = Recording([array.buffer for array in arrays], parameters)
-        try:
-            result = compute(parameters)
-        finally:
-            context.queue.recording = None
-        if recording.active:
-            keep_program(context, key, recording, arrays, result)
-    return result
-
-
-class Variants:
+class _Variants:
     """Which of the programs of a key a call needs: there is one for each combination of some values.
 
     Args:
@@ -101,29 +72,74 @@ class Variants:
         return self, *self._compute(floats)
 
 
-def keep_program(
-    context: DeviceContext, key: Hashable, recording: Recording, arrays: Sequence[Any], result: Any
-) -> None:
-    """Keep the program of a recorded call, unless its result is nothing that a program computes."""
-    form = _Form(recording, arrays)
-    try:
-        made = form.of(result)
-    except _NoFormError:
-        return
-    program = recording.program(form.outputs)
-    if program is None:
-        return
-    compute = Computation(recording.contents) if recording.contents else None
+class _Kept(NamedTuple):
+    """The program of a call.
+
+    Attributes:
+        program: the program.
+        form: what results are made of.
+        compute: computes the contents of the program's changing uniforms; None if it has none.
+    """
+
+    program: Program
+    form: Any
+    compute: Computation | None
+
+
+def _find(context: DeviceContext, key: Hashable, floats: Sequence[float]) -> tuple[_Kept, Sequence[bytes]] | None:
+    """Return the program of a call, and the contents of its changing uniforms; None if there is no program."""
+    known = context.programs.find(key)
+    if type(known) is _Variants:
+        known = context.programs.find(known.key(floats))
+    if known is None or known.compute is None:
+        return None if known is None else (known, ())
+    contents = known.compute(floats)
+    return None if FAILED in contents else (known, contents)
+
+
+def _record(
+    context: DeviceContext,
+    key: Hashable,
+    arrays: Sequence[Any],
+    compute: Callable[[Parameters | None], Any],
+    out: Any,
+    floats: Sequence[float],
+    functions: Hashable,
+) -> Any:
+    """Return what a call computes, and keep its program if it has one."""
+    with context.lock:
+        if context.queue.recording is not None:
+            # The call is a part of another one, which is being recorded.
+            return compute(None)
+        parameters = parameters_of(functions, floats) if floats else None
+        recording = context.queue.recording = Recording([array.buffer for array in arrays], parameters)
+        try:
+            result = compute(parameters)
+        finally:
+            context.queue.recording = None
+        if recording.active:
+            form = _Form(recording, arrays, out)
+            with suppress(_NoFormError):
+                made = form.of(result)
+                program = recording.program(form.outputs)
+                if program is not None:
+                    _keep(context, key, recording, program, made)
+    return result
+
+
+def _keep(context: DeviceContext, key: Hashable, recording: Recording, program: Program, form: Any) -> None:
+    """Keep a program, also for other floats than those that it was recorded with."""
     parameters, programs = recording.parameters, context.programs
     if parameters is not None:
         variants = programs.get(key)
-        known = variants.expressions if isinstance(variants, Variants) else ()
+        known = variants.expressions if isinstance(variants, _Variants) else ()
         revealed = {each.structure: each for each in (*known, *parameters.revealed.values())}
         if len(revealed) > len(known):
-            variants = programs.keep(key, Variants(tuple(revealed.values())))
-        if isinstance(variants, Variants):
+            variants = programs.keep(key, _Variants(tuple(revealed.values())))
+        if isinstance(variants, _Variants):
             key = variants.key(parameters.floats)
-    programs.keep(key, (program, made, compute))
+    compute = Computation(recording.contents) if recording.contents else None
+    programs.keep(key, _Kept(program, form, compute))
 
 
 # ----- Results
@@ -134,7 +150,7 @@ class _Result(NamedTuple):
 
     Attributes:
         place: the index of its memory among the outputs; or -1 - the index of an argument that it is a view of.
-        shape, dtype, offset, strides: those of the array; the strides are None in C order.
+        shape, dtype, offset, strides: as in `DeviceArray`; the strides are None in C order.
     """
 
     place: int
@@ -163,6 +179,10 @@ class _Same(NamedTuple):
     place: int
 
 
+class _Out(NamedTuple):
+    """What the caller passed as `out`, which the function returns."""
+
+
 class _Nested(NamedTuple):
     """A tuple, list or dict of results."""
 
@@ -178,8 +198,8 @@ class _NoFormError(Exception):
 class _Form:
     """The form of a result, while it is found."""
 
-    def __init__(self, recording: Recording, arguments: Sequence[Any]) -> None:
-        self._recording, self._arguments = recording, arguments
+    def __init__(self, recording: Recording, arguments: Sequence[Any], out: Any) -> None:
+        self._recording, self._arguments, self._out = recording, arguments, out
         self.outputs: list[Any] = []
 
     def of(self, value: Any) -> Any:
@@ -190,6 +210,8 @@ class _Form:
         """
         if value is None:
             return None
+        if value is self._out:
+            return _Out()
         for index, argument in enumerate(self._arguments):
             if value is argument:
                 return _Same(index)
@@ -220,7 +242,7 @@ class _Form:
         return _Result(place, shape, np.dtype(dtype), array.offset, array._strides)
 
 
-def _made(form: Any, arrays: Sequence[Any], outputs: Sequence[Allocation]) -> Any:
+def _made(form: Any, arrays: Sequence[Any], outputs: Sequence[Allocation], out: Any) -> Any:
     """Return a result of this form, over the arrays of a call and the memory that it took."""
     kind = type(form)
     if kind is _Result:
@@ -229,11 +251,13 @@ def _made(form: Any, arrays: Sequence[Any], outputs: Sequence[Allocation]) -> An
         assert owner is not None
         return arrays[0].made(owner, shape, dtype, offset, strides)
     if kind is _Nested:
-        parts = [_made(part, arrays, outputs) for part in form.parts]
+        parts = [_made(part, arrays, outputs, out) for part in form.parts]
         return form.kind(parts if form.keys is None else zip(form.keys, parts, strict=True))
+    if kind is _Out:
+        return out
     if kind is _Same:
         return arrays[form.place]
     if kind is _PickedResult:
-        memory, count = (_made(each, arrays, outputs) for each in (form.memory, form.length))
+        memory, count = (_made(each, arrays, outputs, out) for each in (form.memory, form.length))
         return form.like.over(memory, count)
     return None

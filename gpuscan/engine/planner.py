@@ -35,35 +35,38 @@ class Planner:
         self._plans: RecentValues[tuple[Any, ...], ScanPlan] = RecentValues(_MAX_PLANS)
         self._layouts: RecentValues[tuple[Any, ...], Layout] = RecentValues(_MAX_PLANS)
 
-    def plan(self, spec: ScanSpec, strategy: str, **options: Any) -> ScanPlan:
+    def plan(self, spec: ScanSpec, strategy: str, *, without: tuple[str, ...] = (), **options: Any) -> ScanPlan:
         """Return the plan for a scan, kept for later calls of its kind.
 
         Args:
             spec: the scan.
             strategy: as in `gpuscan.scan`; ``"auto"`` also looks at the number of tiles.
+            without: strategies that timed out in this call, which ``"auto"`` leaves out.
             options: further arguments of `plan_scan`.
         """
         context = self._context
-        key = (spec, context.strategy(strategy), context.capabilities.distrusted, *options.items())
+        chosen = context.strategy(strategy, without=without)
+        key = (spec, chosen, context.capabilities.distrusted, without, *options.items())
         with context.lock:
             plan = self._plans.find(key)
             if plan is None or context.runs.has_wrong_subgroup_size(plan):
-                plan = self._plans.keep(key, self._new_plan(spec, strategy, options))
+                plan = self._plans.keep(key, self._new_plan(spec, strategy, without, options))
             return plan
 
-    def _new_plan(self, spec: ScanSpec, strategy: str, options: dict[str, Any]) -> ScanPlan:
+    def _new_plan(self, spec: ScanSpec, strategy: str, without: tuple[str, ...], options: dict[str, Any]) -> ScanPlan:
         context = self._context
         options = dict(options)
-        chosen, reason = context.strategy(strategy)
+        chosen, reason = context.strategy(strategy, without=without)
+        capabilities = context.capabilities_without(without)
         if options.get("tile") is None and spec.inner == 1:
             options["tile"] = tile_on(context, spec, options.get("subgroups", True))
-        plan = plan_scan(spec, context.capabilities, chosen, reason, **options)
-        better, why = context.strategy(strategy, plan.tiles)
+        plan = plan_scan(spec, capabilities, chosen, reason, **options)
+        better, why = context.strategy(strategy, plan.tiles, without)
         if plan.strategy == chosen != better:
-            plan = plan_scan(spec, context.capabilities, better, why, **options)
+            plan = plan_scan(spec, capabilities, better, why, **options)
         plan = self.bindable_plan(spec, plan, **options)
         if context.runs.has_wrong_subgroup_size(plan):
-            return self._new_plan(spec, strategy, options | {"subgroups": False, "tile": None})
+            return self._new_plan(spec, strategy, without, options | {"subgroups": False, "tile": None})
         _log.debug("%s of %d elements by %s: %s", spec.operator_name, plan.length, plan.strategy, plan.reason)
         return plan
 
@@ -86,6 +89,7 @@ class Planner:
         if kind is None:
             return make()
         context = self._context
+        context.take_strategies_back()
         key = (kind, *strategy_key(strategy))
         with context.lock:
             found = self._layouts.find(key)

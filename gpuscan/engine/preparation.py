@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.elements import words_of
-from gpuscan.errors import GpuscanError, UnsupportedDtypeError, smaller
+from gpuscan.errors import GpuscanError, smaller
 from gpuscan.planning.column_tiles import column_tile
 from gpuscan.planning.partition import largest_field
 from gpuscan.planning.tuned_tiles import best_tile
@@ -37,9 +37,8 @@ def check_elements(context: DeviceContext, problem: Problem) -> None:
         return
     elements = (problem.source, problem.element, problem.destination)
     if any(field.scalar.name == "float64" for element in elements for field in element.fields):
-        raise UnsupportedDtypeError(
-            f"float64 was asked for, but {context.capabilities.summary} has no 64-bit floats. Pass "
-            'dtype=np.float32 to combine in 32 bits, or device="numpy" to run on the CPU'
+        raise context.float64_error(
+            "float64 was asked for", 'dtype=np.float32 to combine in 32 bits, or device="numpy" to run on the CPU'
         )
 
 

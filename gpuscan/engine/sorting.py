@@ -17,7 +17,6 @@ from gpuscan.engine.record import stage_dispatch, uniform_of
 from gpuscan.engine.tile_sorts import Keys, sort_tiles
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.planning.sort_plan import RowSort, plan_sort
-from gpuscan.planning.strategies import may_time_out
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -128,13 +127,15 @@ def _sort(
 ) -> tuple[DeviceArray | None, DeviceArray | None]:
     """Submit the sort; return the keys and the places, in words. A strategy that times out gives way to another one."""
     context = executor.context
+    failed: list[str] = []
     while True:
-        strategy = context.sort_strategy(asked)
+        without = tuple(failed)
+        strategy = context.sort_strategy(asked, without)
         plan = plan_sort(
             keys.scalar,
             keys.size // keys.length,
             keys.length,
-            context.capabilities,
+            context.capabilities_without(without),
             with_places=keys.payload != "none",
             strategy=strategy,
             **options,
@@ -144,14 +145,14 @@ def _sort(
         found, run = sort_tiles(executor, keys, plan)
         if run is None:
             return found
-        if not may_time_out(strategy, context.capabilities):
+        if not context.may_time_out(strategy):
             context.read_report_later(run)
             context.check_if_many()
             return found
         report = read_report(context, run.state)
         if not run.timed_out(report):
             return found
-        executor.handle_timeout(strategy, asked)
+        executor.handle_timeout(strategy, asked, failed)
 
 
 def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[DeviceArray | None, DeviceArray | None]:

@@ -11,10 +11,10 @@ import numpy as np
 
 from gpuscan.api.row_scan import RowScan
 from gpuscan.jax.derivatives import DifferentiableScan
-from gpuscan.jax.traced_function import row_function
+from gpuscan.jax.traced_function import call_with, free_values, row_function
 from gpuscan.operators.operator import name_of
 from gpuscan.operators.row_functions import check_combined, row_operator
-from gpuscan.problem.arguments import as_flag, as_integer
+from gpuscan.problem.arguments import as_flag, as_integer, check_library
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
@@ -25,9 +25,10 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     `jax.jvp`); arrays go to the device and back by way of the host, in a callback.
 
     Args:
-        fn: an associative function of two pytrees like `elems`, written with `jax.numpy`. It treats all entries along
-            the axis alike. Axes that it treats alike too, such as those of a batch, are scanned row by row; others,
-            such as those of matrices that it multiplies, belong to the element and must be last and short.
+        fn: an associative function of two pytrees like `elems`, written with `jax.numpy`. It may close over values
+            that JAX is tracing, which get derivatives, too. It treats all entries along the axis alike. Axes that it
+            treats alike too, such as those of a batch, are scanned row by row; others, such as those of matrices that
+            it multiplies, belong to the element and must be last and short.
         elems: a pytree of arrays with axes of one length.
         reverse: True to scan from the end: ``flip(associative_scan(fn, flip(elems)))``.
         axis: the axis to scan along.
@@ -38,8 +39,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     Raises:
         TypeError: `fn` cannot be called, or returns other dtypes than its arguments have.
         ValueError: the axis is out of range, the lengths along it differ, or `fn` returns other shapes.
-        OperatorError: `fn` cannot become a kernel: it uses another primitive, closes over a traced value, or mixes
-            elements along the axis.
+        OperatorError: `fn` cannot become a kernel: it uses another primitive, or mixes elements along the axis.
         UnsupportedDtypeError: no element on a GPU has the dtype.
 
     The scan is that of Blelloch 1990. Its gradient is a scan from the other end, and its derivative in forward mode a
@@ -56,6 +56,8 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     if not callable(fn):
         raise TypeError(f"fn={fn!r} was passed, but it must be a function of two pytrees like elems; pass one")
     leaves, tree = jax.tree.flatten(elems)
+    for leaf in leaves:
+        check_library(leaf)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
     axis = _checked_axis(leaves, axis)
     like = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves])
@@ -64,10 +66,18 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     if not leaves[0].shape[axis]:
         return jax.tree.unflatten(tree, leaves)
     reverse = as_flag("reverse", reverse)
+    count = len(leaves)
+
+    def flat(left: Any, right: Any) -> Any:
+        return jax.tree.leaves(fn(jax.tree.unflatten(tree, left), jax.tree.unflatten(tree, right)))
+
+    # Values that JAX is tracing, and the function closes over, are operands that all elements share.
+    free = free_values(flat, jax.tree.leaves(like))
+    operands = [*leaves, *free]
 
     def make_rows(function: Callable[[Any, Any], Any], times: int) -> RowScan:
-        """Return the scan with a function of two lists, which hold the leaves `times` times."""
-        like = leaves * times
+        """Return the scan with a function of two lists, which hold the operands `times` times."""
+        like = operands * times
         dtypes = [np.dtype(leaf.dtype) for leaf in like]
         found = row_operator(
             name_of(fn),
@@ -75,18 +85,24 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
             [leaf.shape for leaf in like],
             dtypes,
             axis,
+            ([False] * count + [True] * len(free)) * times,
         )
         return RowScan(found, axis, reverse, tuple(leaf.ndim for leaf in like))
 
     def combined(left: Any, right: Any) -> Any:
-        return jax.tree.leaves(fn(jax.tree.unflatten(tree, left), jax.tree.unflatten(tree, right)))
+        shared = left[count:]
+        return [*call_with(flat, free, shared, left[:count], right[:count]), *shared]
 
     def by_jax(*values: Any) -> tuple[Any, ...]:
-        results = jax.lax.associative_scan(fn, jax.tree.unflatten(tree, values), reverse=reverse, axis=axis)
-        return tuple(jax.tree.leaves(results))
+        shared = values[count:]
+
+        def function(left: Any, right: Any) -> Any:
+            return call_with(flat, free, shared, left, right)
+
+        return *jax.lax.associative_scan(function, [*values[:count]], reverse=reverse, axis=axis), *shared
 
     scan = DifferentiableScan(make_rows(combined, 1), combined, by_jax, make_rows)
-    return jax.tree.unflatten(tree, scan.results(leaves))
+    return jax.tree.unflatten(tree, scan.results(operands)[:count])
 
 
 def _checked_axis(leaves: Sequence[Any], axis: Any) -> int:

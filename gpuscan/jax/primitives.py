@@ -8,7 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.operators.components import Numbers, apply, constants_of, contracted, converted, logistic, select
+from gpuscan.operators.components import (
+    OTHER,
+    Numbers,
+    apply,
+    constants_of,
+    contracted,
+    converted,
+    gathered,
+    is_other,
+    logistic,
+    select,
+)
+from gpuscan.operators.matrices import Rows, factor_cholesky, factor_lu, over_matrices, solve_triangular, swap_rows
 
 # Primitives that work number by number, and the function of numbers that does the same.
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
@@ -145,6 +157,97 @@ def reshape(x: Numbers, *, new_sizes: Sequence[int], dimensions: Any, **_: Any) 
     return x.reshape(tuple(new_sizes))
 
 
+# ----- Small matrices
+
+
+def lu(x: Numbers, **_: Any) -> list[Numbers]:
+    """Return the factors, the row that each one was swapped with, and the order of the rows."""
+
+    def factor(rows: Rows) -> tuple[Rows, list[Any], list[Any]]:
+        swaps = factor_lu(rows, len(rows[0]))
+        order: Rows = [[np.int32(row)] for row in range(len(rows))]
+        for row, place in enumerate(swaps):
+            swap_rows(order, row, place)
+        return rows, swaps, [row for (row,) in order]
+
+    return over_matrices(factor, x)
+
+
+def cholesky(x: Numbers, **_: Any) -> list[Numbers]:
+    return over_matrices(lambda rows: [factor_cholesky(rows)], x)
+
+
+def triangular_solve(
+    a: Numbers,
+    b: Numbers,
+    *,
+    left_side: bool,
+    lower: bool,
+    transpose_a: bool,
+    conjugate_a: bool,
+    unit_diagonal: bool,
+) -> Numbers:
+    if conjugate_a:
+        a = apply(np.conj, a)
+    if transpose_a:
+        a, lower = np.swapaxes(a, -1, -2), not lower
+    if not left_side:
+        a, b, lower = np.swapaxes(a, -1, -2), np.swapaxes(b, -1, -2), not lower
+    (x,) = over_matrices(lambda a, b: [solve_triangular(a, b, lower=lower, unit=unit_diagonal)], a, b)
+    return x if left_side else np.swapaxes(x, -1, -2)
+
+
+# ----- Indices
+
+
+def gather(
+    x: Numbers, indices: Numbers, *, dimension_numbers: Any, slice_sizes: Sequence[int], mode: Any, **_: Any
+) -> Numbers:
+    """Return slices of an array at indices, which may be traced: each number is then chosen among all in question."""
+    numbers = dimension_numbers
+    batched = tuple(getattr(numbers, "operand_batching_dims", ()))
+    by_batch = dict(zip(batched, getattr(numbers, "start_indices_batching_dims", ()), strict=True))
+    kept = [axis for axis in range(x.ndim) if axis not in (*numbers.collapsed_slice_dims, *batched)]
+    sliced = dict(zip(numbers.offset_dims, (slice_sizes[axis] for axis in kept), strict=True))
+    places = iter(indices.shape[:-1])
+    shape = [sliced[axis] if axis in sliced else next(places) for axis in range(indices.ndim - 1 + len(sliced))]
+    fills = "FILL" in str(mode)
+    found = []
+    for at in np.ndindex(*shape):
+        batch = tuple(at[axis] for axis in range(len(shape)) if axis not in sliced)
+        place = dict.fromkeys(range(x.ndim), 0)
+        place |= {axis: at[out] for axis, out in zip(kept, numbers.offset_dims, strict=True)}
+        place |= {axis: batch[other] for axis, other in by_batch.items()}
+        starts = dict(zip(numbers.start_index_map, indices[batch], strict=True))
+        limits = {axis: x.shape[axis] - slice_sizes[axis] for axis in starts}
+        found.append(_pick(x, place, starts, limits, fills))
+    return gathered(found, tuple(shape))
+
+
+def _pick(x: Numbers, place: dict[int, int], starts: dict[int, Any], limits: dict[int, int], fills: bool) -> Any:
+    """Return the number of an array at a place, which the starts of a slice move along some axes."""
+    if not starts:
+        return x[tuple(place[axis] for axis in range(x.ndim))]
+    (axis, start), *rest = starts.items()
+    if is_other(start):
+        return OTHER
+    choices: Sequence[int] = range(limits[axis] + 1)
+    is_constant = isinstance(start, (int, np.integer))
+    if fills and not is_constant:
+        raise NotImplementedError("gather with a fill value; pass mode='clip' to jax.numpy.take")
+    if fills and start not in choices:
+        raise IndexError(f"index {start} was passed for an axis of {x.shape[axis]} numbers")
+    if is_constant:
+        choices = [min(max(int(start), 0), limits[axis])]
+    moved = [_pick(x, place | {axis: place[axis] + choice}, dict(rest), limits, fills) for choice in choices]
+    if any(map(is_other, moved)):
+        return OTHER
+    result = moved[0]
+    for choice, number in zip(choices[1:], moved[1:], strict=True):
+        result = select(start >= choice, number, result)
+    return result
+
+
 # Primitives with parameters.
 OTHERS: dict[str, Callable[..., Any]] = {
     "integer_pow": lambda x, *, y: apply(lambda number: number**y, x),
@@ -163,5 +266,9 @@ OTHERS: dict[str, Callable[..., Any]] = {
     "rev": lambda x, *, dimensions: np.flip(x, tuple(dimensions)),
     "concatenate": lambda *arrays, dimension: np.concatenate(arrays, dimension),
     "stack": lambda *arrays, axis: np.stack(arrays, axis),
+    "gather": gather,
+    "lu": lu,
+    "cholesky": cholesky,
+    "triangular_solve": triangular_solve,
 }
-NAMES = sorted((*ELEMENTWISE, *FOLDS, *TYPED, *OTHERS))
+NAMES = sorted((*ELEMENTWISE, *FOLDS, *TYPED, *OTHERS, "custom_linear_solve"))

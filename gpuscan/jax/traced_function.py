@@ -7,7 +7,7 @@ from typing import Any
 
 import jax  # noqa: TID253 (only users of JAX import this package)
 import numpy as np
-from jax.extend.core import Literal  # noqa: TID253
+from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun  # noqa: TID253
 
 from gpuscan.errors import OperatorError
 from gpuscan.jax.primitives import CALLS, ELEMENTWISE, FOLDS, NAMES, OTHERS, TYPED
@@ -26,23 +26,48 @@ def row_function(
         dtypes: their dtypes.
         name: the name of the user's function, for messages.
 
-    Raises:
-        OperatorError: the function closes over values that JAX is tracing.
+    The function must not close over values that JAX is tracing.
     """
     leaves = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
 
     closed = jax.make_jaxpr(function)(leaves, leaves)
-    if any(isinstance(const, jax.core.Tracer) for const in closed.consts):
-        raise OperatorError(
-            f"{name} closes over a value that JAX is tracing, which a scan outside of JAX does not see. "
-            "Pass the value as one more leaf of elems, broadcast along the axis, or use a constant"
-        )
     consts = [constants_of(const) for const in closed.consts]
 
     def interpreted(left: Sequence[Numbers], right: Sequence[Numbers]) -> list[Numbers]:
         return _run(closed.jaxpr, consts, [*left, *right], name)
 
     return interpreted
+
+
+def free_values(function: Callable[..., Any], like: Sequence[Any]) -> list[Any]:
+    """Return the values that JAX is tracing and that a function of two lists closes over.
+
+    Args:
+        function: JAX's function.
+        like: the shapes and dtypes of each list.
+    """
+    consts = jax.make_jaxpr(function)(like, like).consts
+    return list({id(const): const for const in consts if isinstance(const, jax.core.Tracer)}.values())
+
+
+def call_with(
+    function: Callable[..., Any], free: Sequence[Any], values: Sequence[Any], left: Sequence[Any], right: Sequence[Any]
+) -> list[Any]:
+    """Return what a function of two lists gives with other values in place of those that it closes over.
+
+    Args:
+        function: JAX's function.
+        free: what `free_values` returned for it.
+        values: the others.
+        left, right: the arguments.
+    """
+    if not free:
+        found: list[Any] = function([*left], [*right])
+        return found
+    closed = jax.make_jaxpr(function)([*left], [*right])
+    others = {id(known): value for known, value in zip(free, values, strict=True)}
+    consts = [others.get(id(const), const) for const in closed.consts]
+    return list(jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*left, *right))
 
 
 def _run(jaxpr: Any, consts: Sequence[Numbers], arguments: Sequence[Numbers], name: str) -> list[Numbers]:
@@ -74,6 +99,13 @@ def _apply(equation: Any, arrays: list[Numbers], name: str) -> list[Numbers]:
             return found if isinstance(found, list) else [found]
     except NotImplementedError as error:
         primitive = str(error)
+    if primitive == "custom_linear_solve":
+        # Its operands are the constants of four functions, and then the right-hand side.
+        lengths = parameters["const_lengths"]
+        first = lengths.matvec + lengths.vecmat
+        solve = parameters["jaxprs"].solve
+        consts = [constants_of(const) for const in solve.consts]
+        return _run(solve.jaxpr, consts, [*arrays[first : first + lengths.solve], *arrays[sum(lengths) :]], name)
     inner = next((parameters[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in parameters), None)
     if primitive not in CALLS or inner is None:
         raise OperatorError(

@@ -86,6 +86,21 @@ _ALIASES = {"mul": "multiply", "min": "minimum", "max": "maximum"}
 # What people call operators that have another name here, as NumPy calls the reductions.
 _MEANT = {"sum": "add", "cumsum": "add", "prod": "multiply", "product": "multiply", "cumprod": "multiply"}
 _MEANT |= {"and": "logical_and", "all": "logical_and", "or": "logical_or", "any": "logical_or", "xor": "logical_xor"}
+# NumPy's and Python's functions of a whole array, and the operators that do the same to two elements.
+_OF_ARRAYS: Mapping[Any, str] = {
+    **dict.fromkeys((np.sum, np.cumsum, sum), "add"),
+    **dict.fromkeys((np.prod, np.cumprod), "multiply"),
+    **dict.fromkeys((np.max, np.amax, max), "maximum"),
+    **dict.fromkeys((np.min, np.amin, min), "minimum"),
+    **dict.fromkeys((np.all, all), "logical_and"),
+    **dict.fromkeys((np.any, any), "logical_or"),
+}
+# The way to a running argmax, which needs an element of two fields.
+_ARGUMENT_ADVICE = (
+    "carry the value and its index: gs.scan({{'value': x, 'place': np.arange(len(x), dtype=np.int32)}}, better) with "
+    "better = lambda l, r: {{key: np.where(r.value {sign} l.value, r[key], l[key]) for key in ('value', 'place')}}. "
+    "examples/argmax_so_far.py is a whole program"
+)
 BUILTINS: Mapping[str, Operator] = {operator.name: operator for operator in _UFUNCS.values()}
 
 
@@ -103,6 +118,12 @@ def resolve(op: Any) -> Operator:
     """
     if isinstance(op, Operator):
         return op
+    if (advice := _advice_for(op)) is not None:
+        shown = repr(op) if isinstance(op, str) else f"{'np.' * (op.__module__ == 'numpy')}{op.__name__}"
+        raise OperatorError(
+            f"op={shown} was passed, which is a function of a whole array, but an operator combines two elements; "
+            + advice
+        )
     if isinstance(op, str):
         found = BUILTINS.get(_ALIASES.get(op, op))
         if found is None:
@@ -119,6 +140,19 @@ def resolve(op: Any) -> Operator:
     if callable(op):
         return Operator(name_of(op), op)
     raise OperatorError(f"op={op!r} was passed, which is no operator; {_choices()}")
+
+
+def _advice_for(op: Any) -> str | None:
+    """Return what to do instead of passing a function of a whole array as the operator; None for anything else."""
+    for name, function, sign in (("argmax", np.argmax, ">"), ("argmin", np.argmin, "<")):
+        if op is function or (isinstance(op, str) and op == name):
+            return _ARGUMENT_ADVICE.format(sign=sign)
+    try:
+        known = _OF_ARRAYS.get(op)
+    except TypeError:
+        # It cannot be hashed.
+        return None
+    return None if known is None else f"pass {known!r}"
 
 
 def _choices() -> str:

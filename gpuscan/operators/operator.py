@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 
 from gpuscan.elements import Element, Field
-from gpuscan.errors import OperatorError, UnsupportedDtypeError
+from gpuscan.errors import OperatorError, UnsupportedDtypeError, abbreviate
 from gpuscan.operators.user_wgsl import check_source
 
 Function = Callable[[Any, Any], Any]
@@ -84,12 +84,12 @@ class Operator:
                 filled = np.broadcast_to(exact, field.shape).copy()
             except (TypeError, ValueError, OverflowError) as error:
                 raise OperatorError(
-                    f"identity {value!r} of {self.described} does not fit the field {field.name} "
+                    f"identity {abbreviate(value)} of {self.described} does not fit the field {field.name} "
                     f"({field.scalar.name}, shape {field.shape}): {error}; give a value of that type and shape"
                 ) from error
         if field.scalar.kind not in ("float", "complex") and not np.array_equal(exact, given):
             raise OperatorError(
-                f"identity {value!r} of {self.described} is no {field.scalar.name}; "
+                f"identity {abbreviate(value)} of {self.described} is no {field.scalar.name}; "
                 "give one that the type holds, or identity=None"
             )
         return filled
@@ -172,7 +172,8 @@ def operator(
         identity: a value, shaped as the element, that combined with any element gives that element; None if there is
             none. An exclusive scan needs it, or ``initial``.
         name: the name in messages and shaders (default: the function's own name).
-        element_axes: how many trailing axes of each array belong to the element.
+        element_axes: how many trailing axes of each array belong to the element. If none are declared and the function
+            cannot be traced for single numbers, as ``l @ r``, it gets the fewest for which it can be traced.
 
     Returns:
         An `Operator` for the ``op`` of `gpuscan.scan` and its like.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -34,12 +35,18 @@ class RowOperator:
         lead: the leading axes of the leaves that the scan keeps apart.
         shapes: for each leaf, the shape of its element: that of its other axes, after axes of length 1.
         element: the type of its elements.
+        constants: for each leaf, True if all elements share it: it has no axes of rows.
+        groups: the leaves whose results depend on each other, by number.
+        restrict: returns the operator on some of these groups alone, given the numbers of their leaves.
     """
 
     operator: Operator
     lead: int
     shapes: tuple[tuple[int, ...], ...]
     element: Element
+    constants: tuple[bool, ...]
+    groups: tuple[tuple[int, ...], ...]
+    restrict: Callable[[tuple[int, ...]], RowOperator] = field(compare=False)
 
     def fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
         """Return True if leaves of these shapes, of as many axes as those that it was made for, have such elements."""
@@ -55,32 +62,39 @@ def row_operator(
     shapes: Sequence[tuple[int, ...]],
     dtypes: Sequence[np.dtype[Any]],
     axis: int,
+    constants: Sequence[bool] | None = None,
 ) -> RowOperator:
     """Return the operator that a function of whole arrays is along an axis.
 
     The first axes of a leaf are rows, which the function keeps apart; its other axes belong to the element. As many
     axes as possible are rows. To find out, the function is traced with two rows along each such axis: a result must
-    not depend on a number of another row, and must depend on its own in the same way in the first and the last row.
+    not depend on a number of another row, and must depend on its own row's numbers in the same way in all rows that are
+    tried. These are the first row, the last row, and for each axis a row that differs from the first along it alone: a
+    function of diagonals fails there.
 
     Args:
         name: the function's name, for messages.
         make: returns the function for leaves of given shapes. It may raise any error for shapes that do not fit.
         shapes, dtypes: those of the leaves.
         axis: the scanned axis, counted from 0.
+        constants: for each leaf, True if all elements share it, and the function returns it as it is (default: none).
 
     Raises:
         OperatorError: the function mixes elements along the axis, or its elements are too large.
     """
+    constants = tuple(constants or [False] * len(shapes))
     reasons: list[Exception] = []
-    for lead in range(min(map(len, shapes)), axis, -1):
-        own = [shape[lead:] for shape in shapes]
+    ranks = [len(shape) for shape, shared in zip(shapes, constants, strict=True) if not shared]
+    for lead in range(min(ranks), axis, -1):
+        own = [shape if shared else shape[lead:] for shape, shared in zip(shapes, constants, strict=True)]
         if sum(map(prod, own)) > MAX_NUMBERS:
             break
         try:
-            function = make([(ROWS,) * lead + shape for shape in own])
-            return _checked(name, function, lead, own, dtypes)
+            function = make([_with_rows(shape, lead, shared) for shape, shared in zip(own, constants, strict=True)])
+            return _checked(name, function, lead, own, dtypes, constants)
         except OperatorError as error:
-            if not isinstance(error.__cause__, _MixedRowsError):
+            # An index may be one of an element's axis, where a row's is shorter.
+            if not isinstance(error.__cause__, (_MixedRowsError, IndexError)):
                 raise
             reasons.append(error.__cause__)
         except Exception as error:  # the framework refuses the shapes, or rows are mixed
@@ -129,24 +143,74 @@ class _MixedRowsError(Exception):
     """A result depends on other rows."""
 
 
+def _with_rows(shape: tuple[int, ...], lead: int, shared: bool) -> tuple[int, ...]:
+    """Return the shape of a leaf while the function is traced."""
+    return shape if shared else (ROWS,) * lead + shape
+
+
 def _checked(
-    name: str, function: RowFunction, lead: int, own: Sequence[tuple[int, ...]], dtypes: Sequence[np.dtype[Any]]
+    name: str,
+    function: RowFunction,
+    lead: int,
+    own: Sequence[tuple[int, ...]],
+    dtypes: Sequence[np.dtype[Any]],
+    constants: tuple[bool, ...],
 ) -> RowOperator:
     """Return the operator for `lead` axes of rows, if the function keeps those apart."""
     axes = max(map(len, own))
     shapes = tuple((1,) * (axes - len(shape)) + shape for shape in own)
     element = element_of(dtypes, tuple_of(len(shapes)), shapes)
-    found = [_in_row(function, lead, own, shapes, dtypes, row) for row in (0, ROWS - 1)]
+    corners = [(0,) * lead, (ROWS - 1,) * lead]
+    edges = [tuple(ROWS - 1 if i == axis else 0 for i in range(lead)) for axis in range(lead)]
+    rows = dict.fromkeys([*corners, *edges])
+    found = [_in_row(function, lead, own, shapes, dtypes, constants, row) for row in rows]
     described = []
     for each in found:
         result = trace_operator(each, element, name)
-        nodes = reachable([node for field in result.fields for node in field])
+        nodes = reachable([node for numbers in result.fields for node in numbers])
         places = {node.index: place for place, node in enumerate(nodes)}
         graph = [(node.op, tuple(places[arg.index] for arg in node.args), node.scalar, node.data) for node in nodes]
-        described.append((graph, [[places[node.index] for node in field] for field in result.fields]))
-    if described[0] != described[1]:
+        described.append((graph, [[places[node.index] for node in numbers] for numbers in result.fields]))
+    if any(each != described[0] for each in described):
         raise _MixedRowsError("it treats rows differently")
-    return RowOperator(operator(found[0], name=name, element_axes=axes), lead, shapes, element)
+
+    @functools.cache
+    def restrict(leaves: tuple[int, ...]) -> RowOperator:
+        def part(left: Sequence[Numbers], right: Sequence[Numbers]) -> list[Numbers]:
+            sides = []
+            for given in (left, right):
+                # No result in question depends on the other leaves.
+                whole = [
+                    np.full(_with_rows(shape, lead, shared), OTHER, object)
+                    for shape, shared in zip(own, constants, strict=True)
+                ]
+                for leaf, numbers in zip(leaves, given, strict=True):
+                    whole[leaf] = numbers
+                sides.append(whole)
+            results = function(*sides)
+            return [results[leaf] for leaf in leaves]
+
+        picked = [[given[leaf] for leaf in leaves] for given in (own, dtypes, constants)]
+        return _checked(name, part, lead, picked[0], picked[1], tuple(picked[2]))  # type: ignore[arg-type]
+
+    reads = [{node.data[1] for node in reachable(each) if node.op == "input"} for each in result.fields]
+    return RowOperator(
+        operator(found[0], name=name, element_axes=axes), lead, shapes, element, constants, _connect(reads), restrict
+    )
+
+
+def _connect(reads: Sequence[set[int]]) -> tuple[tuple[int, ...], ...]:
+    """Return the groups of leaves that depend on each other.
+
+    Args:
+        reads: for the result of each leaf, the leaves that it depends on.
+    """
+    groups: list[set[int]] = []
+    for leaf, others in enumerate(reads):
+        joined = {leaf, *others}
+        joined.update(*(group for group in groups if group & joined))
+        groups = [*(group for group in groups if not group & joined), joined]
+    return tuple(tuple(sorted(group)) for group in groups)
 
 
 def _in_row(
@@ -155,25 +219,29 @@ def _in_row(
     own: Sequence[tuple[int, ...]],
     shapes: Sequence[tuple[int, ...]],
     dtypes: Sequence[np.dtype[Any]],
-    row: int,
+    constants: Sequence[bool],
+    row: tuple[int, ...],
 ) -> Callable[[Any, Any], Any]:
     """Return the function of elements that the function of arrays computes in one row."""
-    index: Any = (*(row,) * lead, ...)
+    index: Any = (*row, ...)
 
     def spread(values: Any) -> list[Numbers]:
         arrays = []
-        for value, shape, inner in zip(values, shapes, own, strict=True):
-            array = np.full((ROWS,) * lead + inner, OTHER, object)
-            array[index] = numbers_of(value, shape).reshape(inner)
-            arrays.append(array)
+        for value, shape, inner, shared in zip(values, shapes, own, constants, strict=True):
+            numbers = numbers_of(value, shape).reshape(inner)
+            if not shared:
+                whole = np.full((ROWS,) * lead + inner, OTHER, object)
+                whole[index] = numbers
+                numbers = whole
+            arrays.append(numbers)
         return arrays
 
     def combined(left: Any, right: Any) -> Any:
         results = function(spread(left), spread(right))
         like = left[0][(..., *[0] * len(shapes[0]))] if shapes[0] else left[0]
         found = []
-        for numbers, shape, dtype in zip(results, shapes, dtypes, strict=True):
-            picked = numbers[index].reshape(shape)
+        for numbers, shape, dtype, shared in zip(results, shapes, dtypes, constants, strict=True):
+            picked = (numbers if shared else numbers[index]).reshape(shape)
             if any(is_other(number) for number in picked.flat):
                 raise _MixedRowsError("it mixes rows")
             found.append(array_of(picked, like, dtype))

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
 
 from gpuscan.elements import LEAF, Element, Field, Structure, field_names
-from gpuscan.errors import OperatorError
+from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators import traced_functions, traced_linalg  # noqa: F401 (register np.where, np.linalg.inv, …)
 from gpuscan.operators.evaluation import copied
 from gpuscan.operators.expression_graph import Graph, Node, TooManyOperationsError, reachable
@@ -113,7 +112,7 @@ def _mapped(graph: Graph, value: Any, function: Callable[..., Any], name: str) -
         place = "" if structure == LEAF else f" in field {position}"
         if not isinstance(leaf, (Traced, *Python)):
             raise OperatorError(
-                f"{name} returns {shortened(leaf)}{place}, which is no number; return one that is computed "
+                f"{name} returns {abbreviate(leaf)}{place}, which is no number; return one that is computed "
                 f"from the arguments, or a tuple or dict of such numbers{defined_at(function)}"
             )
         if not isinstance(leaf, Traced):
@@ -276,14 +275,16 @@ def _field_nodes(graph: Graph, leaf: Any, field: Field, function: Callable[..., 
     shown = f"field {field.name} of what {name} returns"
     if not isinstance(leaf, Traced):
         if not isinstance(leaf, (*Python, Parameter, np.generic, np.ndarray)):
-            raise OperatorError(f"{shown} is {leaf!r}, not a number or an array; return one{defined_at(function)}")
+            raise OperatorError(
+                f"{shown} is {abbreviate(leaf)}, not a number or an array; return one{defined_at(function)}"
+            )
         if is_weak(leaf):
             kinds = ("bool", "signed", "unsigned", "float", "complex")
             kind = leaf.kind if type(leaf) is Parameter else type(leaf)
             least = {int: "signed", float: "float", complex: "complex"}[kind]
             if kinds.index(field.scalar.kind) < kinds.index(least):
                 raise OperatorError(
-                    f"{shown} is {leaf!r}, the element is {field.scalar.name}; return a number of that type"
+                    f"{shown} is {abbreviate(leaf)}, the element is {field.scalar.name}; return a number of that type"
                     + defined_at(function)
                 )
             try:

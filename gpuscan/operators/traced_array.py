@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.elements import Scalar, scalar_of
-from gpuscan.errors import OperatorError, UnsupportedDtypeError
+from gpuscan.errors import OperatorError, UnsupportedDtypeError, abbreviate
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, widened
 from gpuscan.operators.parameters import Parameter, reveal
 from gpuscan.operators.source_location import operator_error
@@ -128,8 +128,9 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         if not any(part is Ellipsis for part in parts):
             if not self.shape:
                 raise operator_error(
-                    f"the function indexes {index!r} into one {self.scalar.name} number; only a bundle has fields "
-                    "(pass a tuple of arrays), and only a declared trailing axis has entries (element_axes=1)"
+                    f"the function indexes {abbreviate(index)} into one {self.scalar.name} number; only a bundle has "
+                    "fields (pass a tuple of arrays), and only a declared trailing axis has entries: "
+                    "gs.operator(function, element_axes=1)"
                 )
             text = ", ".join(str(part) for part in parts)
             raise operator_error(f"[{text}] would index the scanned axes of an array; write [..., {text}]")
@@ -165,7 +166,8 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         raise operator_error(
-            "a traced value does not become a NumPy array; write np.stack([a, b], axis=-1) for a vector of numbers"
+            "a traced value does not become a NumPy array; write np.stack([a, b], axis=-1) for a vector of numbers, "
+            "and one np.where for each field of a tuple"
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -259,7 +261,9 @@ def constant(graph: Graph, value: Any, scalar: Scalar) -> Traced:
         check_fits(value, scalar)
     numbers = np.asarray(value)
     if numbers.dtype == object:
-        raise operator_error(f"{value!r} is no number; write np.stack([a, b], axis=-1) for a vector of traced numbers")
+        raise operator_error(
+            f"{abbreviate(value)} is no number; write np.stack([a, b], axis=-1) for a vector of traced numbers"
+        )
     return elementwise(graph, lambda number: graph.constant(number, scalar), [numbers.astype(object)], scalar)
 
 

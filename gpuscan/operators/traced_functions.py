@@ -59,6 +59,11 @@ def common_nodes(name: str, values: Sequence[Any]) -> tuple[list[np.ndarray[Any,
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Traced:
     if x is None or y is None:
         raise operator_error("np.where(condition) alone lists indices, which are known only on the GPU; pass a and b")
+    if any(isinstance(value, (tuple, list, dict)) for value in (condition, x, y)):
+        raise operator_error(
+            "np.where takes numbers, and a tuple or dict of them was passed; write one np.where for each field, "
+            "such as (np.where(c, l[0], r[0]), np.where(c, l[1], r[1]))"
+        )
     values = [value for value in (condition, x, y) if isinstance(value, Traced)]
     broadcast_check("np.where", values)
     graph = values[0].graph
@@ -328,7 +333,7 @@ def matmul(x1: Any, x2: Any) -> Traced:
         if len(np.shape(x) if not isinstance(x, Traced) else x.shape) != 2:
             raise operator_error(
                 "np.matmul multiplies the last two axes of both sides: each must be a matrix of the element "
-                "(element_axes=2); write np.matmul(m, v[..., None])[..., 0] for a vector"
+                "(gs.operator(function, element_axes=2)); write np.matmul(m, v[..., None])[..., 0] for a vector"
             )
     (left, right), graph, scalar = common_nodes("np.matmul", [x1, x2])
     if left.shape[1] != right.shape[0]:

@@ -1,4 +1,4 @@
-"""The traced forms of NumPy's functions of small matrices: systems of equations, inverses, determinants, einsum.
+"""The traced forms of NumPy's functions of small matrices: systems of equations, inverses, factors, einsum.
 
 Each is a composition of the operations on numbers, so that a gradient follows from the expression graph.
 """
@@ -11,11 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.operators.matrices import (
+    Rows,
+    determinant,
+    factor_cholesky,
+    solve_system,
+    transpose_rows,
+    unit_matrix,
+)
 from gpuscan.operators.source_location import operator_error
 from gpuscan.operators.traced_array import Traced, name_of_function
-from gpuscan.operators.traced_functions import common_nodes, traced_form, where
-
-Rows = list[list[Any]]
+from gpuscan.operators.traced_functions import common_nodes, traced_form
 
 
 def _matrices(name: str, *values: Any) -> list[Any]:
@@ -27,8 +33,9 @@ def _matrices(name: str, *values: Any) -> list[Any]:
     if any(len(each.shape) != 2 for each in found) or found[0].shape[0] != found[0].shape[1]:
         shown = " and ".join(str(each.shape) for each in found)
         raise operator_error(
-            f"{name} of elements of shape {shown}: each side must be a matrix of the element (element_axes=2), the "
-            "first one square; write v[..., None] for a vector, and [..., 0] on the result"
+            f"{name} of elements of shape {shown}: each side must be a matrix of the element "
+            "(gs.operator(function, element_axes=2)), the first one square; write v[..., None] for a vector, and "
+            "[..., 0] on the result"
         )
     if found[-1].shape[0] != found[0].shape[0] or not found[0].shape[0]:
         raise operator_error(f"{name} of shapes {found[0].shape} and {found[-1].shape}: the sizes do not fit")
@@ -39,62 +46,40 @@ def _rows(matrix: Traced) -> Rows:
     return [[matrix[..., i, j] for j in range(matrix.shape[1])] for i in range(matrix.shape[0])]
 
 
-def _eliminate(rows: Rows, size: int) -> Any:
-    """Bring rows into upper triangular form in place (Gauss, with partial pivoting); return the sign of the swaps."""
-    sign: Any = np.ones_like(rows[0][0])
-    for column in range(size):
-        for below in range(column + 1, size):
-            top, other = rows[column], rows[below]
-            swap = np.abs(other[column]) > np.abs(top[column])
-            for place in range(column, len(top)):
-                top[place], other[place] = (
-                    where(swap, other[place], top[place]),
-                    where(swap, top[place], other[place]),
-                )
-            sign = where(swap, -sign, sign)
-        for below in range(column + 1, size):
-            factor = rows[below][column] / rows[column][column]
-            for place in range(column + 1, len(rows[below])):
-                rows[below][place] = rows[below][place] - factor * rows[column][place]
-    return sign
-
-
-def _solution(rows: Rows, size: int) -> Traced:
-    """Return x of ``a x = b``, for the rows of a and b side by side."""
-    _eliminate(rows, size)
-    for row in reversed(range(size)):
-        for place in range(size, len(rows[row])):
-            rest = rows[row][place]
-            for column in range(row + 1, size):
-                rest = rest - rows[row][column] * rows[column][place]
-            rows[row][place] = rest / rows[row][row]
-    return np.stack([np.stack(row[size:], axis=-1) for row in rows], axis=-2)  # type: ignore[return-value]
+def _matrix(rows: Rows) -> Traced:
+    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)  # type: ignore[return-value]
 
 
 @traced_form(np.linalg.solve)
 def solve(a: Any, b: Any) -> Traced:
     """Return the solution of a linear system. A singular matrix gives infinities or NaN, where NumPy raises."""
     a, b = _matrices("np.linalg.solve", a, b)
-    return _solution([left + right for left, right in zip(_rows(a), _rows(b), strict=True)], a.shape[0])
+    return _matrix(solve_system(_rows(a), _rows(b)))
 
 
 @traced_form(np.linalg.inv)
 def inv(a: Any) -> Traced:
     (a,) = _matrices("np.linalg.inv", a)
-    size = a.shape[0]
-    one, zero = np.ones_like(a[..., 0, 0]), np.zeros_like(a[..., 0, 0])
-    unit = [[one if i == j else zero for j in range(size)] for i in range(size)]
-    return _solution([left + right for left, right in zip(_rows(a), unit, strict=True)], size)
+    rows = _rows(a)
+    return _matrix(solve_system(rows, unit_matrix(rows)))
 
 
 @traced_form(np.linalg.det)
 def det(a: Any) -> Any:
     (a,) = _matrices("np.linalg.det", a)
+    return determinant(_rows(a))
+
+
+@traced_form(np.linalg.cholesky)
+def cholesky(a: Any, *, upper: bool = False) -> Traced:
+    """Return the Cholesky factor. A matrix that is not positive definite gives NaN, where NumPy raises."""
+    (a,) = _matrices("np.linalg.cholesky", a)
     rows = _rows(a)
-    result = _eliminate(rows, len(rows))
-    for place, row in enumerate(rows):
-        result = result * row[place]
-    return result
+    if upper:
+        # NumPy reads the upper triangle then.
+        rows = factor_cholesky([[np.conj(number) for number in row] for row in transpose_rows(rows)])
+        return _matrix([[np.conj(number) for number in row] for row in transpose_rows(rows)])
+    return _matrix(factor_cholesky(rows))
 
 
 @traced_form(np.linalg.norm)

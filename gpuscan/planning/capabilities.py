@@ -13,8 +13,10 @@ from gpuscan.planning.capability_text import described
 # The largest subgroup size, in lanes, that is accepted from a file.
 MAX_LANES = 1024
 
-# The most polls in a second that are accepted from a file.
-MAX_SPINS = 1e13
+# The fewest and the most polls in a second that are accepted from a file.
+MIN_SPINS, MAX_SPINS = 1.0, 1e13
+# The shortest and the longest tick of a timestamp, in nanoseconds, that are accepted from a file.
+MIN_TICK, MAX_TICK = 1e-6, 1e9
 
 
 class Limits(dict[str, int]):
@@ -67,7 +69,7 @@ class Capabilities:
         float64: True if shaders may have 64-bit floats.
         shader_f16: True if shaders may have 16-bit floats.
         mappable_storage: True if storage buffers can be mapped without being slower.
-        distrusted: strategies that timed out here, so that ``"auto"`` no longer chooses them.
+        distrusted: strategies that timed out here several times, so that ``"auto"`` leaves them out for a while.
     """
 
     summary: str
@@ -144,7 +146,8 @@ class Capabilities:
             and self.subgroup_size in (0, *sizes)
             and 0 <= self.started_while_spinning <= self.litmus_workgroups < 1 << 32
             and 0 <= self.loop_iterations < 1 << 32
-            and self.spins_per_second < MAX_SPINS
+            and MIN_SPINS <= self.spins_per_second < MAX_SPINS
+            and MIN_TICK <= self.timestamp_period <= MAX_TICK
         )
 
 

@@ -160,7 +160,7 @@ class ScanSpec(ShaderSpec):
 
     __hash__ = HashedOnce.__hash__
 
-    @property
+    @cached_property
     def length(self) -> int:
         """The number of elements in all rows together."""
         return self.rows * self.row_length

@@ -89,19 +89,27 @@ def unsafe_reason(strategy: str, capabilities: Capabilities) -> str | None:
 
 
 def starts_in_order(capabilities: Capabilities) -> bool:
-    """Return True if workgroups start in the order of their numbers: the probe saw it, and it is published."""
-    return capabilities.starts_in_order and capabilities.vendor in PUBLISHED_ORDER
+    """Return True if workgroups start in the order of their numbers: the probe saw it, and it is published.
+
+    After a timeout it is not assumed, since another order may have caused it.
+    """
+    return capabilities.starts_in_order and capabilities.vendor in PUBLISHED_ORDER and not capabilities.distrusted
 
 
-def may_time_out(strategy: str, capabilities: Capabilities) -> bool:
+def may_time_out(strategy: str, capabilities: Capabilities, *, recently: bool = False) -> bool:
     """Return True if a single pass by the strategy may wait too long, so that calls wait for its report.
 
     Waits are known to end in time on the GPUs of some vendors. Under fallback no workgroup depends on another one's
     progress, so it ends in time unless the driver ends its loops.
+
+    Args:
+        strategy: how tiles learn their prefixes.
+        capabilities: the device's.
+        recently: True if a wait has timed out on the device a short while ago.
     """
     if strategy == "fallback" and not ends_loops(capabilities):
         return False
-    return capabilities.adapter_type == "CPU" or not _progress_is_published(capabilities)
+    return recently or capabilities.adapter_type == "CPU" or not _progress_is_published(capabilities)
 
 
 def ends_loops(capabilities: Capabilities) -> bool:
@@ -120,9 +128,9 @@ def _objection(strategy: str, capabilities: Capabilities) -> str | None:
     if strategy in _NEEDS_PROGRESS and not _progress_is_published(capabilities):
         return f"nothing published promises that workgroups on this {capabilities.vendor} adapter make progress"
     if strategy in capabilities.distrusted:
-        return "it ran out of time on this adapter before"
+        return "it ran out of time on this adapter a short while ago"
     if strategy == "lookahead" and "lookback" in capabilities.distrusted:
-        return "lookback, which rests on less, ran out of time on this adapter before"
+        return "lookback, which rests on less, ran out of time on this adapter a short while ago"
     return None
 
 

@@ -6,12 +6,12 @@ import operator
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
 
 from gpuscan.elements import LEAF, Element, Scalar, Structure, scalar_of
+from gpuscan.errors import abbreviate
 from gpuscan.operators.trace import structure_of
 from gpuscan.problem.indexed_maps import composed
 from gpuscan.problem.results import holds_arrays
@@ -52,7 +52,9 @@ def tuple_of_integers(name: str, values: Iterable[Any]) -> tuple[int, ...]:
     found = tuple(each for each in map(as_integer, given) if each is not None)
     if len(found) != len(given):
         shown = given if len(given) > 1 else given[0]
-        raise TypeError(f"{name}={shortened(shown)} was passed, which has another value than integers; pass only these")
+        raise TypeError(
+            f"{name}={abbreviate(shown)} was passed, which has another value than integers; pass only these"
+        )
     return found
 
 
@@ -64,7 +66,9 @@ def as_flag(name: str, value: Any) -> bool:
     """
     if isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in (0, 1)):
         return bool(value)
-    raise TypeError(f"{name}={value!r} was passed, which is neither on nor off; pass {name}=True or {name}=False")
+    raise TypeError(
+        f"{name}={abbreviate(value)} was passed, which is neither on nor off; pass {name}=True or {name}=False"
+    )
 
 
 def check_one_cut(**cuts: Any) -> None:
@@ -160,9 +164,13 @@ def as_array(x: Any) -> Leaf:
     """Return what `np.asarray` makes of a value, unless that would lose something.
 
     Raises:
-        TypeError: the value is a masked array, and its mask would be lost; or it stays on several devices.
+        TypeError: the value is a masked array, and its mask would be lost; it stays on several devices; or it is an
+            array of dask or xarray.
         ValueError: its lists have different lengths.
     """
+    if type(x) is np.ndarray:
+        return x
+    check_library(x)
     if getattr(type(x), "is_sharded", False):
         raise TypeError(
             "a ShardedArray was passed, but only gpuscan.scan and gpuscan.reduce take one, as the array to scan or "
@@ -179,9 +187,35 @@ def as_array(x: Any) -> Leaf:
         if not isinstance(x, (list, tuple)):
             raise
         raise ValueError(
-            f"{shortened(x)} was passed, but its lists differ in length or depth, so they are no array. Pass lists "
+            f"{abbreviate(x)} was passed, but its lists differ in length or depth, so they are no array. Pass lists "
             "that are equally long, or for a scan one list of all numbers and where each row begins as segments="
         ) from None
+
+
+# What to do with the arrays of libraries that NumPy would take more from than the numbers.
+_ADVICE = {
+    "dask": (
+        "which NumPy would compute as a whole. Pass it to gpuscan.dask.scan or gpuscan.dask.reduce, which are lazy, or "
+        "pass x.compute()"
+    ),
+    "xarray": (
+        "whose dimensions and coordinates the result would lose. Let xarray.apply_ufunc call the function, as in "
+        'xarray.apply_ufunc(gpuscan.scan, x, kwargs={"axis": -1}, input_core_dims=[["time"]], '
+        'output_core_dims=[["time"]]), with gpuscan.dask.scan and dask="allowed" for chunked data; or pass x.values'
+    ),
+}
+
+
+def check_library(x: Any, libraries: Iterable[str] = tuple(_ADVICE)) -> None:
+    """Raise TypeError for an array of a library that keeps more than numbers.
+
+    Args:
+        x: any value. It tells its library by its type, so that no library is imported.
+        libraries: the libraries to refuse.
+    """
+    for library in libraries:
+        if library in sys.modules and any(base.__module__.split(".")[0] == library for base in type(x).__mro__):
+            raise TypeError(f"an array of {library}, {type(x).__name__}, was passed, {_ADVICE[library]}")
 
 
 def is_masked(x: Any) -> bool:
@@ -231,7 +265,7 @@ def resolve_axis(axis: int | None, shape: tuple[int, ...], own: int = 0) -> int:
             "one row"
         )
     if (index := as_integer(axis)) is None:
-        raise TypeError(f"axis={axis!r} was passed, but an axis is an integer; pass one of {choices}")
+        raise TypeError(f"axis={abbreviate(axis)} was passed, but an axis is an integer; pass one of {choices}")
     if not -len(shape) <= index < len(shape):
         negative = ", ".join(map(str, range(-len(shape), 0)))
         advice = f"Pass one of {choices}, or counted from the end {negative}"
@@ -363,6 +397,6 @@ def fields_of(value: Any, element: Element, what: str) -> list[Any]:
         return element.structure.flatten(value)
     except (TypeError, ValueError, KeyError, IndexError):
         raise ValueError(
-            f"{what} {shortened(value)} was passed for elements of {len(element.fields)} fields, but it does not nest "
+            f"{what} {abbreviate(value)} was passed for elements of {len(element.fields)} fields, but it does not nest "
             "as they do; pass one value for each field, nested as the input is"
         ) from None

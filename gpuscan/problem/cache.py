@@ -65,11 +65,13 @@ def operator_key(op: Any) -> Hashable | None:
 def _key(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, ...] | None:
     """Return a key that identifies the kind of problem; None if the problem cannot be kept."""
     arrays = x if type(x) is tuple else (x,)
-    if not all(type(each) is np.ndarray or isinstance(each, OnDevice) for each in arrays):
-        return None
-    if any(value is not None and name not in _PLAIN for name, value in options.items()):
-        return None
-    axis, exclusive, reverse = (options.get(name) for name in ("axis", "exclusive", "reverse"))
+    for array in arrays:
+        if type(array) is not np.ndarray and not isinstance(array, OnDevice):
+            return None
+    for name, value in options.items():
+        if value is not None and name not in _PLAIN:
+            return None
+    axis, exclusive, reverse = options.get("axis"), options.get("exclusive"), options.get("reverse")
     # 1.0 and True are equal to 1, but they are no axes; 1 is equal to True.
     if (axis is not None and type(axis) is not int) or type(exclusive) is not bool or type(reverse) is not bool:
         return None
@@ -82,7 +84,6 @@ def _key(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, ...] | None:
             return None
     if functions[0] is None:
         return None
-    kinds = tuple((each.dtype, each.shape) for each in arrays) if arrays is x else (x.dtype, x.shape)
     # Arrays on a device are not checked for the same things as NumPy's, and their initial values may stay there.
-    places = tuple(isinstance(each, OnDevice) for each in arrays)
-    return *functions, kinds, places, axis, exclusive, reverse, options.get("dtype")
+    kinds = [(each.dtype, each.shape, isinstance(each, OnDevice)) for each in arrays]
+    return *functions, arrays is x, *kinds, axis, exclusive, reverse, options.get("dtype")

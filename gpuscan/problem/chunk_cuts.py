@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import OnDevice, as_array, check_one_cut
 from gpuscan.problem.segments import Flags, ascending_offsets
 
@@ -86,7 +87,8 @@ class _CutsByKeys:
             self._keys: Iterator[Any] = iter(keys)
         except TypeError:
             raise TypeError(
-                f"keys={keys!r} was passed for chunks, but keys must be an iterable of arrays, one for each chunk"
+                f"keys={abbreviate(keys)} was passed for chunks, but keys must be an iterable of arrays, one for each "
+                "chunk"
             ) from None
         self._kind: np.dtype[Any] | None = None
         self._last: np.ndarray[Any, Any] | None = None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.problem.arguments import as_integer, as_leaf
+from gpuscan.errors import abbreviate
+from gpuscan.problem.arguments import as_integer
 from gpuscan.problem.indexed_maps import with_index
+from gpuscan.problem.labels import MISSING, labels_of
 
 if TYPE_CHECKING:
     from gpuscan.problem.problem import Problem
@@ -23,15 +26,10 @@ def checked_labels(groups: Any, shape: tuple[int, ...], axis: int) -> Any:
         axis: the axis along which it is grouped, counted from 0.
 
     Raises:
-        TypeError: the labels are neither integers nor bools.
+        TypeError: as `labels_of`.
         ValueError: they have another shape.
     """
-    labels = as_leaf(groups)
-    if labels.dtype.kind not in "iub":
-        raise TypeError(
-            f"groups of dtype {labels.dtype} were passed, but labels are integers or bools. Number other labels first, "
-            "for example by np.unique(groups, return_inverse=True)"
-        )
+    labels = labels_of(groups)
     row = shape[axis : axis + 1]
     if labels.shape not in (row, shape):
         wanted = f"{row}, one label for each element" if row == shape else f"{row}, the same for every row, or {shape}"
@@ -82,6 +80,44 @@ def with_indices(problem: Problem) -> Problem:
     return replace(problem, source=source, leaves=leaves, indexed=False)
 
 
+# ----- Missing labels
+
+
+def may_be_missing(labels: Any) -> bool:
+    """Return True if labels of their dtype can be -1, which says that an element is of no group."""
+    return bool(labels.dtype.kind == "i")
+
+
+def missing_labels(labels: Any) -> np.ndarray[Any, Any] | None:
+    """Return a bool for each label of NumPy, True where it is missing; None if none is."""
+    if not isinstance(labels, np.ndarray) or not may_be_missing(labels):
+        return None
+    missing: np.ndarray[Any, Any] = labels == MISSING
+    return missing if missing.any() else None
+
+
+def missing_error(problem: Problem) -> ValueError | None:
+    """Return the error for a scan with missing labels; None if its results can be NaN."""
+    dtypes = [
+        field.scalar.dtype for field in problem.destination.fields if field.scalar.kind not in ("float", "complex")
+    ]
+    if not dtypes:
+        return None
+    return ValueError(
+        f"groups with missing labels (-1, None or NaN) were passed to a scan, whose results are NaN there, but results "
+        f"of dtype {dtypes[0]} cannot be NaN. Pass dtype=np.float32, or leave these elements out"
+    )
+
+
+def with_nan(problem: Problem, results: Sequence[np.ndarray[Any, Any]], missing: np.ndarray[Any, Any]) -> list[Any]:
+    """Return the results of a scan, with NaN for the elements whose labels are missing."""
+    where = missing if missing.shape == problem.shape else (slice(None),) * problem.axis + (missing,)
+    marked = [np.array(result) for result in results]
+    for result in marked:
+        result[where] = np.nan
+    return marked
+
+
 # ----- Reductions
 
 
@@ -97,13 +133,15 @@ def checked_count(num_groups: Any, least: int, largest: int) -> int:
         ValueError: a label is negative, or not below `num_groups`.
     """
     if (count := largest + 1 if num_groups is None else as_integer(num_groups)) is None:
-        raise TypeError(f"num_groups={num_groups!r} was passed, but it is a number of groups; pass an integer")
+        raise TypeError(
+            f"num_groups={abbreviate(num_groups)} was passed, but it is a number of groups; pass an integer"
+        )
     if count < 0 and num_groups is not None:
         raise ValueError(f"num_groups={count} was passed, but there cannot be fewer than 0 groups; pass 0 or more")
-    if least < 0:
+    if least < MISSING:
         raise ValueError(
             f"groups with the label {least} were passed to a reduction, but each label is a place in the result; pass "
-            "labels of 0 or more, for example by np.unique(groups, return_inverse=True)"
+            "labels of 0 or more, and -1 for elements of no group"
         )
     if largest >= count:
         raise ValueError(
@@ -113,13 +151,30 @@ def checked_count(num_groups: Any, least: int, largest: int) -> int:
     return count
 
 
-def check_full(problem: Problem, marks: np.ndarray[Any, Any]) -> None:
+def labels_error(count: int, words: Sequence[int]) -> ValueError | None:
+    """Return the error for labels of a reduction that a device has checked; None if they are right.
+
+    Args:
+        count: the number of groups.
+        words: the verdict of arrays/resolve_indices.wgsl.
+    """
+    above, below, *_ = words
+    try:
+        checked_count(count, -below, above if above else -1)
+    except ValueError as error:
+        return error
+    return None
+
+
+def check_full(problem: Problem, marks: np.ndarray[Any, Any], *, drops_last: bool = False) -> None:
     """Raise ValueError if a group of any row is empty.
 
     Args:
         problem: the reduction, which has no result for an empty group.
         marks: (rows, groups): 0 for each empty group.
+        drops_last: True if the last group is that of missing labels, which may be empty.
     """
+    marks = marks[:, :-1] if drops_last else marks
     if not marks.all():
         group = int(np.argwhere(marks == 0)[0, 1])
         raise ValueError(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, ...]
 
-# Numbers of an element up to which other splits of the axes are tried. GPUs have no room for wider ones.
+# Numbers of an element up to which other splits of the axes are tried.
 _MAX_TRIED_NUMBERS = 1024
 
 
@@ -34,7 +34,8 @@ def split_axes(
 
     An array has as many trailing axes as the operator declares, or as a structured dtype has of its own, whichever are
     more. Arrays with fewer axes than others have fewer trailing ones. Without a declaration the arrays share all axes
-    that they have in common. If the operator's function cannot be traced for these elements, they share fewer.
+    that they have in common. If the operator's function cannot be traced for these elements, they share fewer: the
+    elements of ``lambda l, r: l @ r`` are matrices.
 
     Args:
         structure: how the arrays nest.
@@ -46,21 +47,33 @@ def split_axes(
 
     Raises:
         ValueError: a leaf has no axis to scan along, or the shapes differ.
+        OperatorError: the function cannot be traced, whatever axes belong to the element.
     """
     choices = _choices(leaves, own, operator)
     if not choices or choices[0] < scans:
         raise _refusal(structure, leaves, own, operator)
     splits = [(leaves[0].shape[:lead], [leaf.shape[lead:] for leaf in leaves]) for lead in choices]
-    if len(splits) == 1 or operator.function is None or operator.kinds is not None:
+    if operator.function is None or operator.kinds is not None:
         return splits[0]
-    return next((split for split in splits if _fits(structure, leaves, split[1], operator, before)), splits[0])
+    # GPUs have no room for wider elements.
+    splits[1:] = [split for split in splits[1:] if sum(map(prod, split[1])) <= _MAX_TRIED_NUMBERS]
+    if len(splits) == 1:
+        return splits[0]
+    refusals = []
+    for split in splits:
+        refusal = _refusal_of_trace(structure, leaves, split[1], operator, before)
+        if refusal is None:
+            return split
+        refusals.append(refusal)
+    raise refusals[0]
 
 
 def _choices(leaves: Sequence[Leaf], own: Sequence[int], operator: Operator) -> list[int]:
     """Return how many leading axes the arrays may share, the most first; none if they do not fit each other."""
     leads = [leaf.ndim - max(operator.element_axes, axes) for leaf, axes in zip(leaves, own, strict=True)]
     if len(set(leads)) == 1 and leads[0] >= 0 and len({leaf.shape[: leads[0]] for leaf in leaves}) == 1:
-        return leads[:1]
+        declared = len(leaves) > 1 or operator.element_axes or any(own)
+        return leads[:1] if declared else [leads[0], *range(leads[0] - 1, 0, -1)]
     most = min(leaf.ndim - axes for leaf, axes in zip(leaves, own, strict=True))
     shared = min(most, _shared([leaf.shape for leaf in leaves]))
     if operator.element_axes:
@@ -78,20 +91,20 @@ def _shared(shapes: Sequence[Shape]) -> int:
     return count
 
 
-def _fits(structure: Structure, leaves: Sequence[Leaf], trailing: list[Shape], operator: Operator, before: Any) -> bool:
-    """Return True if the operator's function can be traced for elements of these shapes."""
+def _refusal_of_trace(
+    structure: Structure, leaves: Sequence[Leaf], trailing: list[Shape], operator: Operator, before: Any
+) -> OperatorError | None:
+    """Return the error of tracing the operator's function for elements of these shapes; None if it can be traced."""
     assert operator.function is not None
-    if sum(prod(shape) for shape in trailing) > _MAX_TRIED_NUMBERS:
-        return False
     try:
         element = element_of([leaf.dtype for leaf in leaves], structure, trailing)
         load = as_map(before)
         source = with_index(element, 0) if isinstance(load, IndexedMap) else element
         element = element if load is None else traced(load, source, "before").element
         trace_operator(operator.function, element, operator.name)
-    except OperatorError:
-        return False
-    return True
+    except OperatorError as error:
+        return error
+    return None
 
 
 def _refusal(structure: Structure, leaves: Sequence[Leaf], own: Sequence[int], operator: Operator) -> ValueError:

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.problem.arguments import OnDevice, as_array, as_leaf, check_one_cut
+from gpuscan.problem.arguments import OnDevice, as_array, check_one_cut
+from gpuscan.problem.labels import keys_of
 
 Flags = np.ndarray[Any, Any]
 
@@ -241,7 +242,7 @@ def heads_of(
         return Heads(shape, axis, reverse, offsets=given, unchecked=True)
     if keys is None:
         return None
-    keys = as_leaf(keys)
+    keys = keys_of(keys)
     if keys.shape not in (shape, shape[axis : axis + 1]):
         choices = f"{shape[axis : axis + 1]}, the same keys for every row, or {shape}, one for each element"
         raise ValueError(

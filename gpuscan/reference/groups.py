@@ -52,8 +52,10 @@ def taken(rows: Array, order: Array) -> Array:
     return np.take_along_axis(rows, order.reshape(*order.shape, *[1] * (rows.ndim - 2)), 1)
 
 
-def reduce_groups(problem: Problem, labels: Array, groups: int) -> list[Array]:
+def reduce_groups(problem: Problem, labels: Array, groups: int, *, drops_last: bool = False) -> list[Array]:
     """Return the combination of the elements of each label of each row.
+
+    `drops_last` is that of `check_full`.
 
     Returns:
         One array (rows, groups, *element shape) for each field. An empty group gives the problem's `fill`.
@@ -67,7 +69,7 @@ def reduce_groups(problem: Problem, labels: Array, groups: int) -> list[Array]:
     # Of equal places the last one counts, since places ascend along a row.
     ends[numbers, rows] = place + 1
     if problem.fill is None:
-        check_full(problem, ends)
+        check_full(problem, ends, drops_last=drops_last)
     scanned = accumulate_groups(problem, labels)
     results = []
     for number, (array, f) in enumerate(zip(scanned, problem.destination.fields, strict=True)):

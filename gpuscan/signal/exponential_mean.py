@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gpuscan.api.scan import scan
+from gpuscan.errors import abbreviate
 from gpuscan.operators.operator import Operator, operator
 from gpuscan.problem.arguments import as_flag
-from gpuscan.signal.signals import signal_of
+from gpuscan.signal.signals import Signal, signal_of
 
 
-def ewm_mean(x: Any, *, alpha: float, axis: int = -1, adjust: bool = True) -> Any:
+def ewm_mean(
+    x: Any,
+    *,
+    alpha: float | None = None,
+    com: float | None = None,
+    span: float | None = None,
+    halflife: float | None = None,
+    axis: int = -1,
+    adjust: bool = True,
+) -> Any:
     """Return the exponentially weighted mean, as pandas' ``x.ewm(alpha=alpha, adjust=adjust).mean()`` does.
 
     With ``adjust=True``, ``y[t] = (x[t] + q x[t-1] + q² x[t-2] + …) / (1 + q + q² + …)`` with ``q = 1 - alpha``; with
@@ -24,6 +35,9 @@ def ewm_mean(x: Any, *, alpha: float, axis: int = -1, adjust: bool = True) -> An
     Args:
         x: the samples: a NumPy array, anything `np.asarray` takes, or a `gpuscan.Array`.
         alpha: the smoothing factor, ``0 < alpha <= 1``. A new one compiles no new kernel.
+        com, span, halflife: in place of `alpha`, the center of mass, ``alpha = 1 / (1 + com)`` with ``com >= 0``; the
+            span, ``alpha = 2 / (1 + span)`` with ``span >= 1``; or the samples after which a weight is halved,
+            ``alpha = 1 - 0.5 ** (1 / halflife)`` with ``halflife > 0``.
         axis: the axis that t counts along.
         adjust: True to divide by the weights of the samples so far.
 
@@ -32,8 +46,9 @@ def ewm_mean(x: Any, *, alpha: float, axis: int = -1, adjust: bool = True) -> An
         runs on the device if it has 64-bit floats, else on NumPy.
 
     Raises:
-        ValueError: `alpha` or the axis is out of range.
-        TypeError: `alpha` is not a real number, `adjust` is not a flag, or the samples are not real numbers.
+        ValueError: none of `alpha`, `com`, `span` and `halflife` is passed, or several are; or one of them, or the
+            axis, is out of range.
+        TypeError: one of them is not a real number, `adjust` is not a flag, or the samples are not real numbers.
         UnsupportedDtypeError: a `gpuscan.Array` has a dtype that its adapter does not combine.
 
     The scan is one of linear recurrences (Blelloch 1990, section 1.4), with weights relative to the last number.
@@ -44,18 +59,13 @@ def ewm_mean(x: Any, *, alpha: float, axis: int = -1, adjust: bool = True) -> An
         >>> signal.ewm_mean(np.array([2, np.nan, 4], np.float32), alpha=0.5)
         array([2. , 2. , 3.6], dtype=float32)
     """
-    if isinstance(alpha, bool) or not isinstance(alpha, (int, float, np.integer, np.floating)):
-        raise TypeError(f"alpha={alpha!r} was passed, but it must be a number above 0 and at most 1; pass alpha=0.5")
-    if not 0 < alpha <= 1:
-        raise ValueError(f"alpha={alpha!r} was passed, but it must be above 0 and at most 1; pass alpha=0.5")
+    alpha = smoothing_factor(alpha=alpha, com=com, span=span, halflife=halflife)
     adjusted = as_flag("adjust", adjust)
-    signal = signal_of(x, axis)
-    if signal.is_complex:
-        raise TypeError("complex samples were passed, but pandas' mean is of real numbers; pass x.real and x.imag")
+    signal = real_signal(x, axis)
     if not signal.size:
         return signal.answer(signal.samples, None)
     number = signal.samples.dtype.type
-    before = (_weighted if adjusted else _recursive)(number(1 - float(alpha)), number(alpha))
+    before = (_weighted if adjusted else _recursive)(number(1 - alpha), number(alpha))
     result = scan(
         signal.samples,
         _joined if adjusted else _RECURSIVE[alpha == 0.5],
@@ -65,6 +75,56 @@ def ewm_mean(x: Any, *, alpha: float, axis: int = -1, adjust: bool = True) -> An
         device=signal.target,
     )
     return signal.answer(result, None)
+
+
+def smoothing_factor(**given: Any) -> float:
+    """Return the factor that one of `alpha`, `com`, `span` and `halflife` stands for.
+
+    Raises:
+        ValueError: none is passed, or several are, or it is out of range.
+        TypeError: it is not a real number.
+    """
+    passed = {name: value for name, value in given.items() if value is not None}
+    if len(passed) != 1:
+        shown = " and ".join(f"{name}=" for name in passed)
+        raise ValueError(
+            (f"{shown} were passed together" if passed else "no smoothing factor was passed")
+            + f"; pass one of {', '.join(f'{name}=' for name in given)}"
+        )
+    ((name, value),) = passed.items()
+    where, is_right, factor = _FACTORS[name]
+    is_number = isinstance(value, (int, float, np.integer, np.floating))
+    if not is_number or isinstance(value, (bool, np.timedelta64)):
+        raise TypeError(f"{name}={abbreviate(value)} was passed, but it must be a number {where}")
+    if not is_right(float(value)):
+        raise ValueError(f"{name}={value!r} was passed, but it must be {where}")
+    return factor(float(value))
+
+
+# For each way to pass a factor: its range in words with an example, a test of it, and the factor as pandas computes it.
+_FACTORS: dict[str, tuple[str, Callable[[float], bool], Callable[[float], float]]] = {
+    "alpha": ("above 0 and at most 1; pass alpha=0.5", lambda alpha: 0 < alpha <= 1, lambda alpha: alpha),
+    "com": ("0 or more; pass com=1", lambda com: 0 <= com < np.inf, lambda com: 1 / (1 + com)),
+    "span": ("1 or more; pass span=3", lambda span: 1 <= span < np.inf, lambda span: 1 / (1 + (span - 1) / 2)),
+    "halflife": (
+        "above 0; pass halflife=1",
+        lambda halflife: 0 < halflife < np.inf,
+        lambda halflife: -math.expm1(-math.log(2) / halflife),
+    ),
+}
+
+
+def real_signal(x: Any, axis: Any) -> Signal:
+    """Return the caller's samples.
+
+    Raises:
+        TypeError: they are not real numbers.
+        ValueError: the axis is out of range.
+    """
+    signal = signal_of(x, axis)
+    if signal.is_complex:
+        raise TypeError("complex samples were passed, but pandas' means are of real numbers; pass x.real and x.imag")
+    return signal
 
 
 # ----- Adjusted

@@ -65,7 +65,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
         return _with_complex_poles(b, a, x, axis, zi)
     if np.iscomplexobj(b):
         return _sum_of_parts(np.asarray(b), a, x, axis, zi)
-    b, a = _coefficients("b", b), _denominator(a)
+    b, a = coefficients("b", b), _denominator(a)
     order = max(len(a), len(b)) - 1
     b, a = b / a[0], a / a[0]
     signal = signal_of(x, axis, zi)
@@ -120,16 +120,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
         >>> signal.sosfilt([[1, 0, 0, 1, -0.5, 0], [1, 1, 0, 1, 0, 0]], np.array([1, 0, 0, 0], np.float32))
         array([1.   , 1.5  , 0.75 , 0.375], dtype=float32)
     """
-    table = _numbers("sos", np.atleast_2d(np.asarray(sos)))
-    if table.ndim != 2 or table.shape[1] != 6 or not len(table):
-        raise ValueError(
-            f"sos of shape {table.shape} was passed, but it must be (sections, 6), with one section or more. Pass "
-            'what scipy.signal.butter(..., output="sos") returns'
-        )
-    if not (table[:, 3] == 1).all():
-        raise ValueError(
-            "sos with a0 (sos[:, 3]) other than 1 was passed, but sections must be normalized. Divide each by its a0"
-        )
+    table = section_table(sos)
     sections = [(row[:3], row[3:]) for row in table]
     signal = signal_of(x, axis, zi)
     start = None if zi is None else states_of(zi, signal, 2, len(sections))
@@ -140,6 +131,27 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     y, ends = _through(signal, sections, start.reshape(-1, *start.shape[2:]), size=2)
     assert ends is not None
     return signal.answer(y, ends.reshape(len(sections), 2, *ends.shape[1:]))
+
+
+def section_table(sos: Any) -> Floats:
+    """Return the coefficients of sections, (sections, 6).
+
+    Raises:
+        ValueError: they have another shape, or a section is not normalized.
+        TypeError: they are not real numbers.
+    """
+    table = _numbers("sos", np.atleast_2d(np.asarray(sos)))
+    if table.ndim != 2 or table.shape[1] != 6 or not len(table):
+        raise ValueError(
+            f"sos of shape {table.shape} was passed, but it must be (sections, 6), with one section or more. Pass "
+            'what scipy.signal.butter(..., output="sos") returns'
+        )
+    if not (table[:, 3] == 1).all():
+        raise ValueError(
+            "sos with a0 (sos[:, 3]) other than 1 was passed, but sections must be normalized. Divide each by its a0"
+        )
+    found: Floats = table
+    return found
 
 
 def _sum_of_parts(b: Any, a: Any, x: Any, axis: int, zi: Any) -> Any:
@@ -154,7 +166,7 @@ def _sum_of_parts(b: Any, a: Any, x: Any, axis: int, zi: Any) -> Any:
 
 def _with_complex_poles(b: Any, a: Any, x: Any, axis: int, zi: Any) -> Any:
     """Return what `lfilter` does for a complex denominator: with its conjugate as a factor it is real."""
-    b, a = _coefficients("b", b, "biufc"), _denominator(a, "biufc")
+    b, a = coefficients("b", b, "biufc"), _denominator(a, "biufc")
     b, a = b / a[0], a / a[0]
     conjugate = np.conj(a) if a.imag.any() else np.ones(1)
     product, poles = np.convolve(b, conjugate).astype(np.complex128), np.convolve(a, conjugate).real
@@ -182,7 +194,7 @@ def _denominator(given: Any, kinds: str = "biuf") -> Any:
     Raises:
         ValueError: the first is 0.
     """
-    a = _coefficients("a", given, kinds)
+    a = coefficients("a", given, kinds)
     if a[0] == 0:
         raise ValueError(
             "a[0] of 0 was passed, but every output is divided by it. Remove the leading zeros of a, and as many "
@@ -191,7 +203,13 @@ def _denominator(given: Any, kinds: str = "biuf") -> Any:
     return a
 
 
-def _coefficients(name: str, given: Any, kinds: str = "biuf") -> Any:
+def coefficients(name: str, given: Any, kinds: str = "biuf") -> Any:
+    """Return the coefficients of a polynomial, as `_numbers`.
+
+    Raises:
+        ValueError: they are not a 1-D sequence, or not finite.
+        TypeError: they are not numbers.
+    """
     array = _numbers(name, np.atleast_1d(np.asarray(given)), kinds)
     if array.ndim != 1 or not len(array):
         raise ValueError(f"{name} of shape {array.shape} was passed; pass a 1-D sequence of one coefficient or more")

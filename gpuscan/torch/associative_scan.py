@@ -10,13 +10,13 @@ import torch  # noqa: TID253 (only users of torch import this package)
 from torch.utils import _pytree as pytree  # noqa: TID253
 
 from gpuscan.api.row_scan import RowScan
+from gpuscan.errors import OperatorError
 from gpuscan.operators.function_keys import function_key, has_closure
-from gpuscan.operators.row_functions import check_combined
 from gpuscan.problem.arguments import as_flag
 from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, run
 from gpuscan.torch.tensors import check_tensors, checked_dim
 from gpuscan.torch.torch_steps import scanned
-from gpuscan.torch.traced_function import traced_operator
+from gpuscan.torch.traced_function import check_results, traced_operator
 
 
 def associative_scan(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool = False) -> Any:
@@ -69,8 +69,8 @@ def associative_scan(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, r
         )
     axis = axes.pop()
     reverse = as_flag("reverse", reverse)
-    _check_results(combine_fn, tree, leaves, axis)
     if not leaves[0].shape[axis]:
+        check_results(combine_fn, tree, [leaf.shape for leaf in leaves], [leaf.dtype for leaf in leaves], axis)
         return xs
     ranks = tuple(leaf.ndim for leaf in leaves)
     if torch.compiler.is_compiling():
@@ -157,7 +157,7 @@ class _Scan(TensorScan):
         return found
 
     def tangents(self, tensors: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
-        """Return the second half of a scan of the tensors and their derivatives."""
+        """Return the second half of a scan of the tensors and their derivatives, or what PyTorch computes."""
         count = len(tensors)
         rates = [torch.zeros_like(x) if rate is None else rate for x, rate in zip(tensors, tangents, strict=True)]
 
@@ -165,7 +165,11 @@ class _Scan(TensorScan):
             values, rates = [*left[:count], *right[:count]], [*left[count:], *right[count:]]
             return [*self._combined(*values), *forward_derivative(self._combined, values, rates)]
 
-        found = associative_scan(dual, [*tensors, *rates], self.lead + self.axis, self.reverse)
+        try:
+            found = associative_scan(dual, [*tensors, *rates], self.lead + self.axis, self.reverse)
+        except OperatorError:
+            # An operation of the derivative has no form in a kernel.
+            return forward_derivative(self._by_torch, tensors, tangents)
         return list(found[count:])
 
     def _combined(self, *leaves: Any) -> tuple[Any, ...]:
@@ -187,23 +191,3 @@ class _Scan(TensorScan):
         flipped = [x.flip(axis) for x in tensors] if self.reverse else list(tensors)
         results = scanned(combine, flipped, axis)
         return tuple(y.flip(axis) for y in results) if self.reverse else tuple(results)
-
-
-def _check_results(function: Callable[[Any, Any], Any], tree: Any, leaves: Sequence[Any], axis: int) -> None:
-    """Raise an error unless the function returns what it takes.
-
-    Raises:
-        TypeError: it returns another pytree or dtype.
-        ValueError: it returns another shape.
-    """
-    length = leaves[0].shape[axis]
-    alike = [leaf.detach().select(axis, 0) if length else leaf.new_zeros(_without(leaf, axis)) for leaf in leaves]
-    argument = pytree.tree_unflatten(alike, tree)
-    with torch.no_grad():
-        value = function(argument, argument)
-    check_combined("combine_fn", pytree.tree_flatten(value), (alike, tree), "a tensor", ".to(x.dtype)")
-
-
-def _without(leaf: Any, axis: int) -> tuple[int, ...]:
-    """Return the shape of a leaf without the axis."""
-    return tuple(n for i, n in enumerate(leaf.shape) if i != axis)

@@ -8,7 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.operators.components import Numbers, apply, contracted, converted, folded, logistic, select
+from gpuscan.operators.components import Numbers, apply, constants_of, contracted, converted, folded, logistic, select
+from gpuscan.operators.matrices import (
+    Rows,
+    determinant,
+    factor_cholesky,
+    factor_lu,
+    over_matrices,
+    sign_of_swaps,
+    solve_system,
+    solve_triangular,
+    unit_matrix,
+)
 
 # Operations that work number by number, and the function of numbers that does the same.
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
@@ -154,6 +165,77 @@ def matrix_product(x: Numbers, y: Numbers) -> Numbers:
     return contracted(x, y, ([1], [0]), ([], []))
 
 
+# ----- Small matrices. Where torch also returns pivots and whether it failed, these return the same.
+
+
+def lu_and_info(x: Numbers) -> list[Numbers]:
+    """Return the factors, the pivots, which count from 1, and that nothing failed."""
+
+    def factor(rows: Rows) -> tuple[Rows, list[Any]]:
+        swaps = factor_lu(rows, len(rows[0]))
+        return rows, [place + 1 for place in swaps]
+
+    return [*over_matrices(factor, x), success(x)]
+
+
+def success(x: Numbers) -> Numbers:
+    return constants_of(np.zeros(x.shape[:-2], np.int32))
+
+
+def turned(x: Numbers, conjugate: bool = False) -> Numbers:
+    x = np.swapaxes(x, -1, -2)
+    return apply(np.conj, x) if conjugate else x
+
+
+def solve(a: Numbers, b: Numbers, *, left: bool = True, check_errors: bool = False) -> list[Numbers]:
+    is_vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
+    one, other = (a, b[..., None] if is_vector else b) if left else (turned(a), turned(b))
+    (x,) = over_matrices(lambda a, b: [solve_system(a, b)], one, other)
+    x = x if left else turned(x)
+    return [x[..., 0] if is_vector else x, *lu_and_info(a)]
+
+
+def inverse(x: Numbers, *, check_errors: bool = False) -> list[Numbers]:
+    return [*over_matrices(lambda rows: [solve_system(rows, unit_matrix(rows))], x), success(x)]
+
+
+def det(x: Numbers) -> list[Numbers]:
+    return [*over_matrices(lambda rows: [determinant(rows)], x), *lu_and_info(x)[:2]]
+
+
+def slogdet(x: Numbers) -> list[Numbers]:
+    def compute(rows: Rows) -> tuple[Any, Any]:
+        sign = sign_of_swaps(factor_lu(rows, len(rows)), np.ones_like(rows[0][0]))
+        logarithm = np.zeros_like(np.abs(sign))
+        for place, row in enumerate(rows):
+            size = np.abs(row[place])
+            sign, logarithm = sign * (row[place] / size), logarithm + np.log(size)
+        return sign, logarithm
+
+    return [*over_matrices(compute, x), *lu_and_info(x)[:2]]
+
+
+def cholesky(x: Numbers, *, upper: bool = False, check_errors: bool = False) -> list[Numbers]:
+    (factor,) = over_matrices(lambda rows: [factor_cholesky(rows)], turned(x, True) if upper else x)
+    return [turned(factor, True) if upper else factor, success(x)]
+
+
+def triangular_solve(a: Numbers, b: Numbers, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Numbers:
+    one, other, lower = (a, b, not upper) if left else (turned(a), turned(b), upper)
+    (x,) = over_matrices(lambda a, b: [solve_triangular(a, b, lower=lower, unit=unitriangular)], one, other)
+    return x if left else turned(x)
+
+
+def cholesky_solve(b: Numbers, factor: Numbers, upper: bool = False) -> Numbers:
+    lower = turned(factor, True) if upper else factor
+    return triangular_solve(turned(lower, True), triangular_solve(lower, b, upper=False), upper=True)
+
+
+def cholesky_inverse(factor: Numbers, upper: bool = False) -> Numbers:
+    (unit,) = over_matrices(lambda rows: [unit_matrix(rows)], factor)
+    return cholesky_solve(unit, factor, upper)
+
+
 # Operations with parameters.
 OTHERS: dict[str, Callable[..., Any]] = {
     "add": add,
@@ -174,7 +256,8 @@ OTHERS: dict[str, Callable[..., Any]] = {
     "transpose": lambda x, one, other: np.swapaxes(x, one, other),
     "t": lambda x: x.T,
     "unsqueeze": lambda x, dim: np.expand_dims(x, dim),
-    "squeeze": squeeze,
+    # torch itself uses the second one, on a tensor that it has just made.
+    **dict.fromkeys(("squeeze", "squeeze_"), squeeze),
     "slice": sliced,
     "select": lambda x, dim, index: x[(*[slice(None)] * (dim % x.ndim), index, ...)],
     "cat": lambda arrays, dim=0: np.concatenate(arrays, dim),
@@ -184,6 +267,16 @@ OTHERS: dict[str, Callable[..., Any]] = {
     "unbind": lambda x, dim=0: [np.squeeze(part, dim) for part in np.split(x, x.shape[dim], dim)],
     "diagonal": lambda x, offset=0, dim1=0, dim2=1: x.diagonal(offset, dim1, dim2),
     **{name: partial(fold, function) for name, function in FOLDS.items()},
+    "_linalg_solve_ex": solve,
+    "linalg_inv_ex": inverse,
+    "_linalg_det": det,
+    "_linalg_slogdet": slogdet,
+    "linalg_lu_factor_ex": lambda x, pivot=True, check_errors=False: lu_and_info(x),
+    "linalg_cholesky_ex": cholesky,
+    "linalg_solve_triangular": triangular_solve,
+    "cholesky_solve": cholesky_solve,
+    "cholesky_inverse": cholesky_inverse,
+    "_linalg_check_errors": lambda *_, **__: None,
 }
 
 

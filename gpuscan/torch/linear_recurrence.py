@@ -6,10 +6,12 @@ from typing import Any
 
 import torch  # noqa: TID253 (only users of torch import this package)
 from torch import Tensor  # noqa: TID253
+from torch._C._functorch import is_legacy_batchedtensor  # noqa: TID253
 
 from gpuscan.api import linear_recurrence as recurrence
 from gpuscan.api.row_scan import device_for
 from gpuscan.problem.arguments import as_flag
+from gpuscan.torch.operations import apply_function
 from gpuscan.torch.tensors import array_of, check_tensors, checked_dim, tensor_of
 
 
@@ -66,7 +68,7 @@ def linear_recurrence(a: Any, b: Any, *, axis: int = -1, initial: Any = None, re
 def _recur(a: Any, b: Any, initial: Any, axis: int, reverse: bool) -> Any:
     if torch.compiler.is_compiling():
         return torch.ops.gpuscan.linear_recurrence(a, b, initial, axis, reverse)
-    return _Recurrence.apply(a, b, initial, axis, reverse)
+    return apply_function(_Recurrence, a, b, initial, axis, reverse)
 
 
 # ----- The operations
@@ -124,7 +126,7 @@ def _(a: Tensor, h: Tensor, grad_h: Tensor, initial: Tensor | None, axis: int, r
 def _backward(ctx: Any, grad_h: Any) -> Any:
     a, h, initial = ctx.saved_tensors
     a, h, initial = a.conj(), h.conj(), None if initial is None else initial.conj()
-    if torch.is_grad_enabled():
+    if torch.is_grad_enabled() or is_legacy_batchedtensor(grad_h):
         grads = _differentiable_gradients(a, h, grad_h, initial, ctx.axis, ctx.reverse)
     else:
         grads = torch.ops.gpuscan.linear_recurrence_vjp(a, h, grad_h, initial, ctx.axis, ctx.reverse)

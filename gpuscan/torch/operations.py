@@ -6,16 +6,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import count
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch  # noqa: TID253 (only users of torch import this package)
 from torch import Tensor  # noqa: TID253
+from torch._C._functorch import is_legacy_batchedtensor  # noqa: TID253
 
 from gpuscan.torch.tensors import array_of, tensor_of
 
 Array = np.ndarray[Any, Any]
 Tensors = Sequence[Any]
+# How many batches of batches PyTorch allows.
+_MAX_LEVELS = 64
 
 
 class TensorScan(ABC):
@@ -76,7 +79,7 @@ class TensorScan(ABC):
 
 def run(scan: TensorScan, tensors: Tensors) -> list[Any]:
     """Return the results of a scan, with derivatives, outside of compiled functions."""
-    return list(_Scan.apply(scan, *tensors))
+    return list(apply_function(_Scan, scan, *tensors))
 
 
 def forward_derivative(function: Callable[..., tuple[Any, ...]], values: Tensors, tangents: Tensors) -> tuple[Any, ...]:
@@ -126,9 +129,10 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         scan: TensorScan = ctx.scan
-        tensors = ctx.saved_tensors[: -scan.result_count]
-        found = _Gradients.apply(scan, *ctx.saved_tensors, *grads)
-        return None, *found, *[None] * (len(tensors) - scan.real_count)
+        # Activation checkpointing lets an operation ask for what it saved only once.
+        saved = ctx.saved_tensors
+        found = apply_function(_Gradients, scan, *saved, *grads)
+        return None, *found, *[None] * (len(saved) - scan.result_count - scan.real_count)
 
     @staticmethod
     def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
@@ -138,7 +142,7 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, scan: TensorScan, *tensors: Any) -> Any:
         mapped, moved = _mapped(scan, tensors, in_dims[1:], info.batch_size)
-        results = _Scan.apply(mapped, *moved)
+        results = apply_function(_Scan, mapped, *moved)
         return results, (0,) * len(results)
 
 
@@ -192,7 +196,7 @@ class _Gradients(torch.autograd.Function):
             each.expand(info.batch_size, *each.shape) if dim is None else each.movedim(dim, 0)
             for each, dim in zip(given[split:], in_dims[1 + split :], strict=True)
         ]
-        found = _Gradients.apply(mapped, *tensors, *others)
+        found = apply_function(_Gradients, mapped, *tensors, *others)
         return found, (0,) * len(found)
 
 
@@ -205,6 +209,46 @@ def _parts(scan: TensorScan, given: Tensors) -> tuple[Tensors, Tensors, Tensors]
 def _mapped(scan: TensorScan, tensors: Tensors, in_dims: Sequence[Any], size: int) -> tuple[TensorScan, Tensors]:
     moved = [each if dim is None else each.movedim(dim, 0) for each, dim in zip(tensors, in_dims, strict=True)]
     return scan.mapped(moved, [dim is not None for dim in in_dims], size)
+
+
+class _Batch(NamedTuple):
+    """What PyTorch says about a batch.
+
+    Attributes:
+        batch_size: its length.
+    """
+
+    batch_size: int
+
+
+def apply_function(function: Any, *given: Any) -> Any:
+    """Return ``function.apply(*given)``, also for tensors that `torch.autograd` has batched.
+
+    Its batched gradients (``is_grads_batched=True``, ``jacobian(vectorize=True)``) do not use the rules of
+    `torch.func.vmap`, but tensors of a kind of their own. These have no memory, and keep no derivatives of what is
+    applied to them.
+
+    Args:
+        function: a subclass of `torch.autograd.Function` with a rule for `torch.func.vmap`.
+        given: its arguments.
+    """
+    marked = [isinstance(each, Tensor) and is_legacy_batchedtensor(each) for each in given]
+    if not any(marked):
+        return function.apply(*given)
+    for level in range(1, _MAX_LEVELS + 1):
+        # A tensor without a batch of this level gets one of length 0.
+        moved = [
+            torch._remove_batch_dim(x, level, 0, 0) if mark else None for x, mark in zip(given, marked, strict=True)
+        ]
+        batches = [None if x is None or not len(x) else x for x in moved]
+        sizes = [len(x) for x in batches if x is not None]
+        if sizes:
+            break
+    whole = [each if x is None else x for x, each in zip(batches, given, strict=True)]
+    results, _ = function.vmap(_Batch(sizes[0]), [None if x is None else 0 for x in batches], *whole)
+    if isinstance(results, Tensor):
+        return torch._add_batch_dim(results, 0, level)
+    return [torch._add_batch_dim(each, 0, level) for each in results]
 
 
 # ----- Within compiled functions. PyTorch's operations take numbers and tensors, so a number stands for a scan.
@@ -260,7 +304,8 @@ def _keep(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _backward(ctx: Any, grads: Any) -> Any:
-    tensors, results = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+    saved = ctx.saved_tensors
+    tensors, results = saved[: ctx.count], saved[ctx.count :]
     grads = [torch.zeros_like(y) if grad is None else grad for grad, y in zip(grads, results, strict=True)]
     found = torch.ops.gpuscan.scan_vjp(list(tensors), list(results), grads, ctx.handle)
     return [*found, *[None] * (ctx.count - len(found))], None

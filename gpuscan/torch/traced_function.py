@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,13 +14,18 @@ import numpy as np
 import torch  # noqa: TID253 (only users of torch import this package)
 from torch._C._functorch import is_functorch_wrapped_tensor  # noqa: TID253
 from torch._decomp import core_aten_decompositions  # noqa: TID253
+from torch._subclasses.fake_tensor import (  # noqa: TID253
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+)
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: TID253
 from torch.utils import _pytree as pytree  # noqa: TID253
 
 from gpuscan.errors import OperatorError
 from gpuscan.operators.components import Numbers, apply, constants_of
 from gpuscan.operators.operator import name_of
-from gpuscan.operators.row_functions import RowFunction, RowOperator, row_operator
+from gpuscan.operators.row_functions import RowFunction, RowOperator, check_combined, row_operator
 from gpuscan.torch.aten import ELEMENTWISE, FULL, NAMES, OTHERS, to_dtype
 from gpuscan.torch.tensors import array_of, torch_dtype
 
@@ -30,6 +36,10 @@ _lock = Lock()
 _tracing = Lock()
 # How the names of threads begin that trace a function.
 _THREAD = "gpuscan traces"
+# A function is tried with several shapes, and PyTorch would print an error for each that it refuses.
+logging.getLogger("torch._subclasses.fake_tensor").addFilter(
+    lambda record: not str(record.threadName).startswith(_THREAD)
+)
 
 
 def traced_operator(
@@ -50,6 +60,7 @@ def traced_operator(
         axis: that axis.
 
     Raises:
+        TypeError, ValueError: the function does not return what it takes.
         OperatorError: the function cannot become a kernel, or mixes elements along the axis.
     """
     kind = None if key is None else (key, repr(tree), tuple(map(len, shapes)), tuple(dtypes), axis)
@@ -59,6 +70,7 @@ def traced_operator(
                 _known.move_to_end(kind)
                 return found
     of_torch = [torch_dtype(dtype) for dtype in dtypes]
+    check_results(function, tree, shapes, of_torch, axis)
 
     def make(shapes: list[tuple[int, ...]]) -> RowFunction:
         return row_function(function, tree, shapes, of_torch, axis)
@@ -98,16 +110,17 @@ def row_function(
     def traced() -> Any:
         whole = torch.func.vmap(flat, dim, dim)
         with torch.no_grad():
-            return make_fx(whole, decomposition_table=core_aten_decompositions())(
-                *tensors, *(tensor.clone() for tensor in tensors)
+            # Tensors without values: those of ones would be singular matrices.
+            tracer = make_fx(
+                whole,
+                decomposition_table=core_aten_decompositions(),
+                tracing_mode="fake",
+                _allow_non_fake_inputs=True,
             )
+            return tracer(*tensors, *(tensor.clone() for tensor in tensors))
 
     _check_closure(function)
-    # Whether PyTorch is differentiating, mapping or compiling at the moment belongs to the thread. It traces in one
-    # thread at a time.
-    within = current_thread().name.startswith(_THREAD)
-    with nullcontext() if within else _tracing, ThreadPoolExecutor(1, _THREAD) as aside:
-        graph = aside.submit(traced).result()
+    graph = _aside(traced)
     constants = {}
     for node in graph.graph.nodes:
         if node.op == "get_attr":
@@ -123,6 +136,54 @@ def row_function(
         return _run(graph.graph, dict(constants), [*left, *right], name_of(function))
 
     return interpreted
+
+
+def _aside(function: Callable[[], Any]) -> Any:
+    """Return what a function gives in another thread.
+
+    Whether PyTorch is differentiating, mapping or compiling at the moment belongs to the thread. It traces in one
+    thread at a time.
+    """
+    within = current_thread().name.startswith(_THREAD)
+    with nullcontext() if within else _tracing, ThreadPoolExecutor(1, _THREAD) as aside:
+        return aside.submit(function).result()
+
+
+def check_results(
+    function: Callable[..., Any], tree: Any, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any], dim: int
+) -> None:
+    """Raise an error unless a function of two pytrees returns what it takes.
+
+    The function sees tensors without values, and none of the user's.
+
+    Args:
+        function: the user's function.
+        tree: the structure of its arguments.
+        shapes, dtypes: those of the leaves, with the scanned axis.
+        dim: that axis.
+
+    Raises:
+        TypeError: it returns another pytree or dtype.
+        ValueError: it returns another shape.
+        OperatorError: it closes over a tensor of one of PyTorch's transformations.
+    """
+    _check_closure(function)
+
+    def results() -> Any:
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+            leaves = [
+                torch.ones(shape[:dim] + shape[dim + 1 :], dtype=dtype)
+                for shape, dtype in zip(shapes, dtypes, strict=True)
+            ]
+            left, right = (pytree.tree_unflatten([leaf.clone() for leaf in leaves], tree) for _ in range(2))
+            return leaves, function(left, right)
+
+    try:
+        leaves, value = _aside(results)
+    except (DataDependentOutputException, DynamicOutputShapeException):
+        # The function branches on values, which the tracer explains.
+        return
+    check_combined("combine_fn", pytree.tree_flatten(value), (leaves, tree), "a tensor", ".to(x.dtype)")
 
 
 def _check_closure(function: Callable[..., Any]) -> None:
@@ -170,10 +231,15 @@ def _apply(node: Any, args: list[Any], options: dict[str, Any], name: str) -> An
     if getattr(target, "__name__", "") == "getitem":
         return args[0][args[1]]
     operation = target._schema.name.partition("::")[2]
+    if target._schema.is_mutable and operation not in OTHERS:
+        raise OperatorError(
+            f"{name} changes a tensor in place, by torch's operation aten.{operation}, but a scan uses its elements "
+            "more than once. Return a new tensor, as l + r does in place of l.add_(r)"
+        )
     if not any(isinstance(each, np.ndarray) for each in pytree.tree_leaves((args, options))):
         options.pop("pin_memory", None)
         return constants_of(array_of(target(*args, **options)))
-    value = node.meta["val"]
+    value = node.meta.get("val")
     if operation in ("_to_copy", "to"):
         return to_dtype(args[0], _dtype(value.dtype))
     if operation in FULL:
@@ -191,7 +257,7 @@ def _apply(node: Any, args: list[Any], options: dict[str, Any], name: str) -> An
 
 def _promoted(node: Any, args: Sequence[Any], operation: str) -> list[Any]:
     """Return the operands of arithmetic in the dtype of its result, since torch and NumPy promote differently."""
-    value = node.meta["val"]
+    value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.dtype == torch.bool:
         return list(args)
     wanted = []

@@ -135,8 +135,9 @@ def test_empty(device: gs.Device) -> None:
     # No rows, but labels.
     none, labels = device.asarray(x.T), device.asarray(np.array([3, 0]))
     assert gs.reduce(none, axis=1, groups=labels).shape == (0, 4)
+    gs.reduce(none, axis=1, groups=labels, num_groups=3)
     with pytest.raises(ValueError, match="label"):
-        gs.reduce(none, axis=1, groups=labels, num_groups=3)
+        device.synchronize()
 
 
 def test_extrema_without_elements(device: gs.Device) -> None:
@@ -161,8 +162,9 @@ def test_refused(device: gs.Device) -> None:
         with pytest.raises(ValueError, match="groups with the label -2 were passed to a reduction"):
             gs.reduce(given, groups=low)
         for count in (0, 4):
+            # With the number of groups, labels on the device are checked there, and the next read raises.
             with pytest.raises(ValueError, match=f"groups with the label 5 were passed with num_groups={count}"):
-                gs.reduce(given, groups=high, num_groups=count)
+                np.asarray(gs.reduce(given, groups=high, num_groups=count))
         bundle = (given, given)
         with pytest.raises(ValueError, match=r"group 6 is empty and .* has no identity"):
             gs.reduce(bundle, LATER, groups=high, num_groups=7)
@@ -172,8 +174,6 @@ def test_refused(device: gs.Device) -> None:
         gs.reduce(x, groups=x, num_groups=2.0, device=device)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="num_groups=3 was passed without groups="):
         gs.reduce(x, num_groups=3, device=device)
-    with pytest.raises(TypeError, match="groups of dtype float64"):
-        gs.reduce(x, groups=x / 2, device=device)
     with pytest.raises(ValueError, match="segments= and groups= were both passed"):
         gs.reduce(x, groups=x, segments=[0, 6], device=device)
     if device.capabilities.limits["max-storage-buffer-binding-size"] <= 2**31:

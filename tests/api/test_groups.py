@@ -48,7 +48,11 @@ def test_pandas_agrees(device: gs.Device, reach: int) -> None:
     rng = np.random.default_rng(reach)
     for length in LENGTHS:
         x = rng.integers(-99, 99, length).astype(np.int32)
-        for labels in (rng.integers(-3, reach - 3, length), np.sort(rng.integers(0, reach, length)).astype(np.uint16)):
+        # -1 says that a label is missing.
+        for labels in (
+            2 * rng.integers(-3, reach - 3, length),
+            np.sort(rng.integers(0, reach, length)).astype(np.uint16),
+        ):
             expected = pd.Series(x).groupby(labels).cumsum().to_numpy()
             for where in (device, "numpy"):
                 found = gs.scan(x, groups=labels, device=where)
@@ -183,12 +187,10 @@ def test_empty(device: gs.Device) -> None:
 def test_refused(device: gs.Device) -> None:
     """Assert that wrong labels have errors of their own."""
     x = np.arange(6, dtype=np.int32)
-    with pytest.raises(TypeError, match="groups of dtype float64 were passed"):
-        gs.scan(x, groups=x / 2, device=device)
     with pytest.raises(TypeError, match="groups of dtype float32 were passed"):
         gs.scan(device.asarray(x), groups=device.asarray(x.astype(np.float32)))
-    with pytest.raises(TypeError, match=r"np\.unique"):
-        gs.scan(x, groups=np.array(list("abcdef")), device=device)
+    with pytest.raises(TypeError, match="cannot be hashed"):
+        gs.scan(x, groups=np.array([[], *"abcde"], object), device=device)
     with pytest.raises(ValueError, match=r"groups of shape \(5,\) were passed for an array of shape \(6,\)"):
         gs.scan(x, groups=x[:5], device=device)
     with pytest.raises(ValueError, match=r"pass labels of shape \(3,\), the same for every row, or \(2, 3\)"):
@@ -219,7 +221,7 @@ def test_few_labels(device: gs.Device) -> None:
     for kind in (np.int64, np.uint16):
         found = gs.scan(array, groups=device.asarray(labels.astype(kind)), exclusive=True, reverse=True)
         np.testing.assert_array_equal(found.numpy(), exclusive)
-    for few in (labels - 4, labels * 100_000):
+    for few in (2 * labels - 8, labels * 100_000):
         np.testing.assert_array_equal(gs.scan(array, groups=device.asarray(few)).numpy(), expected)
     # A bundle with a field of bytes: neighbours share a word.
     small = x.astype(np.int8)

@@ -316,3 +316,56 @@ def test_maps_that_are_refused(device: gs.Device, maps: dict[str, Any], message:
     x = np.ones(10, np.float32)
     with pytest.raises(gs.OperatorError, match=message):
         gs.scan(x, device=device, **maps)
+
+
+# ----- Functions that work in place
+
+
+def add_in_place(l: Any, r: Any) -> Any:
+    l += r
+    return l
+
+
+def fill_in_place(l: Any, r: Any) -> Any:
+    l[...] = 7
+    return l + r
+
+
+IN_PLACE = [
+    add_in_place,
+    fill_in_place,
+    lambda l, r: np.add(l, r, out=l),
+    lambda l, r: (np.copyto(l, r), l)[1],
+    lambda l, r: (np.asarray(r).fill(3), l + r)[1],
+]
+# Every way in which a function of the user could see the user's own array.
+ROUTES: dict[str, Any] = {
+    "scan": lambda x, f, device: gs.scan(x, f, device=device),
+    "rows": lambda x, f, device: gs.scan(x[None], f, axis=1, device=device),
+    "initial": lambda x, f, device: gs.scan(np.ones_like(x), f, initial=x[:1], device=device),
+    "a bundle": lambda x, f, device: gs.scan((x, x), lambda l, r: (f(l[0], r[0]), l[1]), device=device),
+    "segments": lambda x, f, device: gs.scan(x, f, segments=[0, 2, 5], device=device),
+    "groups": lambda x, f, device: gs.scan(x, f, groups=np.zeros(5, int), device=device),
+    "scan_chunks": lambda x, f, device: list(gs.scan_chunks([x], f, device=device)),
+    "reduce": lambda x, f, device: gs.reduce(x, f, device=device),
+    "reduce_by_key": lambda x, f, device: gs.reduce_by_key(np.zeros(5, int), x, f, device=device),
+    "before": lambda x, f, device: gs.scan(x, before=lambda v: f(v, v), device=device),
+    "before with the index": lambda x, f, device: gs.scan(x, before=f, device=device),
+    "after": lambda x, f, device: gs.scan(x, "maximum", after=lambda v: f(v, v), device=device),
+    "before of reduce": lambda x, f, device: gs.reduce(x, before=lambda v: f(v, v), device=device),
+    "after of reduce": lambda x, f, device: gs.reduce(x, after=lambda v: f(v, v), device=device),
+    "scan_vjp": lambda x, f, device: gs.scan_vjp(x, x, x, f),
+    "map": lambda x, f, device: gs.map(lambda v: f(v, v), x),
+    "compact": lambda x, f, device: gs.compact(x, lambda v: f(v, v) > 0),
+    "check_associative": lambda x, f, device: gs.check_associative(f, np.float32, samples=x),
+}
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("device", ["numpy", None])
+def test_functions_that_work_in_place_are_refused_and_change_nothing(device: str | None, route: str) -> None:
+    for function in IN_PLACE:
+        x = np.arange(1, 6, dtype=np.float32)
+        with pytest.raises(gs.OperatorError):
+            ROUTES[route](x, function, device)
+        assert x.tolist() == [1, 2, 3, 4, 5]

@@ -173,7 +173,7 @@ def test_wrong_offsets_of_numpy(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("place", ["NumPy", "device"])
 def test_calls_that_came_before_are_not_planned(device: gs.Device, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    """Assert that a reduction into the same array is only submitted again, with what is now in the buffers."""
+    """Assert that a reduction by offsets on the device is launched again, with what is now in the buffers."""
     x, out = device.asarray(np.ones(3000, np.uint32)), device.empty(400, np.uint32)
     rng = np.random.default_rng(6)
     there = device.empty(401, np.int32)
@@ -188,5 +188,9 @@ def test_calls_that_came_before_are_not_planned(device: gs.Device, monkeypatch: 
         reduce_by(np.concatenate([[0], np.sort(rng.integers(0, 3001, 399)), [3000]]).astype(np.int32))
         # Where a wait may time out, each call reads its report.
         strategy = device._context.strategy()[0]
-        if number == 2 and (strategy == "three_dispatch" or not may_time_out(strategy, device.capabilities)):
+        if (
+            place == "device"
+            and number == 2
+            and (strategy == "three_dispatch" or not may_time_out(strategy, device.capabilities))
+        ):
             monkeypatch.setattr(Executor, "run", lambda *_: pytest.fail("the call was planned again"))

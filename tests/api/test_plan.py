@@ -19,6 +19,7 @@ from tests.harness.devices import (
     distrust,
     recorded_runs,
     recorded_states,
+    timed_out,
 )
 from tests.oracle import assert_same, several
 
@@ -98,7 +99,7 @@ def test_a_recorded_run_that_timed_out_is_reported_before_others(
     with pytest.raises(gs.ProgressTimeoutError, match="Compute them again") as told:
         device.synchronize()
     assert isinstance(told.value.__cause__, gs.OperatorError)
-    assert device.capabilities.distrusted == ("lookback",)
+    assert timed_out(device) == {"lookback": 1}
     device.synchronize()
 
 

@@ -93,3 +93,44 @@ def test_errors() -> None:
         gs.reduce_by_key(x, x.reshape(6, 1), device="numpy")
     with pytest.raises(ValueError, match=r"keys of shape \(5,\) were passed for an array of shape \(6,\)"):
         gs.reduce_by_key(x[:5], x, device="numpy")
+
+
+def test_keys_of_several_fields(device: gs.Device) -> None:
+    """Reduce by structured keys, and by bundles of keys from NumPy, from the device, and from both."""
+    rng = np.random.default_rng(0)
+    for length in (0, 1, 2, 5000):
+        first, second = (
+            np.sort(rng.integers(0, 40, length)),
+            np.sort(rng.random(length) * 9).round(1).astype(np.float32),
+        )
+        second[length // 2 :][:3] = np.nan
+        text = np.array(["b", "a", "c"])[first % 3]
+        x = rng.integers(0, 99, length).astype(np.int32)
+        changes = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
+        starts = np.flatnonzero(np.append(True, changes)[:length])
+        sums = np.add.reduceat(x, starts, dtype=np.int32) if length else x
+        records = np.empty(length, [("first", first.dtype), ("text", text.dtype), ("second", np.float32)])
+        records["first"], records["text"], records["second"] = first, text, second
+        there = [device.asarray(part) for part in (first, second)]
+        for values in (x, device.asarray(x)):
+            keys, found = gs.reduce_by_key(records, values)
+            for name in records.dtype.names:
+                assert_same(keys[name], records[name][starts])
+            assert_same(found, sums)
+            for bundle in (
+                {"first": first, "second": second, "text": text},
+                {"first": there[0], "second": second, "text": text},
+                {"first": there[0], "second": there[1]},
+            ):
+                keys, found = gs.reduce_by_key(bundle, values)
+                assert list(keys) == list(bundle)
+                for name, part in bundle.items():
+                    assert isinstance(keys[name], gs.Array) == isinstance(part, gs.Array)
+                    assert_same(keys[name], np.asarray(part)[starts])
+                assert_same(found, sums)
+        (keys, more), found = gs.reduce_by_key((first, text), x, device="numpy")
+        assert_same(keys, first[np.flatnonzero(np.append(True, first[1:] != first[:-1])[:length])])
+        assert len(keys) == len(more) == len(found)
+    with pytest.raises(ValueError, match=r"keys of shape \(4,\) and \(3,\)"):
+        gs.reduce_by_key((np.zeros(4), np.zeros(3)), np.zeros(4))
+    assert_same(gs.reduce_by_key((7, 7, 2), np.arange(3))[0], np.array([7, 2]))

@@ -14,6 +14,7 @@ import pytest
 import wgpu
 
 import gpuscan as gs
+from gpuscan.device import disk_cache, tile_cache
 from gpuscan.engine import device_speeds
 from gpuscan.engine.device_speeds import relative_speeds
 from gpuscan.planning.partition import next_devices, ordered_stretches, segment_shares, shares, stretches, stripes
@@ -203,6 +204,22 @@ def test_unequal_devices_are_measured_once(device: gs.Device, tmp_path: Path, mo
     found = relative_speeds(executors)
     assert min(found) == 1
     assert relative_speeds(executors) == found
+
+
+@pytest.mark.parametrize("kept", ["Infinity", "NaN", "5e-324", "1e308", "-1.0", "0.0"])
+def test_a_damaged_speed_is_measured_again(
+    device: gs.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
+    for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setattr(device_speeds, "TEAMS", replace(device_speeds.TEAMS, speed_sample_bytes=1 << 12))
+    pair = [device_as_if(device), device_as_if(device, name="another")]
+    path = disk_cache.write(device_speeds.FOLDER, tile_cache.key_of(pair[1].capabilities), 1.5)
+    assert path is not None
+    path.write_text(path.read_text().replace("1.5", kept))
+    assert min(relative_speeds([each._executor for each in pair])) == 1
+    measured = disk_cache.read(device_speeds.FOLDER, tile_cache.key_of(pair[1].capabilities))
+    assert 1e3 < measured < 1e15
 
 
 # ----- Failures

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
+from tests.oracle import assert_same
 
 Array = np.ndarray[Any, Any]
 
@@ -255,3 +256,28 @@ def test_too_large(adapter: Any) -> None:
         gs.sort(keys, device=device)
     with pytest.raises(gs.DeviceMemoryError, match="an array of 8388608 bytes"):
         gs.sort_by_key(device.asarray(keys[: 1 << 18]), device.empty((1 << 18, 8), np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["M8[s]", "m8[ns]", ">M8[D]"])
+def test_dates(device: gs.Device, dtype: str) -> None:
+    """Compare sorts of dates and durations with NumPy's. NaT is last, in descending order as well."""
+    numbers = np.random.default_rng(0).integers(-99, 99, (300, 5))
+    numbers[1], numbers[2] = 2**63 - 1, 1 - 2**63
+    native = numbers.view(np.dtype(dtype).newbyteorder("="))
+    native[[0, 7, 9], [2, 2, 4]] = "NaT"
+    x = native.astype(dtype)
+    for where in (device, "numpy"):
+        for axis in (0, 1, -1, None):
+            assert_same(gs.sort(x, axis=axis, device=where), np.sort(native, axis, kind="stable"))
+            assert_same(gs.argsort(x, axis=axis, device=where), np.argsort(native, axis, kind="stable"))
+        found = gs.sort(x, axis=0, descending=True, device=where)
+        missing = np.isnat(native).sum(0)
+        for column, count in enumerate(missing):
+            assert np.isnat(found[300 - count :, column]).all()
+            assert_same(found[: 300 - count, column], np.sort(native[:, column])[: 300 - count][::-1].copy())
+    keys, values = gs.sort_by_key(x[:, 2], np.arange(300))
+    order = np.argsort(native[:, 2], kind="stable")
+    assert_same(keys, native[order, 2])
+    assert_same(values, order)
+    with pytest.raises(gs.UnsupportedDtypeError, match=r"x\.view\(np\.int64\)"):
+        gs.sort_by_key(x[:, 2], device.asarray(np.arange(300)))

@@ -81,11 +81,6 @@ def test_shapes(device: gs.Device) -> None:
     ):
         with pytest.raises((TypeError, ValueError), match=match):
             wrong()
-    for shown in (repr(a[::2]), a[::2]._repr_html_()):
-        assert "gpuscan.Array" in shown
-        assert "(2, 6, 2)" in shown
-        assert "int16" in shown
-        assert device.capabilities.adapter_type in shown
     for name, value in (("shape", (8, 6)), ("dtype", np.uint16)):
         with pytest.raises(AttributeError, match="it is fixed"):
             setattr(a, name, value)
@@ -123,20 +118,17 @@ def test_assignments_that_do_not_fit(device: gs.Device) -> None:
         (0, 2**15, OverflowError, "out of bounds for int16.* Pass numbers"),
         (0, None, TypeError, "None was assigned to elements of int16"),
         (0, "ab", ValueError, "'ab' was assigned to elements of int16"),
-        (int, 1, TypeError, "views are"),
+        (int, 1, IndexError, "indices are integers"),
         (9, 1, IndexError, "pass one from -4 to 3"),
-        ([0, 1], 1, TypeError, "views are"),
-        (a > 3, np.ones(2), TypeError, "takes one number"),
-        (np.ones(4, bool), 1, IndexError, "one bool for each element"),
+        ([0, 9], 1, IndexError, "index 9 was asked for"),
+        (x == x, np.ones(2), ValueError, "do not broadcast"),
+        (np.ones(5, bool), 1, IndexError, "one bool for each element"),
     )
     for index, value, error, match in wrong:
         with pytest.raises(error, match=match):
             a[index] = value
     with pytest.raises(ValueError, match="elements that share memory"):
         gs.scan(a[0], out=np.broadcast_to(a[0, :1], (6,)))
-    with pytest.raises(TypeError) as raised:
-        a[x > 3]
-    assert len(str(raised.value)) < 300
     assert_same(a, x)
 
 

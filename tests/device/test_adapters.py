@@ -109,7 +109,7 @@ def test_the_variable_may_hold_a_number(monkeypatch):
 def test_what_is_no_adapter(listed, wanted):
     """Assert that a TypeError says which values name an adapter."""
     listed(LAVAPIPE)
-    with pytest.raises(TypeError, match=f"its number, or a wgpu adapter; got {type(wanted).__name__}"):
+    with pytest.raises(TypeError, match=f"a wgpu adapter or a wgpu device; got {type(wanted).__name__}"):
         adapters.choose_adapter(wanted)
 
 

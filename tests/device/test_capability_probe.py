@@ -113,7 +113,7 @@ def test_features_and_limits_are_the_devices(found, wgpu_device):
     """Assert that the record has the features and limits of the device, not those of the adapter."""
     assert found.features == set(wgpu_device.features)
     assert dict(found.limits) == {name: int(value) for name, value in wgpu_device.limits.items()}
-    assert found.float64 == ("shader-f64" in wgpu_device.features)
+    assert found.float64 == ({"shader-f64", "shader-int64"} <= set(wgpu_device.features))
     assert bool(found.subgroup_sizes) == ("subgroup" in wgpu_device.features)
 
 

@@ -28,6 +28,7 @@ from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.reference.selective_stages import selective_gradient
 from gpuscan.templates import render
 from gpuscan.tools.matrix.conformance import check, suite
+from tests.api import test_array_indices, test_labels
 from tests.api.test_sort import assert_sorted, keys_of, order_of
 from tests.api.test_threads import at_once, work, work_on_device
 from tests.conftest import MIN_ADAPTERS
@@ -73,6 +74,20 @@ def dawn() -> gs.Device:
     """Return a device of Dawn's, on SwiftShader if there is no GPU."""
     with pytest.MonkeyPatch.context() as patch:
         return gs.Device(dawn_adapter(patch))
+
+
+def test_a_given_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that a device of the caller's is taken if threads may share it."""
+    adapter = dawn_adapter(monkeypatch)
+    with pytest.raises(ValueError, match=r"request_device_sync.*implicit-device-synchronization"):
+        gs.Device(adapter.request_device_sync())
+    gpu = dawn_adapter(monkeypatch).request_device_sync(required_features=["implicit-device-synchronization"])
+    device = gs.Device(gpu)
+    assert device.wgpu_device is gpu
+    assert gs.Device(gpu) is device
+    x = np.arange(100_000, dtype=np.uint32)
+    assert_same(gs.scan(x, device=device), np.cumsum(x, dtype=np.uint32))
+    assert_same(gs.scan(device.asarray(x)).numpy(), np.cumsum(x, dtype=np.uint32))
 
 
 def elements() -> Iterator[tuple[Any, Any]]:
@@ -239,6 +254,19 @@ def test_segments_of_rows_on_the_device(dawn: gs.Device) -> None:
     a = dawn.asarray(x)
     for cut in ({"segments": offsets}, {"segments": dawn.asarray(offsets)}, {"keys": dawn.asarray(keys)}):
         assert_same(gs.scan(a, axis=1, **cut).numpy(), wanted.astype(np.int32))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint16", "float32", "int64"])
+def test_indices_on_the_device(dawn: gs.Device, dtype: str) -> None:
+    """Take and put elements of every width at indices and masks."""
+    test_array_indices.test_elements_at_indices_are_numpys(dawn, dtype)
+    test_array_indices.test_writes_through_views(dawn, dtype)
+    test_array_indices.test_the_last_of_equal_indices_counts(dawn)
+
+
+def test_labels_that_are_missing(dawn: gs.Device) -> None:
+    test_labels.test_missing_labels(dawn, "int32", 100)
+    test_labels.test_missing_labels_of_integers(dawn)
 
 
 def test_selective_scans(dawn: gs.Device) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import math
+import os
 import pickle
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, fields, replace
@@ -179,6 +182,7 @@ DAMAGE = {
     "null": b"null",
     "a string": b'"key"',
     "deep": b"[" * 100_000,
+    "too long": b" " * (1 << 20) + b"{}",
 }
 
 
@@ -194,15 +198,70 @@ def test_a_damaged_file_counts_as_absent_and_is_mended(folder, damage):
     assert probe_cache.load(described(found)) == found
 
 
-def test_a_wrong_field_counts_as_damage(folder):
-    """Assert that a verdict that is no longer a bool does not count."""
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("progress_earlier", "yes"),
+        ("spins_per_second", math.inf),
+        ("spins_per_second", 5e-324),
+        ("timestamp_period", math.nan),
+        ("timestamp_period", 5e-324),
+        ("timestamp_period", 1e300),
+    ],
+)
+def test_a_wrong_field_counts_as_damage(folder, name, value):
+    """Assert that a verdict that is no longer a bool does not count, nor a number that no device has."""
     found = capabilities()
     probe_cache.store(found)
     [file] = folder.iterdir()
     data = json.loads(file.read_text())
-    data["content"]["progress_earlier"] = "yes"
+    data["content"][name] = value
     file.write_text(json.dumps(data))
     assert probe_cache.load(described(found)) is None
+
+
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e999"])
+def test_numbers_of_a_cache_are_finite(folder, number):
+    """Assert that a file with such a number counts as absent, whoever reads it."""
+    path = disk_cache.write("speeds", {"key": 1}, 1.5)
+    assert path is not None
+    path.write_text(path.read_text().replace("1.5", number))
+    assert disk_cache.read("speeds", {"key": 1}) is None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither pipes nor devices among its files")
+@pytest.mark.parametrize("kind", ["a link to a device without end", "a pipe that nobody writes to"])
+def test_what_is_no_regular_file_counts_as_absent(folder, kind):
+    """Read in a process of its own, which is killed if it hangs."""
+    path = disk_cache.write("speeds", {"key": 1}, 1.5)
+    assert path is not None
+    path.unlink()
+    if kind.startswith("a link"):
+        path.symlink_to("/dev/zero")
+    else:
+        os.mkfifo(path)
+    code = f"""
+import platformdirs
+platformdirs.user_cache_dir = lambda name: {str(folder.parent)!r}
+from gpuscan.device import disk_cache
+print(disk_cache.read("speeds", {{"key": 1}}), disk_cache.write("speeds", {{"key": 1}}, 2.5) is not None)
+print(disk_cache.read("speeds", {{"key": 1}}))
+"""
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)){code}"
+    done = subprocess.run([sys.executable, "-c", limit], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["None", "True", "2.5"], done.stderr
+
+
+def test_a_user_without_a_home_has_no_cache(monkeypatch):
+    """Assert that neither reading nor writing raises."""
+
+    def homeless(*_: Any) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: f"~/.cache/{name}")
+    monkeypatch.setattr(Path, "home", homeless)
+    assert disk_cache.write("speeds", {"key": 1}, 1.5) is None
+    assert disk_cache.read("speeds", {"key": 1}) is None
 
 
 def test_another_adapters_file_is_not_taken(folder):
@@ -238,15 +297,11 @@ def test_a_cache_that_cannot_be_used_is_done_without(folder, what):
     assert sorted(folder.parent.rglob("*")) == before
 
 
-def test_distrust_is_remembered(folder):
-    """Assert that distrust is noted in the returned record and in the file."""
+def test_distrust_of_another_process_is_not_taken_over(folder):
+    """Assert that a file has nothing to say about timeouts: other programs may have caused them."""
     found = capabilities()
-    probe_cache.store(found)
-    noted = probe.distrust(found, "lookback")
-    assert noted == replace(found, distrusted=("lookback",), starts_in_order=False)
-    assert probe_cache.load(described(found)) == noted
-    assert probe.distrust(noted, "lookback") is noted
-    assert probe.distrust(noted, "fallback").distrusted == ("lookback", "fallback")
+    probe_cache.store(replace(found, distrusted=("lookback",)))
+    assert probe_cache.load(described(found)) == found
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="only the cache folder of Linux follows the variable")

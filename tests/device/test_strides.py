@@ -114,7 +114,7 @@ def test_shared_bytes(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("index", [[1, 2], np.array([0]), True, 1.5, "gain", (slice(None), [0])])
 def test_other_indices_are_refused(index: Any) -> None:
-    with pytest.raises(TypeError, match=r"views are a\[start:stop\] and a\[i\].*gpuscan\.compact.*a\.numpy\(\)"):
+    with pytest.raises(IndexError, match="indices are integers, slices"):
         layout.indexed((3, 4), (16, 4), index)
 
 

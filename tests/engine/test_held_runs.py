@@ -12,7 +12,7 @@ import pytest
 
 import gpuscan as gs
 from tests.engine.test_withheld import TRUSTED
-from tests.harness.builds import end_in_time, shorten_waits, withhold_posts
+from tests.harness.builds import end_in_time, shorten_waits, trust_after_timeouts, withhold_posts
 from tests.harness.devices import device_as_if, hold_runs, pool_of, queue_of, spin
 from tests.oracle import assert_same, small_tiles
 
@@ -98,6 +98,7 @@ def test_large_runs_are_not_held(
 def test_a_held_report_tells_of_a_timeout(
     own_device: gs.Device, submissions: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    trust_after_timeouts(monkeypatch)
     shorten_waits(monkeypatch)
     end_in_time(monkeypatch, lambda: False)  # a fast adapter may be done in time to look whether it is
     withhold_posts(monkeypatch, tile=small_tiles(own_device)[0])
@@ -117,6 +118,7 @@ def test_reports_of_runs_that_end_in_time_are_not_read(
     own_device: gs.Device, submissions: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Assert that a timeout raises as long as the runs ended too late, or the GPU was still at work."""
+    trust_after_timeouts(monkeypatch)
     shorten_waits(monkeypatch)
     withhold_posts(monkeypatch, tile=small_tiles(own_device)[0])
     device = device_as_if(own_device, unsafe=True, **TRUSTED)

@@ -1,10 +1,11 @@
-"""Interrupts, calls after the main thread has ended, and forks, each in a process of its own."""
+"""Interrupts, the end of Python, and forks, each in a process of its own."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -58,17 +59,53 @@ print(gs.scan(x, device=device)[-1])
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
     """Run the code in a Python process of its own, and return what it did."""
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(Path(gs.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    }
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        env=environment,
-        capture_output=True,
+    process = start(code)
+    try:
+        out, errors = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
+
+
+def start(code: str, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    """Start the code in a Python process of its own, with these arguments and environment variables."""
+    path = os.pathsep.join([str(Path(gs.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", code, *arguments],
+        env=os.environ | {"PYTHONPATH": path} | dict(environment or {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=SECONDS,
-        check=False,
     )
+
+
+def test_processes_that_share_an_adapter(adapter: wgpu.GPUAdapter, tmp_path: Path) -> None:
+    """Assert that a strategy which one process gives up is still trusted by those beside it and after it."""
+    code = f"""
+import sys
+import numpy as np, gpuscan as gs
+from tests.harness.devices import timed_out
+from tests.harness.scans import make_problem, scan_with
+from tests.oracle import small_tiles
+device = gs.Device({adapter.summary!r}, unsafe=True)
+assert device.capabilities.distrusted == ()
+x = np.arange(60_000, dtype=np.uint32)
+wanted = np.cumsum(x, dtype=np.uint32)
+for _ in range(int(sys.argv[1])):
+    assert np.array_equal(gs.scan(x, device=device), wanted)
+    try:
+        scan_with(device, make_problem(x), "lookback", tile=small_tiles(device)[0], withheld=2)
+    except gs.ProgressTimeoutError:
+        assert np.array_equal(gs.scan(x, device=device), wanted)
+print(*device.capabilities.distrusted, *timed_out(device).items())
+"""
+    home = {name: str(tmp_path) for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA")}
+    beside = [start(code, str(times), environment=home) for times in (3, 1, 0)]
+    found = [each.communicate(timeout=SECONDS) for each in beside]
+    assert [out.strip() for out, _ in found] == ["lookback", "('lookback', 1)", ""], found
+    out, errors = start(code, "0", environment=home).communicate(timeout=SECONDS)
+    assert out.strip() == "", errors
 
 
 def test_after_the_main_thread_has_ended(adapter: wgpu.GPUAdapter) -> None:
@@ -87,6 +124,77 @@ threading.Thread(target=work).start()
 """
     done = python(code)
     assert done.stdout.split() == ["9000000"] * 4, done.stderr
+
+
+@pytest.mark.parametrize("public", [False, True], ids=["native queue", "public queue"])
+def test_python_ends_while_a_daemon_thread_scans(adapter: wgpu.GPUAdapter, public: bool) -> None:
+    """End the main thread while a submission calls Python back, where Python would end the thread in native code."""
+    code = f"""
+import atexit, sys, threading, time
+import numpy as np, gpuscan as gs
+from wgpu.backends.wgpu_native import _poller
+from gpuscan.device import queue
+from tests.harness.devices import queue_of
+if {public}:
+    queue.is_available = lambda device: False
+device = gs.Device({adapter.summary!r})
+x = np.ones(3_000_000, np.uint32)
+gs.scan(x, device=device)
+inside = threading.Event()
+def called_back():
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "_send":
+        frame = frame.f_back
+    if frame is not None:
+        inside.set()
+        time.sleep(0.3)
+class Slow:
+    def __del__(self, sleep=time.sleep):
+        sleep(1)  # Python's end lasts longer than the callback
+sys.slow = Slow()
+if {public}:
+    done = _poller.PollToken.set_done
+    _poller.PollToken.set_done = lambda token: (called_back(), done(token))
+else:
+    class Ended(dict):
+        def __setitem__(self, number, text):
+            called_back()
+            super().__setitem__(number, text)
+    queue_of(device).library.ended = Ended()
+def work():
+    while True:
+        gs.scan(x, device=device)
+atexit.register(lambda: print("at exit"))
+threading.Thread(target=work, daemon=True).start()
+inside.wait(5)  # with some drivers no submission finds a buffer that is mapped by then
+"""
+    done = python(code)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["at", "exit"], "")
+
+
+def test_calls_at_exit_while_a_daemon_thread_scans(adapter: wgpu.GPUAdapter) -> None:
+    """Assert that functions which run after gpuscan's own at exit may scan, and that no lock is left locked."""
+    code = f"""
+import atexit, sys, threading, time
+import numpy as np
+def last():
+    time.sleep(0.2)  # by now the thread has ended at its next call
+    print(gs.scan(x, device=device)[-1], gs.scan(held).numpy()[-1], worker.is_alive())
+atexit.register(last)
+import gpuscan as gs
+device = gs.Device({adapter.summary!r})
+x = np.ones(3 << 19, np.uint32)
+held = device.asarray(x)
+def work():
+    while True:
+        gs.scan(x, device=device)
+        gs.scan(held).numpy()
+worker = threading.Thread(target=work, daemon=True)
+worker.start()
+time.sleep(0.3)
+"""
+    done = python(code)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, [str(3 << 19)] * 2 + ["False"], "")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -19,7 +19,7 @@ from gpuscan.reference import sort_stages as twins
 from tests.api.test_sort import assert_sorted, keys_of, order_of
 from tests.engine.test_sorting import RADIX_BITS, tile_call, tile_values, ways
 from tests.harness.builds import shorten_waits
-from tests.harness.devices import device_as_if
+from tests.harness.devices import device_as_if, timed_out
 from tests.harness.sorts import run_stage, sort_in_tiles
 
 RADIX = 1 << RADIX_BITS
@@ -187,13 +187,16 @@ def test_waits_that_time_out(own_device: gs.Device, monkeypatch: pytest.MonkeyPa
     if asked == "by name":
         with pytest.raises(gs.ProgressTimeoutError, match="'lookback' was asked for"):
             assert_sorts(device, keys, strategy="lookback", **options)
-        assert device.capabilities.distrusted == ("lookback",)
+        assert timed_out(device) == {"lookback": 1}
         monkeypatch.setenv("GPUSCAN_STRATEGY", "lookahead")  # sorts take look-back in its place
         with pytest.raises(gs.ProgressTimeoutError, match="'lookback' was asked for"):
             assert_sorts(device, keys, **options)
     elif asked == "by auto":
         prefer(monkeypatch, "lookback", "fallback", "three_dispatch")
-        assert_sorts(device, keys, **options)
+        for times in (1, 2, 3):
+            assert choose_sort_strategy(device.capabilities) == "lookback"
+            assert_sorts(device, keys, **options)
+            assert timed_out(device) == ({"lookback": times} if times < 3 else {})
         assert device.capabilities.distrusted == ("lookback",)
         assert choose_sort_strategy(device.capabilities) == "fallback"
     else:
@@ -202,7 +205,9 @@ def test_waits_that_time_out(own_device: gs.Device, monkeypatch: pytest.MonkeyPa
         sort_in_tiles(device, keys, False, tile_size=TILE, **options)
         with pytest.raises(gs.ProgressTimeoutError, match="a sort by strategy 'lookback'"):
             device.synchronize()
-        assert device.capabilities.distrusted == ("lookback",)
+        assert timed_out(device) == {"lookback": 1}
+        assert_sorts(device, keys, **options)  # waits for its report now, and goes on by three dispatches
+        assert timed_out(device) == {"lookback": 2}
     assert time.perf_counter() - begin < SECONDS
 
 

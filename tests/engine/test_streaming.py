@@ -21,7 +21,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.problem.problem import Problem
 from gpuscan.tools.file_scan import scan_in_pieces
-from tests.harness.devices import force_strategy
+from tests.harness.devices import force_strategy, timed_out
 from tests.harness.scans import make_problem, origin_of_piece, scan_chunks_with, scan_with, single_piece_bytes
 from tests.laws import dtype_of
 from tests.oracle import AFFINE, NO_IDENTITY, assert_same, half_of, small_tiles, strategies_in_turn, ufunc_scan, words
@@ -79,7 +79,7 @@ def test_a_piece_that_timed_out_is_done_again(
     problem = make_problem(np.random.default_rng(1).standard_normal(60_000).astype(np.float32))
     tile = small_tiles(own_device)[0]
     (got,) = scan_with(own_device, problem, tile=tile, piece_bytes=1, withheld=2)
-    assert own_device.capabilities.distrusted
+    assert timed_out(own_device) == {"lookback": 1}
     (wanted,) = scan_with(device, problem, "three_dispatch", tile=tile)
     assert_same(got, wanted)
 

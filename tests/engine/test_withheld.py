@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 import wgpu
 
 import gpuscan as gs
+from gpuscan.device.reports import FIRST_PAUSE, TIMEOUT_WINDOW, TIMEOUTS_TO_GIVE_UP, WATCH_SECONDS
 from gpuscan.planning.tile_shapes import TileShape
-from tests.harness.builds import shorten_waits
-from tests.harness.devices import auto_strategy, device_as_if
+from tests.harness.builds import shorten_waits, withhold_posts
+from tests.harness.devices import auto_strategy, device_as_if, distrust, pass_time, timed_out
 from tests.harness.scans import make_problem, plan_with, scan_with, traits_of
 from tests.oracle import AFFINE, assert_same, half_of, safe_strategies, small_tiles, tile_in_turn, ufunc_scan, words
 
@@ -77,14 +80,70 @@ def test_a_strategy_that_only_waits_gives_up(own_device: gs.Device, strategy: st
             assert_same(got, ufunc_scan("add", x), other)
 
 
-def test_a_strategy_that_gave_up_is_remembered(own_device: gs.Device, adapter: wgpu.GPUAdapter) -> None:
-    device = own_device
-    x = np.arange(60_000, dtype=np.uint32)
-    with pytest.raises(gs.ProgressTimeoutError):
-        scan_with(device, make_problem(x), "lookback", tile=small_tiles(device)[0], withheld=2)
-    assert device.capabilities.distrusted == ("lookback",)
-    assert auto_strategy(device) != "lookback"
-    assert gs.Device(adapter).capabilities.distrusted == ("lookback",)  # later processes know it, too
+def test_a_strategy_is_given_up_for_a_while(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that it takes several timeouts, that each pause is twice as long, and that the strategy comes back."""
+    shorten_waits(monkeypatch)
+    device, x = device_as_if(own_device, **TRUSTED), np.arange(5000, dtype=np.uint32)
+    chosen = auto_strategy(device)
+    assert chosen in WAITING
+
+    def time_out() -> None:
+        """Call `"auto"`, which goes on by other strategies."""
+        (got,) = scan_with(device, make_problem(x), "auto", tile=small_tiles(device)[0], withheld=2)
+        assert_same(got, ufunc_scan("add", x))
+
+    for seconds in (FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE):
+        for times in range(1, TIMEOUTS_TO_GIVE_UP):
+            time_out()
+            assert device.capabilities.distrusted == ()
+            assert timed_out(device)[chosen] == times
+        time_out()
+        assert chosen in device.capabilities.distrusted
+        assert auto_strategy(device) != chosen
+        pass_time(device, seconds - 5)
+        assert auto_strategy(device) != chosen
+        pass_time(device, 6)
+        assert auto_strategy(device) == chosen
+
+
+def test_timeouts_far_apart_are_no_verdict(own_device: gs.Device) -> None:
+    device, x = own_device, np.arange(5000, dtype=np.uint32)
+    for _ in range(TIMEOUTS_TO_GIVE_UP + 1):
+        with pytest.raises(gs.ProgressTimeoutError):
+            scan_with(device, make_problem(x), "lookback", tile=small_tiles(device)[0], withheld=2)
+        pass_time(device, TIMEOUT_WINDOW / (TIMEOUTS_TO_GIVE_UP - 1) + 1)
+    assert device.capabilities.distrusted == ()
+
+
+def test_timeouts_are_known_to_one_process_alone(own_device: gs.Device, adapter: wgpu.GPUAdapter) -> None:
+    """Assert that neither the cache nor another device of the adapter learns that a strategy was given up."""
+    folder = Path(os.environ["XDG_CACHE_HOME"])
+    before = {path: path.read_bytes() for path in folder.rglob("*.json")}
+    assert before
+    distrust(own_device, "lookback")
+    assert own_device.capabilities.distrusted == ("lookback",)
+    assert {path: path.read_bytes() for path in folder.rglob("*.json")} == before
+    assert gs.Device(adapter).capabilities.distrusted == ()
+
+
+def test_device_arrays_after_a_timeout(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that only the first timeout, for which no call waits, is an error, and that calls are trusted again."""
+    shorten_waits(monkeypatch)
+    withhold_posts(monkeypatch, tile=small_tiles(own_device)[0])
+    device = device_as_if(own_device, **TRUSTED)
+    x = np.arange(5000, dtype=np.uint32)
+    a, out = device.asarray(x), device.empty(x.shape, x.dtype)
+    gs.scan(a, strategy="fallback").numpy()  # so that the size of subgroups is known
+    for _ in range(2):
+        for _ in range(2):
+            gs.scan(a, out=out)
+        with pytest.raises(gs.ProgressTimeoutError, match="Compute them again"):
+            device.synchronize()
+        for _ in range(2 * TIMEOUTS_TO_GIVE_UP):
+            assert_same(gs.scan(a, out=out).numpy(), ufunc_scan("add", x))
+            device.synchronize()
+        assert device.capabilities.distrusted
+        pass_time(device, max(4 * FIRST_PAUSE, WATCH_SECONDS))
 
 
 def test_auto_goes_on_by_another_path(own_device: gs.Device) -> None:
@@ -93,12 +152,12 @@ def test_auto_goes_on_by_another_path(own_device: gs.Device) -> None:
     chosen = auto_strategy(device)
     (got,) = scan_with(device, make_problem(x), "auto", tile=small_tiles(device)[0], withheld=2)
     assert_same(got, ufunc_scan("add", x))
+    assert device.capabilities.distrusted == ()
+    assert auto_strategy(device) == chosen  # it is still trusted
     if chosen in WAITING:
-        assert device.capabilities.distrusted
-        assert set(device.capabilities.distrusted) <= set(WAITING)
-        assert auto_strategy(device) in ("fallback", "three_dispatch")
+        assert timed_out(device)
+        assert set(timed_out(device)) <= set(WAITING)
     else:
-        assert device.capabilities.distrusted == ()
         assert chosen in safe_strategies(device)
 
 
@@ -125,6 +184,5 @@ def test_auto_succeeds_whatever_it_starts_with(
     tile = None if x.ndim == 2 else small_tiles(device)[0]
     (got,) = scan_with(device, make_problem(x, axis=x.ndim - 1), "auto", tile=tile, withheld=2)
     assert_same(got, ufunc_scan("add", x, axis=x.ndim - 1))
-    assert "lookback" in device.capabilities.distrusted
-    assert not device.capabilities.starts_in_order  # which may have been at fault
-    assert auto_strategy(device) in ("fallback", "three_dispatch")
+    assert timed_out(device)["lookback"] == 1
+    assert device.capabilities.distrusted == ()

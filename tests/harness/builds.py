@@ -51,6 +51,11 @@ def wait_for_reports(monkeypatch: pytest.MonkeyPatch, wait: bool) -> None:
     monkeypatch.setattr(Executor, "needs_report", lambda *_: wait)
 
 
+def trust_after_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let calls on device arrays leave their report to a later read, also after a timeout."""
+    monkeypatch.setattr(reports, "WATCH_SECONDS", 0.0)
+
+
 def shorten_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let look-back give up after a few polls, within the iterations that llvmpipe allows a loop."""
     for table in ("GPU", "INTEGRATED_GPU"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -110,24 +111,45 @@ def auto_strategy(device: gs.Device) -> str:
 
 
 def force_strategy(device: gs.Device, monkeypatch: pytest.MonkeyPatch, first: str, then: str) -> None:
-    """Make ``"auto"`` take the strategy `first`, and `then` once the device distrusts one."""
+    """Make ``"auto"`` take the strategy `first`, and `then` in a call in which it timed out."""
     context = device._context
     choose = context.strategy
 
-    def strategy(asked: str = "auto", tiles: int | None = None) -> tuple[str, str]:
-        return choose(then if device.capabilities.distrusted else first, tiles)
+    def strategy(asked: str = "auto", tiles: int | None = None, without: tuple[str, ...] = ()) -> tuple[str, str]:
+        return choose(then if without or device.capabilities.distrusted else first, tiles)
 
     monkeypatch.setattr(context, "strategy", strategy)
 
 
 def distrust(device: gs.Device, strategy: str) -> None:
-    """Note that a strategy timed out on the device, as a run that times out does."""
-    device._context.distrust(strategy)
+    """Note that a strategy timed out on the device again and again, as runs that time out do."""
+    for _ in range(reports.TIMEOUTS_TO_GIVE_UP):
+        device._context.note_timeout(strategy)
 
 
-def forget_distrust(device: gs.Device) -> None:
-    """Let the device take every strategy again that the probe found safe."""
-    device._context.capabilities = replace(device.capabilities, distrusted=())
+def timed_out(device: gs.Device) -> dict[str, int]:
+    """Return the strategies that timed out on the device and are not given up, and how often they did lately."""
+    return {strategy: len(times) for strategy, times in device._context.runs.timeouts._times.items()}
+
+
+@contextmanager
+def timeouts_apart(device: gs.Device) -> Iterator[None]:
+    """Let the device forget at the end what it learns of timeouts inside the ``with``."""
+    context = device._context
+    timeouts, distrusted = context.runs.timeouts, context.capabilities.distrusted
+    context.runs.timeouts = reports.Timeouts()
+    try:
+        yield
+    finally:
+        context.runs.timeouts = timeouts
+        context.capabilities = replace(context.capabilities, distrusted=distrusted)
+
+
+def pass_time(device: gs.Device, seconds: float) -> None:
+    """Let so much time pass for what the device remembers of timeouts."""
+    timeouts = device._context.runs.timeouts
+    clock = timeouts.clock
+    timeouts.clock = lambda: clock() + seconds
 
 
 def hands_out_tiles_by_number(device: gs.Device) -> bool:

@@ -240,6 +240,8 @@ def test_small_linear_algebra(adapter: wgpu.GPUAdapter) -> None:
             "solve": np.linalg.solve(a, b),
             "inv": np.linalg.inv(a),
             "det": np.linalg.det(a),
+            "cholesky": np.linalg.cholesky(a @ a.mT + np.eye(3, dtype=np.float32)),
+            "of the upper half": np.linalg.cholesky(a @ a.mT + np.eye(3, dtype=np.float32), upper=True),
             "norm": np.linalg.norm(a, axis=-1),
             "cross": np.cross(a[..., 0, :], b[..., 1, :]),
             "product": np.einsum("...ij,...jk->...ik", a, b),
@@ -256,7 +258,13 @@ def test_small_linear_algebra(adapter: wgpu.GPUAdapter) -> None:
         np.testing.assert_allclose(results[name], expected, rtol=2e-4, atol=2e-4, err_msg=name)
     z = (a[:, :2, :2] + 1j * b[:, :2, :2]).astype(np.complex64)
     z = z[np.linalg.cond(z) < 50]
-    inverse, det = evaluated(adapter, lambda x: (np.linalg.inv(x[0]), np.linalg.det(x[0])), (z,), axes=2)
+
+    def of_complex(x: Any) -> Any:
+        positive = x[0] @ np.conj(x[0]).mT + np.eye(2, dtype=np.complex64)
+        return np.linalg.inv(x[0]), np.linalg.det(x[0]), np.linalg.cholesky(positive)
+
+    inverse, det, factor = evaluated(adapter, of_complex, (z,), axes=2)
+    np.testing.assert_allclose(factor, of_complex((z,))[2], rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(inverse, np.linalg.inv(z), rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(det, np.linalg.det(z), rtol=1e-3, atol=1e-3)
 

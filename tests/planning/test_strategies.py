@@ -58,6 +58,7 @@ def test_a_few_hundred_tiles_are_looked_back(tiles, strategy):
 def test_tiles_go_by_number_where_that_is_published():
     """Assert that tiles are numbered by workgroup if this order is published and was seen."""
     assert starts_in_order(capabilities())
+    assert not starts_in_order(capabilities(distrusted=("lookahead",)))  # another order may have caused the timeouts
     assert not starts_in_order(capabilities(starts_in_order=False))
     assert not starts_in_order(capabilities(vendor="AMD"))
 

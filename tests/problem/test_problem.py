@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import gpuscan as gs
 from gpuscan.elements import LEAF
 from gpuscan.operators.named_operators import resolve
 from gpuscan.problem.arguments import resolve_axis, structure_and_leaves
@@ -249,3 +250,64 @@ def test_before_decides_the_element_and_after_the_result() -> None:
     assert [field.scalar.name for field in problem.source.fields] == ["int32"]
     assert [field.scalar.name for field in problem.element.fields] == ["int32", "float32"]
     assert problem.destination.structure.keys == ("mean",)
+
+
+@pytest.mark.parametrize("where", ["device", "numpy"])
+def test_axes_of_the_element_are_inferred(device: gs.Device, where: str) -> None:
+    """Assert that operators that take matrices or vectors alone get them from one array, and others get numbers."""
+    run = device if where == "device" else where
+    m = np.random.default_rng(0).normal(0, 0.6, (2, 6, 3, 3)).astype(np.float32)
+    products = np.stack([[np.linalg.multi_dot([*row[: i + 1], np.eye(3)]) for i in range(6)] for row in m])
+    found = gs.scan(m[0], lambda l, r: l @ r, device=run)
+    np.testing.assert_allclose(found, products[0], rtol=1e-4, atol=1e-5)
+    found = gs.scan(m, lambda l, r: np.matmul(l, r), axis=1, device=run)
+    np.testing.assert_allclose(found, products, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(gs.reduce(m[1], lambda l, r: l @ r, device=run), products[1, -1], rtol=1e-4, atol=1e-5)
+    if where == "device":
+        found = gs.scan(device.asarray(m[0]), lambda l, r: l @ r).numpy()
+        np.testing.assert_allclose(found, products[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            device.plan((6, 3, 3), np.float32, lambda l, r: l @ r)(m[0]), products[0], rtol=1e-4, atol=1e-5
+        )
+    later = gs.scan(m[0, :, 0], lambda l, r: np.where((l[..., 0] < r[..., 0])[..., None], r, l), device=run)
+    wanted = m[0, :, 0][np.maximum.accumulate([np.argmax(m[0, : i + 1, 0, 0]) for i in range(6)])]
+    assert later.shape == wanted.shape
+    np.testing.assert_array_equal(gs.scan(m[0], lambda l, r: l + r, axis=2, device=run).shape, m[0].shape)
+    with pytest.raises(ValueError, match="without axis="):
+        gs.scan(m[0], lambda l, r: l + r, device=run)
+    with pytest.raises(ValueError, match=r"shape \(2, 6\) and 2 axes of the element was passed without axis="):
+        gs.scan(m, lambda l, r: l @ r, device=run)
+    for x in (m[0, :, :, :2], m[0, :, 0], m[0, :, 0, 0]):
+        with pytest.raises(gs.OperatorError, match=r"gs\.operator\(function, element_axes=2\)"):
+            gs.scan(x, lambda l, r: l @ r, device=run)
+
+
+def test_functions_of_whole_arrays_are_refused() -> None:
+    """Assert that `np.argmax` and its like as the operator are told the way, and that the way works."""
+    x = np.array([3, 1, 4, 1, 5, 9, 2, 6], np.float32)
+    for op, name in (
+        (np.sum, "add"),
+        (np.cumprod, "multiply"),
+        (max, "maximum"),
+        (np.min, "minimum"),
+        (any, "logical_or"),
+    ):
+        with pytest.raises(gs.OperatorError, match=f"function of a whole array.* pass '{name}'"):
+            gs.scan(x, op, device="numpy")
+    for function, sign in ((np.argmax, ">"), (np.argmin, "<")):
+        for op in (function, function.__name__):
+            with pytest.raises(gs.OperatorError, match=r"examples/argmax_so_far\.py") as caught:
+                gs.scan(x, op, device="numpy")
+        text = str(caught.value)
+        assert f"r.value {sign} l.value" in text
+        names = {"gs": gs, "np": np, "x": x}
+        exec(text[text.index("better = ") : text.index(". examples")], names)
+        found = eval(text[text.index("gs.scan(") : text.index(" with better")], names)
+        assert found["place"].tolist() == [function(x[: i + 1]) for i in range(len(x))]
+    message = r"one np\.where for each field"
+    with pytest.raises(gs.OperatorError, match=message):
+        gs.scan((x, x), lambda l, r: np.where(True, l, r), device="numpy")
+    for fields in ((x, x), {"a": x, "b": x}):
+        first = next(iter(fields)) if isinstance(fields, dict) else 0
+        with pytest.raises(gs.OperatorError, match=message):
+            gs.scan(fields, lambda l, r, first=first: np.where(l[first] > r[first], l, r), device="numpy")

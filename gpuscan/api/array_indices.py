@@ -1,0 +1,215 @@
+"""Elements of `gpuscan.Array` at indices and masks: NumPy's advanced indexing, on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array, Picked, new_array
+from gpuscan.api.map import map as map_arrays
+from gpuscan.device.device_array import DeviceArray, uploaded
+from gpuscan.device.strides import c_strides
+from gpuscan.engine.array_indices import IndexedArray, put, resolve_indices, take
+from gpuscan.engine.compaction import compact_on_device
+from gpuscan.engine.element_copy import contiguous
+from gpuscan.engine.elementwise import broadcast
+from gpuscan.engine.entry_indices import all_indices
+from gpuscan.problem.arguments import OnDevice, as_leaf
+from gpuscan.problem.indices import check_indices, check_rows, is_mask, parts_of, rows_of, split_index
+
+
+def take_item(array: Array, index: Any) -> Array:
+    """Return the elements at an index with arrays; `Array.__getitem__` calls this.
+
+    Raises:
+        IndexError: the index does not fit the array. Indices on a device are checked there.
+    """
+    parts = parts_of(index, array.shape)
+    mask, *rest = parts
+    # Slices compare with anything but arrays.
+    alone = is_mask(mask) and all(isinstance(part, slice) and part == slice(None) for part in rest)
+    if alone and isinstance(mask, Array) and mask.shape:
+        return _take_mask(array, mask)
+    return Array.of(array.device, take(_index_array(array, parts)[0]))
+
+
+def put_item(array: Array, index: Any, value: Any) -> None:
+    """Write values to the elements at an index with arrays; `Array.__setitem__` calls this.
+
+    Raises:
+        IndexError: as `take_item`.
+        ValueError: the value does not broadcast to the elements.
+    """
+    parts = parts_of(index, array.shape)
+    if len(parts) == 1 and is_mask(parts[0]) and parts[0].shape and not np.shape(value):
+        # One number for all, so it does not matter how many elements there are.
+        target, number = _bits_of(array), _bits_of(_one(array, value))
+        map_arrays(lambda mask, new, old: np.where(mask, new, old), parts[0], number, target, out=target)
+        return
+    indexed, unique = _index_array(array, parts)
+    values = array.values_for(value, indexed.shape)
+    put(array.device._executor, indexed, values, unique=unique)
+
+
+def _one(array: Array, value: Any) -> Array:
+    """Return a single number in the dtype of an array."""
+    number = new_array(array.device, None, (), array.dtype)
+    number.assign(value)
+    return number
+
+
+def _bits_of(array: Array) -> Array:
+    """Return the view of numbers as unsigned integers, which every device has in all sizes."""
+    bits = np.dtype(f"u{array.dtype.itemsize}")
+    return Array(array.device, array.buffer, array.shape, bits, array.offset, array.owner, array._strides)
+
+
+def _take_mask(array: Array, mask: Array) -> Array:
+    """Return the elements where a mask of the first axes is True. Their number stays on the device."""
+    _same_device(array, mask)
+    rest = array.shape[mask.ndim :]
+    if not prod(array.shape):
+        return new_array(array.device, None, (0 if prod(rest) else _count(mask), *rest), array.dtype)
+    executor = array.device._executor
+    found = compact_on_device(executor, [array.reshape(-1, *rest)], mask.reshape(-1))
+    picked = Picked(Array.of(array.device, found.entries[0]), array.dtype, rest, Array.of(array.device, found.count))
+    if found.known is not None:
+        vars(picked)["_shape"] = (found.known, *rest)
+    return picked
+
+
+def _count(mask: Array) -> int:
+    return int(mask.numpy().sum()) if mask.size else 0
+
+
+def _same_device(array: Array, other: Array) -> None:
+    if other.device is not array.device:
+        raise ValueError(
+            f"an array on {array.device!r} was indexed by one on {other.device!r}, but a call runs where its arrays "
+            "are. Bring them together with device.asarray"
+        )
+
+
+def _true_places(array: Array, mask: Any) -> Sequence[Any]:
+    """Return where a mask is True, as indices along each of its axes. The number of a device's is waited for."""
+    if not isinstance(mask, Array):
+        return np.nonzero(mask)
+    _same_device(array, mask)
+    if not mask.size:
+        return [np.zeros(0, np.intp) for _ in mask.shape]
+    context = array.context
+    found = compact_on_device(array.device._executor, [all_indices(context, mask.size)], mask.reshape(-1))
+    count = found.read_count(mask.size)
+    context.check()
+    flat = Array.of(array.device, found.entries[0].viewed((count,)))
+    steps = c_strides(mask.shape, 1)
+    return [flat // np.uint32(step) % np.uint32(length) for step, length in zip(steps, mask.shape, strict=True)]
+
+
+def _index_array(array: Array, parts: Sequence[Any]) -> tuple[IndexedArray, bool]:
+    """Return an array with the places that an index names, and True if no two of these are equal."""
+    index = split_index(parts, array.shape, lambda mask: _true_places(array, mask))
+    view = array[index.view]
+    lengths = tuple(view.shape[axis] for axis in index.axes)
+    places = _places(array, index.indices, index.shape, index.numbers, lengths)
+    rest = [axis for axis in range(view.ndim) if axis not in index.axes]
+    before, after = rest[: index.place], rest[index.place :]
+    zeros = (0,) * len(index.shape)
+
+    def around(values: Sequence[int], middle: tuple[int, ...]) -> tuple[int, ...]:
+        return (*(values[axis] for axis in before), *middle, *(values[axis] for axis in after))
+
+    found = IndexedArray(
+        array=view,
+        shape=around(view.shape, index.shape),
+        strides=around(view.strides, zeros),
+        place_strides=around((0,) * view.ndim, c_strides(index.shape, 1)),
+        rows=tuple((view.shape[axis], view.strides[axis]) for axis in index.axes),
+        places=places,
+    )
+    return found, index.unique
+
+
+def _places(
+    array: Array, indices: Sequence[Any], shape: tuple[int, ...], numbers: Sequence[int], lengths: tuple[int, ...]
+) -> DeviceArray:
+    """Return the rows of the indexed axes that indices name.
+
+    Args:
+        array: the array that is indexed.
+        indices: for each axis its indices. NumPy's are checked before.
+        shape: the shape that they broadcast to.
+        numbers: the numbers of the axes, for messages.
+        lengths: their lengths.
+    """
+    context = array.context
+    check_rows(lengths)
+    if not any(isinstance(index, OnDevice) for index in indices):
+        return uploaded(context, np.broadcast_to(rows_of(indices, lengths), shape))
+    whole = []
+    for index in indices:
+        if isinstance(index, Array):
+            _same_device(array, index)
+        given = index if isinstance(index, DeviceArray) else uploaded(context, np.asarray(index).astype(np.uint32))
+        whole.append(contiguous(broadcast(given, shape)) if given.shape != shape else given)
+    return resolve_indices(context, whole, list(zip(numbers, lengths, strict=True)))
+
+
+# ----- Along an axis
+
+
+def take_at(array: Array, indices: Any, axis: int) -> Array:
+    """Return ``np.take(array, indices, axis)``.
+
+    Raises:
+        IndexError: an index is outside the axis.
+    """
+    given = as_leaf(indices)
+    found: Array = take_item(array, (*[slice(None)] * axis, given if given.shape else given.reshape(1)))
+    return found if given.shape else found[(*[slice(None)] * axis, 0)]
+
+
+def take_along_axis(array: Array, indices: Any, axis: int) -> Array:
+    """Return ``np.take_along_axis(array, indices, axis)``.
+
+    Raises:
+        IndexError: an index is outside the axis, or the indices are no integers.
+        ValueError: the indices have another number of axes, or do not broadcast to the array.
+    """
+    given, device = as_leaf(indices), array.device
+    if given.dtype.kind not in "iu":
+        raise IndexError(f"indices of dtype {given.dtype} were passed to np.take_along_axis; pass an array of integers")
+    if given.ndim != array.ndim:
+        raise ValueError(
+            f"indices of shape {given.shape} were passed to np.take_along_axis for an array of shape {array.shape}; "
+            "pass an array with as many axes"
+        )
+    shapes = [(*each.shape[:axis], 1, *each.shape[axis + 1 :]) for each in (array, given)]
+    try:
+        common = np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise IndexError(
+            f"indices of shape {given.shape} were passed to np.take_along_axis for an array of shape {array.shape}, "
+            f"but they have to broadcast to each other along all axes but axis {axis}. Reshape the indices"
+        ) from None
+    length = array.shape[axis]
+    checked = check_indices(given, axis, length)
+    places = checked if isinstance(checked, Array) else new_array(device, checked.astype(np.uint32))
+    _same_device(array, places)
+    whole, shape = (
+        (*common[:axis], length, *common[axis + 1 :]),
+        (*common[:axis], given.shape[axis], *common[axis + 1 :]),
+    )
+    view = broadcast(array, whole)
+    indexed = IndexedArray(
+        array=view,
+        shape=shape,
+        strides=tuple(0 if i == axis else step for i, step in enumerate(view.strides)),
+        place_strides=tuple(0 if n == 1 else s for n, s in zip(given.shape, c_strides(given.shape, 1), strict=True)),
+        rows=((length, view.strides[axis]),),
+        places=resolve_indices(array.context, [contiguous(places)], [(axis, length)]),
+    )
+    return Array.of(device, take(indexed))

@@ -1,0 +1,199 @@
+"""`ewm_var`: pandas' exponentially weighted variance, as a scan that skips NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.scan import scan
+from gpuscan.operators.operator import operator
+from gpuscan.problem.arguments import as_flag
+from gpuscan.signal.exponential_mean import real_signal, smoothing_factor
+
+
+def ewm_var(
+    x: Any,
+    *,
+    alpha: float | None = None,
+    com: float | None = None,
+    span: float | None = None,
+    halflife: float | None = None,
+    axis: int = -1,
+    adjust: bool = True,
+    bias: bool = False,
+) -> Any:
+    """Return the exponentially weighted variance, as pandas' ``x.ewm(alpha=alpha, …).var(bias=bias)`` does.
+
+    With the weights ``w[t], w[t-1], …`` and the mean ``m`` of `ewm_mean`, the biased variance is
+    ``v[t] = (w[t] (x[t] - m)² + w[t-1] (x[t-1] - m)² + …) / W``, where ``W`` is the sum of the weights. The unbiased
+    one is ``v[t] W² / (W² - w[t]² - w[t-1]² - …)``. NaN and infinities are skipped as `ewm_mean` skips them. Before the
+    first number the result is NaN. The unbiased one is also NaN before the second number, and, as in pandas, where all
+    weights but that of the last number are lost to rounding.
+
+    Args:
+        x, alpha, com, span, halflife, axis, adjust: as in `ewm_mean`.
+        bias: True for the biased variance.
+
+    Returns:
+        The variances, an array like `x`; its dtype is as in `ewm_mean`.
+
+    Raises:
+        ValueError, TypeError, UnsupportedDtypeError: as `ewm_mean` does.
+
+    The variances of stretches are combined as in Chan, Golub & LeVeque, "Updating Formulae and a Pairwise Algorithm for
+    Computing Sample Variances" (1979).
+
+    Example:
+        >>> import numpy as np
+        >>> from gpuscan import signal
+        >>> signal.ewm_var(np.array([2, np.nan, 4], np.float32), alpha=0.5, bias=True)
+        array([0.  , 0.  , 0.64], dtype=float32)
+    """
+    alpha = smoothing_factor(alpha=alpha, com=com, span=span, halflife=halflife)
+    adjusted, biased = as_flag("adjust", adjust), as_flag("bias", bias)
+    signal = real_signal(x, axis)
+    if not signal.size:
+        return signal.answer(signal.samples, None)
+    number = signal.samples.dtype.type
+    before = (_weighted if adjusted else _recursive)(number(1 - alpha), number(alpha))
+    after = _AFTER[adjusted, biased]
+    operator_of = _joined if adjusted else _composed
+    result = scan(signal.samples, operator_of, axis=signal.axis, before=before, after=after, device=signal.target)
+    return signal.answer(result, None)
+
+
+# The share of W² up to which pandas, which subtracts the sum of w² from it in float64, has nothing left.
+_LOST = 2.0**-53
+
+# A group of weighted numbers is (weight, mean, squares, pairs): the sum of the weights, the mean, the weighted sum of
+# squared distances from it, and twice the sum of the products of two weights, which is W² less the sum of w².
+
+
+def _united(one: Any, other: Any) -> Any:
+    """Return the group of the numbers of two groups."""
+    weight, mean, squares, pairs = one
+    own_weight, own_mean, own_squares, own_pairs = other
+    total = weight + own_weight
+    divisor = np.where(total == 0, np.full_like(total, 1.0), total)
+    way = own_mean - mean
+    return (
+        total,
+        np.where(mean == own_mean, mean, (weight * mean + own_weight * own_mean) / divisor),
+        squares + own_squares + way * way * (weight * own_weight / divisor),
+        pairs + own_pairs + 2 * weight * own_weight,
+    )
+
+
+def _scaled(group: Any, factor: Any) -> Any:
+    """Return the group with all weights multiplied by a factor."""
+    weight, mean, squares, pairs = group
+    return factor * weight, mean, factor * squares, factor * factor * pairs
+
+
+def _variance(group: Any, biased: bool) -> Any:
+    weight, mean, squares, pairs = group
+    nothing = np.full_like(mean, np.nan)
+    if biased:
+        return np.where(weight == 0, nothing, squares / weight)
+    return np.where(pairs > _LOST * weight * weight, squares / pairs * weight, nothing)
+
+
+def _select(condition: Any, chosen: Any, others: Any) -> Any:
+    return tuple(np.where(condition, one, other) for one, other in zip(chosen, others, strict=True))
+
+
+# ----- Adjusted
+# An element stands for a stretch of samples: the group of its numbers, with weights relative to that of the last one;
+# and the decays before the last number and after it, as in `exponential_mean`.
+
+
+def _weighted(decay: Any, alpha: Any) -> Callable[[Any], Any]:
+    del alpha
+
+    def weighted(x: Any) -> Any:
+        some, one, zero = np.isfinite(x), np.full_like(x, 1.0), np.full_like(x, 0.0)
+        steps = np.full_like(x, decay)
+        return (
+            *(np.where(some, one, zero), np.where(some, x, zero), zero, zero),
+            *(np.where(some, steps, one), np.where(some, one, steps)),
+        )
+
+    return weighted
+
+
+@operator(name="weighted variance")
+def _joined(left: Any, right: Any) -> Any:
+    *group, before, after = left
+    *own_group, own_before, own_after = right
+    none, alone = own_group[0] == 0, group[0] == 0
+    gap = after * own_before
+    both = _united(_scaled(group, gap), own_group)
+    return (
+        *_select(none, group, _select(alone, own_group, both)),
+        np.where(none, before, before * gap),
+        np.where(none, after * own_after, own_after),
+    )
+
+
+def _adjusted_variance(biased: bool) -> Callable[[Any], Any]:
+    return lambda element: _variance(element[:4], biased)
+
+
+# ----- Not adjusted
+# An element stands for a stretch of samples, with the fields of `exponential_mean`: 1 if it has a number; the first
+# number; the decay up to that, divided by alpha; the weight `keep` of all that is known with the first number; the
+# group of the later numbers, with the weight 1 - keep; and the decay after the last number.
+
+
+def _recursive(decay: Any, alpha: Any) -> Callable[[Any], Any]:
+    step = decay / alpha
+
+    def recursive(x: Any) -> Any:
+        some, one, zero = np.isfinite(x), np.full_like(x, 1.0), np.full_like(x, 0.0)
+        return (
+            *(np.where(some, one, zero), np.where(some, x, zero), np.full_like(x, step), one),
+            *(zero, zero, zero, zero),
+            np.where(some, one, np.full_like(x, decay)),
+        )
+
+    return recursive
+
+
+@operator(name="recursive variance")
+def _composed(left: Any, right: Any) -> Any:
+    number, first, before, keep, *group, after = left
+    own_number, own_first, own_before, own_keep, *own_group, own_after = right
+    none, alone = own_number == 0, number == 0
+    gap = after * own_before
+    # The number at the beginning of the right stretch has this weight, and all before it `inherited`.
+    share = own_keep / (gap + 1)
+    inherited = gap * share
+    zero = np.full_like(first, 0.0)
+    both = _united(_united(_scaled(group, inherited), (share, own_first, zero, zero)), own_group)
+    return (
+        np.maximum(number, own_number),
+        np.where(alone, own_first, first),
+        np.where(alone, gap, before),
+        np.where(none, keep, np.where(alone, own_keep, inherited * keep)),
+        *_select(none, group, _select(alone, own_group, both)),
+        np.where(none, after * own_after, own_after),
+    )
+
+
+def _recursive_variance(biased: bool) -> Callable[[Any], Any]:
+    def variance(element: Any) -> Any:
+        number, first, _, keep, *group, _ = element
+        zero = np.full_like(first, 0.0)
+        # Without a number, no weight is left.
+        return _variance(_united((number * keep, first, zero, zero), group), biased)
+
+    return variance
+
+
+_AFTER = {
+    (adjusted, biased): (_adjusted_variance if adjusted else _recursive_variance)(biased)
+    for adjusted in (False, True)
+    for biased in (False, True)
+}

@@ -1,0 +1,213 @@
+"""`filtfilt` and `sosfiltfilt`: filters that run forwards and backwards, so that they shift nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array
+from gpuscan.errors import abbreviate
+from gpuscan.problem.arguments import as_integer
+from gpuscan.signal.filters import coefficients, lfilter, section_table, sosfilt
+from gpuscan.signal.sections import Floats
+from gpuscan.signal.signals import signal_of
+
+_PAD_TYPES = ("odd", "even", "constant", None)
+
+
+def filtfilt(
+    b: Any,
+    a: Any,
+    x: Any,
+    axis: int = -1,
+    padtype: str | None = "odd",
+    padlen: int | None = None,
+    method: str = "pad",
+    irlen: int | None = None,
+) -> Any:
+    """Return a signal filtered forwards and then backwards, as `scipy.signal.filtfilt` does.
+
+    ``y = flip(lfilter(b, a, flip(lfilter(b, a, x))))``, where `x` is first extended at both ends, and each pass begins
+    in the filter's steady state for its first sample. The result has no delay, and the filter's gain twice.
+
+    Args:
+        b, a: the coefficients, as in `lfilter`.
+        x: the signal, as in `lfilter`.
+        axis: the axis that t counts along.
+        padtype: how the signal is extended: ``"odd"`` (turned by half around its end), ``"even"`` (mirrored),
+            ``"constant"`` (by its last sample), or None for not at all.
+        padlen: the samples to add at each end (default: ``3 * max(len(a), len(b))``).
+        method: ``"pad"``. SciPy's ``"gust"`` is not there.
+        irlen: accepted because SciPy has it; ``method="pad"`` does not use it.
+
+    Returns:
+        `y`, an array like `x`. Its dtype is as in `lfilter`: float32 stays float32.
+
+    Raises:
+        ValueError: the signal is not longer than `padlen`, `padtype` or `method` is unknown, or as `lfilter` raises it.
+        TypeError: `padlen` is not an integer, or as `lfilter` raises it.
+        LinAlgError: the filter has a pole at 1, and so no steady state.
+        NotImplementedError: `method` is ``"gust"``.
+        UnsupportedDtypeError: as in `lfilter`.
+
+    Example:
+        >>> import numpy as np
+        >>> from gpuscan import signal
+        >>> x = np.array([0, 0, 0, 8, 0, 0, 0], np.float32)
+        >>> signal.filtfilt([0.5, 0.5], [1], x, padlen=2)
+        array([0., 0., 2., 4., 2., 0., 0.], dtype=float32)
+    """
+    del irlen
+    if method == "gust":
+        raise NotImplementedError(
+            'method="gust" was passed, but gpuscan only extends the signal, method="pad". Call scipy.signal.filtfilt, '
+            "on the .numpy() of an array on a device"
+        )
+    if method != "pad":
+        raise ValueError(f'method={abbreviate(method)} was passed; pass "pad"')
+    kinds = "biufc" if np.iscomplexobj(b) or np.iscomplexobj(a) else "biuf"
+    numerator, denominator = coefficients("b", b, kinds), coefficients("a", a, kinds)
+    taps = max(len(numerator), len(denominator))
+    states = _steady_states(numerator, denominator)
+
+    def run(samples: Any, axis: int, zi: Any) -> Any:
+        return lfilter(b, a, samples, axis, zi)[0]
+
+    return _both_ways(run, states, x, axis, padtype, padlen, taps)
+
+
+def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None) -> Any:
+    """Return a signal filtered by sections forwards and then backwards, as `scipy.signal.sosfiltfilt` does.
+
+    As `filtfilt`, with `sosfilt` in place of `lfilter`.
+
+    Args:
+        sos: the sections, as in `sosfilt`.
+        x, axis, padtype: as in `filtfilt`.
+        padlen: the samples to add at each end (default: ``3 * (2 * len(sos) + 1 - z)``, where z is the number of zeros,
+            or of poles, at the origin, whichever is less).
+
+    Returns:
+        `y`, an array like `x`.
+
+    Raises:
+        ValueError, TypeError, LinAlgError, UnsupportedDtypeError: as `filtfilt` and `sosfilt` do.
+
+    Example:
+        >>> import numpy as np
+        >>> from gpuscan import signal
+        >>> x = np.array([0, 0, 0, 8, 0, 0, 0], np.float32)
+        >>> signal.sosfiltfilt([[0.5, 0.5, 0, 1, 0, 0]], x, padlen=2)
+        array([0., 0., 2., 4., 2., 0., 0.], dtype=float32)
+    """
+    table = section_table(sos)
+    taps = 2 * len(table) + 1 - min((table[:, 2] == 0).sum(), (table[:, 5] == 0).sum())
+    states, gain = [], 1.0
+    for row in table:
+        states.append(gain * _steady_states(row[:3], row[3:]))
+        # The steady state of a section is that for the gain of those before it.
+        gain *= row[:3].sum() / row[3:].sum()
+
+    def run(samples: Any, axis: int, zi: Any) -> Any:
+        return sosfilt(table, samples, axis, zi)[0]
+
+    return _both_ways(run, np.array(states), x, axis, padtype, padlen, int(taps))
+
+
+def _both_ways(
+    run: Callable[[Any, int, Any], Any], states: Floats, x: Any, axis: Any, padtype: Any, padlen: Any, taps: int
+) -> Any:
+    """Return a signal that is extended, filtered forwards and backwards, and cut to its length.
+
+    Args:
+        run: filters samples along an axis, from states before the first one.
+        states: the filter's states for a constant signal of 1: (…, states).
+        x, axis, padtype, padlen: as in `filtfilt`.
+        taps: a third of the default of `padlen`.
+    """
+    signal = signal_of(x, axis)
+    length = signal.length
+    edge = _edge(padtype, padlen, taps, length)
+    if signal.is_complex:
+        samples = x if isinstance(x, Array) else np.asarray(x)
+    else:
+        # The passes of complex coefficients may need a dtype that no device has.
+        samples = (signal if np.iscomplexobj(states) else signal.on_device(2)).samples
+    place = signal.axis
+    column = (*[1] * place, states.shape[-1], *[1] * (samples.ndim - place - 1))
+    states = states.reshape(*states.shape[:-1], *column)
+
+    def forwards(part: Any) -> Any:
+        return run(part, place, states * np.asarray(part[_along(place, slice(0, 1))]))
+
+    once = forwards(_extended(samples, place, padtype, edge))
+    twice = forwards(once[_along(place, slice(None, None, -1))])
+    inner = twice[_along(place, slice(None, None, -1))][_along(place, slice(edge, edge + length))]
+    if isinstance(inner, Array):
+        return inner.copy() if signal.given is not None else inner.numpy()
+    return np.ascontiguousarray(inner)
+
+
+def _along(axis: int, part: slice) -> tuple[slice, ...]:
+    return (*[slice(None)] * axis, part)
+
+
+def _edge(padtype: Any, padlen: Any, taps: int, length: int) -> int:
+    """Return how many samples are added at each end.
+
+    Raises:
+        ValueError: there are too few samples, `padlen` is negative, or `padtype` is unknown.
+        TypeError: `padlen` is not an integer.
+    """
+    if padtype not in _PAD_TYPES:
+        raise ValueError(f'padtype={abbreviate(padtype)} was passed; pass "odd", "even", "constant" or None')
+    edge = 3 * taps if padlen is None else as_integer(padlen)
+    if edge is None:
+        raise TypeError(f"padlen={abbreviate(padlen)} was passed, but it is a number of samples; pass an integer")
+    if edge < 0:
+        raise ValueError(f"padlen={edge} was passed, but no fewer than 0 samples can be added; pass 0 or more")
+    edge = 0 if padtype is None else edge
+    if length <= edge:
+        raise ValueError(
+            f"a signal of {length} samples was passed, but it must be longer than padlen, which is {edge}. Pass a "
+            "longer signal, or a smaller padlen"
+        )
+    return edge
+
+
+def _extended(samples: Any, axis: int, padtype: str | None, edge: int) -> Any:
+    """Return the samples with this many more at each end."""
+    if not edge:
+        return samples
+    first, last = (samples[_along(axis, part)] for part in (slice(0, 1), slice(-1, None)))
+    if padtype == "constant":
+        shape = (*samples.shape[:axis], edge, *samples.shape[axis + 1 :])
+        ends = [np.broadcast_to(end, shape) for end in (first, last)]
+    else:
+        ends = [samples[_along(axis, slice(edge, 0, -1))], samples[_along(axis, slice(-2, -edge - 2, -1))]]
+    if padtype == "odd":
+        ends = [2 * first - ends[0], 2 * last - ends[1]]
+    return np.concatenate([ends[0], samples, ends[1]], axis)
+
+
+def _steady_states(b: Any, a: Any) -> Floats:
+    """Return the states, in SciPy's form, in which the filter's answer to ones is constant: `scipy.signal.lfilter_zi`.
+
+    Raises:
+        LinAlgError: there are none.
+    """
+    size = max(len(a), len(b))
+    b, a = (np.pad(part / a[0], (0, size - len(part))) for part in (b, a))
+    # The states are s = A s + B for the transposed direct form II.
+    matrix = np.eye(size - 1, dtype=a.dtype) - np.eye(size - 1, k=1)
+    matrix[:, :1] += a[1:, np.newaxis]
+    try:
+        found: Floats = np.linalg.solve(matrix, b[1:] - a[1:] * b[0])
+    except np.linalg.LinAlgError:
+        raise np.linalg.LinAlgError(
+            "a filter with a pole at 1 was passed, which has no steady state for the passes to begin in. Filter with "
+            "lfilter, or remove the pole"
+        ) from None
+    return found

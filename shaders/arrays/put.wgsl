@@ -1,0 +1,49 @@
+{#- Put elements into an array at some places along some of its axes. Each invocation writes units of 1, 2 or 4 bytes.
+    Units that share a 32-bit word with others are written by atomic operations, which leave the others' bits as they are.
+    in:  values, of any strides; places: numbers of rows of the indexed axes, in C order; equal ones have equal values
+    out: destination, of any strides; nothing is written where there is no place
+    Values: workgroup_size; steps: units that an invocation writes; unit: bytes, 1, 2 or 4; rank, indexed: see
+        arrays/indexed_units.wgsl. -#}
+{% set other = True %}
+const WORKGROUP_SIZE = {{ workgroup_size }}u;
+const STEPS = {{ steps }}u;  // units that an invocation writes
+const UNITS = {{ 4 // unit }}u;  // in a word
+
+@group(0) @binding(0) var<uniform> call: Call;
+@group(0) @binding(1) var<storage, read> values: array<u32>;
+@group(0) @binding(2) var<storage, read> places: array<u32>;
+@group(0) @binding(3) var<storage, read_write> destination: array<{{ "u32" if unit == 4 else "atomic<u32>" }}>;
+
+{% include "arrays/indexed_units.wgsl" %}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+) {
+    // Several units, so that several loads are under way. Neighbours take neighbouring units.
+    let begin = (workgroup.x + workgroup.y * grid.x) * (WORKGROUP_SIZE * STEPS) + invocation;
+    for (var i = 0u; i < STEPS; i++) {
+        put_unit(begin + i * WORKGROUP_SIZE);
+    }
+}
+
+fn put_unit(number: u32) {
+    if (number >= call.units) {
+        return;
+    }
+    let unit = unit_of_result(number);
+    if (!unit.exists) {
+        return;
+    }
+{% if unit == 4 %}
+    destination[unit.at] = values[unit.other];
+{% else %}
+    const BITS = {{ 8 * unit }}u;
+    let bits = extractBits(values[unit.other / UNITS], unit.other % UNITS * BITS, BITS);
+    let shift = unit.at % UNITS * BITS;
+    atomicAnd(&destination[unit.at / UNITS], ~({{ "0xffu" if unit == 1 else "0xffffu" }} << shift));
+    atomicOr(&destination[unit.at / UNITS], bits << shift);
+{% endif %}
+}

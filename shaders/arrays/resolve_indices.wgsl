@@ -1,0 +1,95 @@
+{#- Turn the indices of an axis into places along it, check them, and join them with those of the axes before.
+    Labels of groups are checked in the same way: each is a place, and a missing or wrong one has the place after the last.
+    in:  indices: of any integer type; negative ones count from the axis's end; places, unless `first`
+    out: places: numbers of rows of all indexed axes together, in C order, or NO_PLACE; verdict, which keeps what is
+         wrong until it is cleared
+    Values: workgroup_size; scalar: the kind of index; first: True for the first axis that is indexed; labels: True
+         for labels, which do not count from the end. -#}
+struct Call {
+    count: u32,
+    length: u32,  // of the axis
+}
+
+struct Verdict {
+    above: atomic<u32>,  // the largest index that is not below the length; 0 if there is none
+    below: atomic<u32>,  // the same for negative ones, counted down from 0; 0 if there is none
+}
+
+const WORKGROUP_SIZE = {{ workgroup_size }}u;
+// Stands for an index that the axis does not have.
+const NO_PLACE = 0xffffffffu;
+
+@group(0) @binding(0) var<uniform> call: Call;
+@group(0) @binding(1) var<storage, read> indices: array<u32>;
+@group(0) @binding(2) var<storage, read_write> places: array<u32>;
+@group(0) @binding(3) var<storage, read_write> verdict: Verdict;
+
+struct Index {
+    negative: bool,
+    size: u32,  // without the sign; numbers of more than 32 bits become NO_PLACE
+}
+
+fn index_at(at: u32) -> Index {
+{% if scalar.words == 2 %}
+    let low = indices[2u * at];
+    let high = indices[2u * at + 1u];
+{% if scalar.kind == "signed" %}
+    if (high >= 0x80000000u) {
+        let rest = ~high + select(0u, 1u, low == 0u);
+        return Index(true, select(~low + 1u, NO_PLACE, rest != 0u));
+    }
+{% endif %}
+    return Index(false, select(low, NO_PLACE, high != 0u));
+{% elif scalar.kind == "signed" %}
+{% if scalar.packed %}
+    let word = bitcast<i32>(indices[at / {{ scalar.per_word }}u]);
+    let found = extractBits(word, at % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u);
+{% else %}
+    let found = bitcast<i32>(indices[at]);
+{% endif %}
+    // The difference wraps for the least number, and is its size all the same.
+    return Index(found < 0, select(u32(found), 0u - bitcast<u32>(found), found < 0));
+{% elif scalar.packed %}
+    return Index(false, extractBits(indices[at / {{ scalar.per_word }}u], at % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u));
+{% else %}
+    return Index(false, indices[at]);
+{% endif %}
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+) {
+    let i = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
+    if (i >= call.count) {
+        return;
+    }
+    let index = index_at(i);
+{% if labels %}
+    if (index.negative & (index.size == 1u)) {  // it is missing
+        places[i] = call.length;
+        return;
+    }
+    let right = !index.negative & (index.size < call.length);
+{% else %}
+    let right = select(index.size < call.length, index.size <= call.length, index.negative);
+{% endif %}
+    if (!right) {
+        if (index.negative) {
+            atomicMax(&verdict.below, index.size);
+        } else {
+            atomicMax(&verdict.above, index.size);
+        }
+        places[i] = {{ "call.length" if labels else "NO_PLACE" }};
+        return;
+    }
+    let place = select(index.size, call.length - index.size, index.negative);
+{% if first %}
+    places[i] = place;
+{% else %}
+    let before = places[i];
+    places[i] = select(before * call.length + place, NO_PLACE, before == NO_PLACE);
+{% endif %}
+}

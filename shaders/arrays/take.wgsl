@@ -1,0 +1,43 @@
+{#- Take the elements of an array at some places along some of its axes. Each invocation assembles words of the result
+    from units of 1, 2 or 4 bytes.
+    in:  source, of any strides; places: numbers of rows of the indexed axes, in C order
+    out: result, in C order; zeros where there is no place
+    Values: workgroup_size; words: that an invocation assembles; unit: bytes, 1, 2 or 4; rank, indexed: see
+        arrays/indexed_units.wgsl. -#}
+{% set other = False %}
+const WORKGROUP_SIZE = {{ workgroup_size }}u;
+const WORDS = {{ words }}u;  // that an invocation assembles
+
+@group(0) @binding(0) var<uniform> call: Call;
+@group(0) @binding(1) var<storage, read> source: array<u32>;
+@group(0) @binding(2) var<storage, read> places: array<u32>;
+@group(0) @binding(3) var<storage, read_write> result: array<u32>;
+
+{% include "arrays/units.wgsl" %}
+{% include "arrays/indexed_units.wgsl" %}
+
+// Return the unit of the source that belongs at this place of the result.
+fn unit_at(number: u32) -> u32 {
+    let unit = unit_of_result(number);
+    if (!unit.exists) {
+        return 0u;
+    }
+    return unit_of_source(unit.at);
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+) {
+    // Several words, so that several loads are under way. Neighbours take neighbouring words.
+    let begin = (workgroup.x + workgroup.y * grid.x) * (WORKGROUP_SIZE * WORDS) + invocation;
+    let end = (call.units - 1u) / UNITS + 1u;
+    for (var i = 0u; i < WORDS; i++) {
+        let word = begin + i * WORKGROUP_SIZE;
+        if (word < end) {
+            result[word] = word_at(word * UNITS, call.units);
+        }
+    }
+}

@@ -1,0 +1,258 @@
+"""Indices with arrays and masks, and NumPy's functions of indices, on a device: as NumPy's, and without the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from tests.harness.builds import count_reads
+from tests.oracle import assert_same
+
+DTYPES = ("bool", "int8", "uint16", "float16", ml_dtypes.bfloat16, "int32", "float32", "int64", "float64", "complex64")
+INDICES: tuple[Any, ...] = (
+    ([0, 2],),
+    ([0, -1], [1, 2]),
+    (slice(None), [1, 0, 1]),
+    (0, slice(None), [1, 1]),
+    ([1, 0], slice(None), [1, 1]),
+    (Ellipsis, [1, 0]),
+    (None, [1, 0]),
+    ([[0, 1], [2, 3]],),
+    ([[0], [2]], [1, 3]),
+    (slice(None, None, -2), [0, 2], slice(1, 3)),
+    (True,),
+    (False,),
+    ([1, 0], True),
+    ([],),
+    (slice(1, 3), [[0, 1]], None, 1),
+    (0, Ellipsis, [1, 0], [1, 1]),
+    ([0], [0, 1], Ellipsis, 2),
+    (1, [0, 2], 1),
+)
+MASKS: tuple[Any, ...] = (
+    (np.arange(4) > 1,),
+    (np.arange(20).reshape(4, 5) % 3 == 0,),
+    (np.arange(120).reshape(4, 5, 6) % 7 < 3,),
+    (slice(None), np.arange(5) % 2 == 0),
+    (np.arange(4) % 2 == 0, slice(None), [0, 3]),
+    (np.zeros((4, 5), bool), slice(None, 2)),
+)
+
+
+def numbers(dtype: Any, shape: Any, seed: int = 0) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).integers(0, 50, shape).astype(dtype)
+
+
+def on_device(device: gs.Device, index: Any, dtype: Any = np.int8) -> Any:
+    """Return the index with its lists and masks on the device."""
+
+    def moved(part: Any) -> Any:
+        if not isinstance(part, (list, np.ndarray)):
+            return part
+        return device.asarray(part if isinstance(part, np.ndarray) else np.asarray(part, dtype))
+
+    return tuple(moved(part) for part in index)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_elements_at_indices_are_numpys(device: gs.Device, dtype: Any) -> None:
+    """Take and put elements at indices of all kinds, from NumPy and from the device, of arrays and of views."""
+    x = numbers(dtype, (4, 5, 6))
+    a = device.asarray(x)
+    views = [(a, x, (*INDICES, *MASKS)), (a[::-1, 1:, ::2], x[::-1, 1:, ::2], INDICES), (a.T, x.T, INDICES)]
+    for view, own, indices in views:
+        for number, index in enumerate(indices):
+            try:
+                wanted = own[index]
+            except IndexError:
+                with pytest.raises(IndexError):
+                    view[index]
+                continue
+            for given in (index, on_device(device, index, ("int8", "int32", "int64")[number % 3])):
+                assert_same(view[given], wanted, given)
+                target, result = view.copy(), own.copy()
+                values = numbers(dtype, wanted.shape, number)
+                target[given], result[index] = values, values
+                assert_same(target, result, given)
+                target[given], result[index] = 1, 1
+                assert_same(target, result, given)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_writes_through_views(device: gs.Device, dtype: Any) -> None:
+    """Assert that only the elements at the indices change, not their neighbours in the same words."""
+    x = numbers(dtype, (7, 9))
+    a = device.asarray(x)
+    a[1:6, ::2].T[[4, 0]] = x[0, :5]
+    x[1:6, ::2].T[[4, 0]] = x[0, :5]
+    assert_same(a, x)
+    if dtype != "float64" or device.capabilities.float64:
+        a[[1, 3]] += a[[0, 0]]
+        x[[1, 3]] += x[[0, 0]]
+    assert_same(a, x)
+    a[[0, 1, 2]] = a[[2, 0, 1]]
+    x[[0, 1, 2]] = x[[2, 0, 1]]
+    assert_same(a, x)
+    a[[2, 1]] = a[:2]
+    x[[2, 1]] = x[:2].copy()
+    assert_same(a, x)
+
+
+def test_the_last_of_equal_indices_counts(device: gs.Device) -> None:
+    """Put values at random indices, most of them more than once, and compare with NumPy's loop."""
+    rng = np.random.default_rng(1)
+    for dtype in ("int8", "uint16", "float32", "int64"):
+        index, values = rng.integers(-50, 50, 5000), numbers(dtype, 5000)
+        x = np.zeros(50, dtype)
+        a = device.asarray(x)
+        x[index] = values
+        a[device.asarray(index)] = values
+        assert_same(a, x)
+        a[index] = device.asarray(values[::-1].copy())
+        x[index] = values[::-1]
+        assert_same(a, x)
+
+
+def test_indices_stay_on_the_device(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that nothing is read by indexing with arrays on the device, a mask included."""
+    x = numbers("float32", 1000)
+    a, order = device.asarray(x), gs.argsort(device.asarray(x))
+    mask = a > 25
+    reads = count_reads(monkeypatch)
+    ordered, picked = a[order], a[mask]
+    a[order] = ordered[::-1]
+    a[mask] = -1.0
+    np.take(a, order)
+    assert not reads
+    monkeypatch.undo()
+    assert_same(ordered, np.sort(x))
+    assert_same(picked, x[x > 25])
+
+
+def test_wrong_indices(device: gs.Device) -> None:
+    """Assert what is raised at once, what at the next read, and that wrong indices on a device write nothing."""
+    x = numbers("float32", (4, 5))
+    a = device.asarray(x)
+    for wrong, match in (
+        ([4], "index 4 was asked for along axis 0, which has 4 entries; pass indices from -4 to 3"),
+        ((slice(None), [0, -6]), "index -6 .* along axis 1, which has 5 entries"),
+        ([1.5], "dtype float64"),
+        ("x", "index 'x' was asked for"),
+        (1.5, "index 1.5 was asked for"),
+        (device.asarray(x), r"an index of dtype float32"),
+        (np.ones(3, bool), r"a mask of shape \(3,\)"),
+        (device.asarray(np.ones((5, 4), bool)), r"a mask of shape \(5, 4\)"),
+        (([0, 1], [0, 1, 2]), "have to broadcast"),
+        (([0], 0, 0), "3 indices"),
+        ((Ellipsis, [0], Ellipsis), "2 ellipses"),
+    ):
+        for call in (lambda index=wrong: a[index], lambda index=wrong: a.__setitem__(index, 0)):
+            with pytest.raises(IndexError, match=match) as caught:
+                call()
+            assert "..." not in str(caught.value).replace("slices, ..., None", "").replace("ellipses (...)", "")
+    with pytest.raises(ValueError, match=r"shape \(7,\) .* shape \(2, 5\)"):
+        a[[0, 1]] = np.ones(7)
+    for index in (np.array([1, 4]), np.array([-5, 0]), np.array([2**40, 0]), np.array([-(2**40), 1])):
+        b = a.copy()
+        b[device.asarray(index)] = 7
+        with pytest.raises(IndexError, match="along axis 0, which has 4 entries"):
+            b.numpy()
+        wanted = x.copy()
+        wanted[[i for i in index if -4 <= i < 4]] = 7
+        assert_same(b, wanted)
+    taken = a[device.asarray(np.array([9, -9]))]
+    with pytest.raises(IndexError, match="index 9 "):
+        device.synchronize()
+    assert_same(taken, np.zeros((2, 5), np.float32))
+    with pytest.raises(IndexError, match="0 entries"):
+        a[:0][device.asarray(np.array([0]))]
+    assert_same(a[:0][device.asarray(np.array([], np.int32))], x[:0])
+
+
+def test_functions_of_indices(device: gs.Device) -> None:
+    """Compare `np.take` and `np.take_along_axis` along every axis, in all modes, with indices of both kinds."""
+    x = np.random.default_rng(2).permutation(120).reshape(4, 5, 6).astype(np.float32)
+    a = device.asarray(x)
+    index = np.random.default_rng(3).integers(-4, 4, (2, 3))
+    for given in (index, device.asarray(index), index.tolist()):
+        for axis in (None, 0, 1, 2, -1):
+            assert_same(np.take(a, given, axis), np.take(x, index, axis))
+            assert_same(a.take(given, axis, mode="clip"), x.take(index, axis, mode="clip"))
+            if not isinstance(given, list):
+                assert_same(np.take(a, given * 9, axis, mode="wrap"), np.take(x, index * 9, axis, mode="wrap"))
+    assert_same(np.take(a, 3), np.take(x, 3))
+    assert_same(np.take(a, -1, 1), np.take(x, -1, 1))
+    out = device.empty((2, 5, 6), np.float32)
+    assert np.take(a, [1, 0], 0, out=out) is out
+    assert_same(out, x[[1, 0]])
+    for axis in (0, 1, -1, None):
+        order = np.argsort(x, axis)
+        assert_same(np.take_along_axis(a, order, axis), np.take_along_axis(x, order, axis))
+        assert_same(np.take_along_axis(a, gs.argsort(a, axis=axis), axis), np.take_along_axis(x, order, axis))
+    one = np.random.default_rng(4).integers(-5, 5, (1, 3, 6))
+    assert_same(np.take_along_axis(a, one, 1), np.take_along_axis(x, one, 1))
+    assert_same(np.take_along_axis(a.T, device.asarray(one.T), 1), np.take_along_axis(x.T, one.T, 1))
+    for wrong, error in (
+        (lambda: np.take(a, [7], 0), IndexError),
+        (lambda: np.take(a, [0.5], 0), TypeError),
+        (lambda: np.take(a, [0], 0, mode="near"), ValueError),
+        (lambda: np.take_along_axis(a, np.zeros(3, int), 0), ValueError),
+        (lambda: np.take_along_axis(a, np.zeros((1, 1, 1)), 0), IndexError),
+        (lambda: np.take_along_axis(a, np.zeros((3, 5, 6), int), 1), IndexError),
+    ):
+        with pytest.raises(error):
+            wrong()
+
+
+def test_deviations(device: gs.Device) -> None:
+    """Compare `std` and `var` with NumPy's, along one axis, several and all, of floats of all sizes and of complex."""
+    x = np.random.default_rng(5).normal(3, 2, (4, 5, 6)).astype(np.float32)
+    for dtype, tolerance in (("float32", 1e-5), ("float16", 2e-3), ("complex64", 1e-5)):
+        own = (x + 1j * x[::-1]).astype(dtype) if dtype == "complex64" else x.astype(dtype)
+        a = device.asarray(own)
+        for axis in (None, 0, -1, (0, 2)):
+            for options in ({}, {"ddof": 1}, {"keepdims": True}):
+                for function in (np.std, np.var):
+                    found, wanted = function(a, axis, **options), function(own, axis, **options)
+                    assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
+                    np.testing.assert_allclose(np.asarray(found, np.float64), wanted, tolerance)
+    out = device.empty((4, 5), np.float32)
+    assert device.asarray(x).std(2, out=out) is out
+    np.testing.assert_allclose(out.numpy(), x.std(2), 1e-5)
+    with pytest.raises(TypeError, match=r"float64; pass dtype=np\.float32"):
+        device.asarray(np.arange(3)).var()
+
+
+def test_parts_of_complex_numbers(device: gs.Device) -> None:
+    """Read and write real and imaginary parts through views."""
+    x = numbers("float32", (3, 4)) + np.complex64(1j) * numbers("float32", (3, 4), 1)
+    a = device.asarray(x)
+    assert a.real.buffer is a.imag.buffer is a.buffer
+    for mine, own in ((a, x), (a.T, x.T), (a[::2, 1:], x[::2, 1:])):
+        assert_same(mine.real, own.real)
+        assert_same(np.imag(mine), own.imag)
+        assert_same(gs.scan(mine.imag, axis=0), np.cumsum(own.imag, 0))
+    a.real, x.real = 2, 2
+    a.imag[1:], x.imag[1:] = x.real[1:], x.real[1:]
+    assert_same(a, x)
+    real = a.real.copy()
+    assert real.real is real
+    assert_same(real.imag, np.zeros((3, 4), np.float32))
+    with pytest.raises(TypeError, match="astype"):
+        real.imag = 1
+
+
+def test_rolls_and_tiles(device: gs.Device) -> None:
+    x = numbers("int16", (4, 5, 6))
+    a = device.asarray(x)
+    rolls: list[tuple[Any, Any]] = [(1, None), (-2, None), (7, 1), ((1, 2), (0, 1)), ((1, 2), 0), (1, (0, 1)), (0, 1)]
+    for shift, axis in (*rolls, (-13, (0, -1))):
+        assert_same(np.roll(a, shift, axis), np.roll(x, shift, axis))
+        assert_same(np.roll(a[:0], shift, axis), np.roll(x[:0], shift, axis))
+    for counts in (2, (2, 1), (1, 2, 3), (2, 1, 1, 2), 0, (2, 0, 1), ()):
+        assert_same(np.tile(a, counts), np.tile(x, counts))
+        assert_same(np.tile(a[0, ::-1, 0], counts), np.tile(x[0, ::-1, 0], counts))
