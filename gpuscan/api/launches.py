@@ -10,7 +10,7 @@ import functools
 import inspect
 import itertools
 from collections.abc import Callable, Hashable
-from types import EllipsisType, NoneType
+from types import EllipsisType, FunctionType, NoneType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,9 +18,10 @@ import numpy as np
 from gpuscan.device.context import strategy_key
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.engine.launch import launch
-from gpuscan.operators.function_keys import function_key
+from gpuscan.operators.function_keys import function_key, with_parameters
 from gpuscan.operators.named_operators import name_of_ufunc
 from gpuscan.operators.operator import Operator
+from gpuscan.operators.parameters import Parameters
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,12 +59,39 @@ class CallKey:
 
     Attributes:
         arrays: the arrays on a device among the arguments, depth first.
+        floats: the floats that the functions among the arguments close over.
+        functions: the keys of these functions.
+        places: the argument that each of them is, by its index or its name, and the index of its first float.
     """
 
-    __slots__ = ("arrays",)
+    __slots__ = ("arrays", "floats", "functions", "places")
 
     def __init__(self) -> None:
         self.arrays: list[Any] = []
+        self.floats: list[float] = []
+        self.functions: list[Hashable] = []
+        self.places: dict[int | str, int] = {}
+
+    def of_argument(self, value: Any, place: int | str) -> Hashable:
+        """Return what `of` returns; of a function without the floats that it closes over.
+
+        Args:
+            value: the argument.
+            place: its index among the arguments, or its name.
+
+        Raises:
+            _NoKeyError: the argument may change without notice.
+        """
+        if type(value) is not FunctionType:
+            return self.of(value)
+        first = len(self.floats)
+        found = function_key(value, floats=self.floats)
+        if found is None:
+            raise _NoKeyError
+        if len(self.floats) > first:
+            self.places[place] = first
+            self.functions.append(found)
+        return found
 
     def of(self, value: Any) -> Hashable:
         """Return what takes the place of an argument in the key: equal for arguments that mean the same.
@@ -140,16 +168,16 @@ def launchable(function: F) -> F:
         key: list[Hashable] = [name]
         whole: tuple[Hashable, ...] = ()
         try:
-            for argument in arguments:
+            for place, argument in enumerate(arguments):
                 kind = type(argument)
-                key.append((kind, argument) if kind in _PLAIN else making.of(argument))
+                key.append((kind, argument) if kind in _PLAIN else making.of_argument(argument, place))
             for option in sorted(options) if len(options) > 1 else options:
                 value = options[option]
                 default = defaults.get(option, call)
                 # A default that is written out means the same.
                 kind = type(value)
                 if value is not default and (kind is not type(default) or value != default):
-                    key += option, (kind, value) if kind in _PLAIN else making.of(value)
+                    key += option, (kind, value) if kind in _PLAIN else making.of_argument(value, option)
             key.append(strategy_key("auto"))
             whole = tuple(key)
             hash(whole)
@@ -162,6 +190,17 @@ def launchable(function: F) -> F:
         for other in arrays:
             if other.context is not context:
                 return function(*arguments, **options)
-        return launch(context, whole, arrays, lambda: function(*arguments, **options), options.get("out"))
+
+        def compute(parameters: Parameters | None) -> Any:
+            if parameters is None:
+                return function(*arguments, **options)
+            given: dict[Any, Any] = dict(enumerate(arguments)) | options
+            for place, first in making.places.items():
+                given[place] = with_parameters(given[place], parameters, first)
+            replaced = [given.pop(place) for place in range(len(arguments))]
+            return function(*replaced, **given)
+
+        functions = tuple(making.functions)
+        return launch(context, whole, arrays, compute, options.get("out"), making.floats, functions)
 
     return call  # type: ignore[return-value]

@@ -334,7 +334,7 @@ class Plan(Numbered):
         seeds = None if words is None else uploaded(context, words)
         in_columns = self._spec.inner > 1
         heads = None if problem.heads is None else segment_heads(context, problem.heads, in_columns=in_columns)
-        constants = self._spec.captured_bytes
+        constants = self._spec.captured
         return seeds, heads, context.uniform(constants) if constants else None
 
     def _planned(self, strategy: str, placement: Placement) -> ScanPlan:

@@ -25,7 +25,7 @@ from gpuscan.device.guards import guarded, lost_while_compiling
 from gpuscan.device.interrupts import exit_held, interrupts_held
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.profiles import Profiles
-from gpuscan.device.program import Dispatch, Program, Recording, Step, encode
+from gpuscan.device.program import Dispatch, Recording, Step, encode
 from gpuscan.device.queue import open_queue
 from gpuscan.device.reports import (
     MAX_PENDING_RUNS,
@@ -48,6 +48,7 @@ from gpuscan.device.tile_state import Begun, RunKind, TileState
 from gpuscan.device.transfer import read_together
 from gpuscan.device.webgpu_log import libraries_quiet
 from gpuscan.errors import AdapterNotFoundError, StrategyError, UnsupportedDtypeError
+from gpuscan.operators.parameters import Expression, present
 from gpuscan.operators.user_wgsl import user_error
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.strategies import (
@@ -146,7 +147,8 @@ class DeviceContext:
         lock: held while a run is recorded and submitted, since runs share the tile state.
         runs: unread reports, and what reports have shown.
         on_cleanup: called by `memory_cleanup`, for those who keep buffers ready.
-        programs: what calls submit, by what the calls have in common, with whatever their caller needs beside it.
+        programs: for what calls have in common, a tuple of their program and what its caller needs beside it; or an
+            object that says which of several programs a call needs.
     """
 
     def __init__(
@@ -183,14 +185,14 @@ class DeviceContext:
         self.profiles = Profiles(self)
         self.runs = RunLog()
         self.on_cleanup: list[Callable[[], None]] = []
-        self.programs: RecentValues[Hashable, tuple[Program, Any]] = RecentValues(_MAX_PROGRAMS)
+        self.programs: RecentValues[Hashable, Any] = RecentValues(_MAX_PROGRAMS)
         self._pipelines: RecentValues[Kernel, Pipeline] = RecentValues(_MAX_PIPELINES)
         # The same ones by their text: kernels of different scans can have the same.
         self._by_text: RecentValues[bytes, Pipeline] = RecentValues(_MAX_PIPELINES)
         self._stages: RecentValues[tuple[Any, ...], Pipeline] = RecentValues(_MAX_PIPELINES)
         # What "auto" takes, by the strategies that timed out and the number of tiles.
         self._choices: RecentValues[tuple[Any, ...], tuple[str, str]] = RecentValues(_MAX_CHOICES)
-        self._uniforms: RecentValues[bytes, Binding] = RecentValues(_MAX_UNIFORMS)
+        self._uniforms: RecentValues[bytes | Expression, Binding] = RecentValues(_MAX_UNIFORMS)
 
     # ----- Limits
 
@@ -494,15 +496,21 @@ class DeviceContext:
             recording.note_memory(allocation)
         return allocation
 
-    def uniform(self, numbers: bytes) -> Binding:
-        """Return a uniform buffer with these bytes. It is never written again, so later stages share it."""
+    def uniform(self, numbers: bytes | Expression) -> Binding:
+        """Return a uniform buffer with these bytes. It is never written again, so later stages share it.
+
+        Args:
+            numbers: the bytes. An expression gives others for other floats of the call that is being recorded.
+        """
         found = self._uniforms.get(numbers)
         if found is None:
-            found = Binding(self.wgpu_device.create_buffer_with_data(data=numbers, usage=self.usage.UNIFORM))
-            if len(numbers) <= _MAX_UNIFORM_BYTES:
+            content = present(numbers)
+            found = Binding(self.wgpu_device.create_buffer_with_data(data=content, usage=self.usage.UNIFORM))
+            if len(content) <= _MAX_UNIFORM_BYTES:
                 with self.lock:
                     self._uniforms.keep(numbers, found)
-        self.note_constant(found.buffer)
+        if self.recording is not None:
+            self.recording.constant(found.buffer, content=numbers if isinstance(numbers, Expression) else None)
         return found
 
     def memory_usage(self) -> MemoryUsage:
@@ -513,7 +521,7 @@ class DeviceContext:
     @property
     def program_owners(self) -> set[Allocation]:
         """The memory of the constants of programs."""
-        programs = [program for program, _ in list(self.programs.values())]
+        programs = [kept[0] for kept in list(self.programs.values()) if isinstance(kept, tuple)]
         return {owner for program in programs for owner in program.owners if isinstance(owner, Allocation)}
 
     def memory_cleanup(self) -> None:

@@ -83,6 +83,11 @@ class HoldingQueue(ABC):
     def _send(self, commands: Any) -> None:
         """Submit the commands. Ctrl-C is held back meanwhile."""
 
+    @property
+    def is_holding(self) -> bool:
+        """True if there are held runs."""
+        return bool(self._held)
+
     def check_alive(self) -> None:
         """Raise an error if the device was destroyed, where wgpu-native would end the process.
 

@@ -10,20 +10,28 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import Allocation
 from gpuscan.device.held_runs import Clear, Copy
 from gpuscan.device.reports import Run, SortRun, Verdict
+from gpuscan.operators.parameters import Expression
 
 if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.device.context import DeviceContext
     from gpuscan.device.tile_state import Begun, RunKind
+    from gpuscan.operators.parameters import Parameters
+
+# The most buffers that a program has for contents of one uniform.
+_MAX_CONTENTS = 16
 
 # A grid of workgroups: their number along each side, or the place in a buffer that holds these numbers.
 Grid = tuple[int, int, int] | Binding
@@ -177,6 +185,45 @@ class RunStart:
 Item = Stage | ClearPart | CopyPart | RunStart
 
 
+class ChangingUniform:
+    """Uniform buffers for the contents that launches of a program read in one place.
+
+    A buffer gets new contents only when no held run reads it. What was submitted reads the old ones, because a write
+    takes its place in the queue.
+
+    Args:
+        size: the bytes of a buffer.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        # By its contents, each buffer, and at which flush it was used; the most recently used is the last.
+        self._buffers: OrderedDict[bytes, tuple[wgpu.GPUBuffer, int]] = OrderedDict()
+        self._flushes = 0
+
+    def with_content(self, context: DeviceContext, content: bytes) -> wgpu.GPUBuffer:
+        """Return a buffer with these bytes, for a run that is appended before the next call. The lock is held."""
+        buffers, queue = self._buffers, context.queue
+        found = buffers.pop(content, None)
+        if found is not None:
+            buffer = found[0]
+        else:
+            if not queue.is_holding:
+                self._flushes += 1
+            full = len(buffers) == _MAX_CONTENTS
+            if buffers and (full or next(iter(buffers.values()))[1] < self._flushes):
+                _, (buffer, used) = buffers.popitem(last=False)
+                if used == self._flushes:
+                    queue.flush()
+                    self._flushes += 1
+            else:
+                usage = context.usage
+                buffer = context.wgpu_device.create_buffer(size=self._size, usage=usage.UNIFORM | usage.COPY_DST)
+            queue.write_unread(buffer, 0, np.frombuffer(content, np.uint8))
+        buffers[content] = buffer, self._flushes
+        return buffer
+
+
 class Program:
     """The stages of one kind of call, over slots.
 
@@ -185,7 +232,8 @@ class Program:
 
     Args:
         items: what is submitted, in order.
-        constants: buffers that no launch writes to.
+        constants: buffers that no launch writes to. A `ChangingUniform` stands for one with other contents at each
+            launch.
         owners: what keeps the constants alive.
         outputs: usage, size and number of bytes asked for, of the memory of each output.
         scratch: usage and size of each buffer that is free again after the launch.
@@ -197,7 +245,7 @@ class Program:
     def __init__(
         self,
         items: Sequence[Item],
-        constants: Sequence[wgpu.GPUBuffer],
+        constants: Sequence[wgpu.GPUBuffer | ChangingUniform],
         owners: Sequence[object],
         outputs: Sequence[tuple[int, int, int]],
         scratch: Sequence[tuple[int, int]],
@@ -208,19 +256,32 @@ class Program:
         self.items, self.constants, self.owners = tuple(items), tuple(constants), tuple(owners)
         self.sizes = [nbytes for _, _, nbytes in outputs]
         self.kinds = [*((usage, size) for usage, size, _ in outputs), *scratch]
+        self._changing = [place for place, each in enumerate(constants) if isinstance(each, ChangingUniform)]
         self._runs: tuple[None, ...] = (None,) * runs
         self.verdicts, self.nbytes = tuple(verdicts), nbytes
 
-    def launch(self, context: DeviceContext, arguments: Sequence[wgpu.GPUBuffer]) -> list[Allocation]:
+    def launch(
+        self, context: DeviceContext, arguments: Sequence[wgpu.GPUBuffer], contents: Sequence[bytes] = ()
+    ) -> list[Allocation]:
         """Submit the stages over these arguments, and return the memory of the outputs. The caller holds the lock.
 
         Nothing is waited for.
+
+        Args:
+            context: the device.
+            arguments: the buffers of the arguments.
+            contents: the contents of each `ChangingUniform`.
         """
+        constants: Sequence[Any] = self.constants
+        if contents:
+            constants = [*constants]
+            for place, content in zip(self._changing, contents, strict=True):
+                constants[place] = constants[place].with_content(context, content)
         pool, groups = context.pool, context.bind_groups
         taken = pool.take_all(self.kinds)
         count = len(self.sizes)
         outputs = [Allocation(pool, *given) for given in zip(taken, self.sizes, self.kinds, strict=False)]
-        slots: list[Any] = [*arguments, *self.constants, *taken, *self._runs]
+        slots: list[Any] = [*arguments, *constants, *taken, *self._runs]
         begun: list[Begun] = []
         reports: list[tuple[Run | SortRun, float]] = []
         steps: list[Any] = []
@@ -288,12 +349,15 @@ class _Slot:
         index: the argument's index, or the run's.
         buffer: the buffer of a constant; None for others, which are not kept alive.
         owner: what keeps the constant alive.
+        content: the expression that gives a constant's bytes; None if they never change.
         usage, size, nbytes: the usage, the size and the requested bytes of memory.
         first, last: the indices of the first and the last item that uses it.
     """
 
-    def __init__(self, kind: str, index: int = 0, buffer: Any = None, owner: object = None) -> None:
-        self.kind, self.index, self.buffer, self.owner = kind, index, buffer, owner
+    def __init__(
+        self, kind: str, index: int = 0, buffer: Any = None, owner: object = None, content: Expression | None = None
+    ) -> None:
+        self.kind, self.index, self.buffer, self.owner, self.content = kind, index, buffer, owner, content
         self.usage = self.size = self.nbytes = 0
         self.first = self.last = -1
         self.number = -1
@@ -306,9 +370,13 @@ class Recording:
 
     Args:
         arguments: the buffers of the call's arguments.
+        parameters: the floats that may be others in later calls; None if there are none.
     """
 
-    def __init__(self, arguments: Sequence[wgpu.GPUBuffer]) -> None:
+    def __init__(self, arguments: Sequence[wgpu.GPUBuffer], parameters: Parameters | None = None) -> None:
+        self.parameters = parameters
+        # What gives the contents of each `ChangingUniform` of the program.
+        self.contents: list[Expression] = []
         self.thread = threading.get_ident()
         self.active = True
         # The slot of a buffer, by the buffer's id, at this point of the call. Buffers of the pool stay alive.
@@ -332,9 +400,17 @@ class Recording:
         slot.nbytes = allocation.nbytes
         self._slots[id(allocation.buffer)] = slot
 
-    def constant(self, buffer: wgpu.GPUBuffer, owner: object = None) -> None:
-        """Note a buffer with the same contents in all calls of the kind. The program keeps it alive."""
-        self._slots[id(buffer)] = _Slot("constant", 0, buffer, owner)
+    def constant(self, buffer: wgpu.GPUBuffer, owner: object = None, content: Expression | None = None) -> None:
+        """Note a buffer with the same contents in all calls of the kind. The program keeps it alive.
+
+        Args:
+            buffer: the buffer.
+            owner: what keeps its memory.
+            content: what gives other contents for other floats of the call; None if there are none.
+        """
+        if content is not None and content.parameters is not self.parameters:
+            content = None  # they are of another call, and a part of this one's key
+        self._slots[id(buffer)] = _Slot("constant", 0, buffer, owner, content)
 
     def begin(self, kind: RunKind, begun: Begun) -> None:
         """Note that a run begins."""
@@ -413,9 +489,10 @@ class Recording:
         for slot in used:
             if slot.kind == "argument":
                 slot.number = slot.index
+        self.contents = [slot.content for slot in constants if slot.content is not None]
         return Program(
             [self._item(item) for item in self._items],
-            [slot.buffer for slot in constants],
+            [slot.buffer if slot.content is None else ChangingUniform(slot.buffer.size) for slot in constants],
             [slot.owner for slot in constants],
             [(slot.usage, slot.size, slot.nbytes) for slot in results],
             kinds,

@@ -402,6 +402,6 @@ def _bindings(
         fills = none if problem.fill is None or spec.initial else words_of(spec.destination, problem.fill)
         kept.append(uploaded(context, fills))
         bound["fills"] = kept[-1].binding()
-    if spec.captured_bytes:
-        bound["captured"] = context.uniform(spec.captured_bytes)
+    if spec.captured:
+        bound["captured"] = context.uniform(spec.captured)
     return bound, kept

@@ -148,7 +148,7 @@ class SharedBuffers:
     def captured(self) -> Binding | None:
         """The constants that the user's functions captured."""
         if self._captured is None and self._job.spec.captured_functions:
-            self._captured = self._context.uniform(self._job.spec.captured_bytes)
+            self._captured = self._context.uniform(self._job.spec.captured)
         return self._captured
 
     @property

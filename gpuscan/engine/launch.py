@@ -1,7 +1,8 @@
 """Launch the program of an earlier call, or compute a call in the long way and keep its program.
 
 A call is a key: equal keys submit the same stages over other arrays. `gpuscan.api.launches` makes the keys of public
-functions.
+functions. Floats that the user's functions close over are no part of it. The program computes its constants from them.
+If the call was computed in a way that depends on some of them, then there is a program for each of their values.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy as np
 
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.guards import guarded
-from gpuscan.device.program import Recording
+from gpuscan.device.program import Program, Recording
+from gpuscan.operators.parameters import FAILED, Computation, Expression, Parameters, parameters_of
 
 if TYPE_CHECKING:
     from gpuscan.device.buffer_pool import Allocation
@@ -22,39 +24,97 @@ if TYPE_CHECKING:
 
 
 def launch(
-    context: DeviceContext, key: Hashable, arrays: Sequence[Any], compute: Callable[[], Any], out: Any = None
+    context: DeviceContext,
+    key: Hashable,
+    arrays: Sequence[Any],
+    compute: Callable[[Parameters | None], Any],
+    out: Any = None,
+    floats: Sequence[float] = (),
+    functions: Hashable = None,
 ) -> Any:
     """Return the result of a call: by the program of an earlier call of the same key, or computed and recorded.
 
     Args:
         context: the device of the arrays.
-        key: equal for calls that submit the same over other arrays.
+        key: equal for calls that submit the same over other arrays, for some floats.
         arrays: the arrays on the device that the call reads or writes.
-        compute: computes the result in the long way.
+        compute: computes the result in the long way, with parameters in the place of the floats if there are some.
         out: what the call returns if it returns it as it was passed.
+        floats: the floats that the functions of the call close over.
+        functions: the keys of these functions, without the floats.
     """
     with guarded(context), context.lock:
         if context.capabilities.distrusted:
             context.take_strategies_back()
-        known = context.programs.find(key) if context.queue.recording is None else None
+        known = _find(context, key, floats) if context.queue.recording is None else None
         if known is not None:
-            program, form = known
-            outputs = program.launch(context, [array.buffer for array in arrays])
+            (program, form, _), contents = known
+            outputs = program.launch(context, [array.buffer for array in arrays], contents)
     if known is None:
-        return _record(context, key, arrays, compute, out)
+        return _record(context, key, arrays, compute, out, floats, functions)
     context.check_if_many()
     return _made(form, arrays, outputs, out)
 
 
-def _record(context: DeviceContext, key: Hashable, arrays: Sequence[Any], compute: Callable[[], Any], out: Any) -> Any:
+class _Variants:
+    """Which of the programs of a key a call needs: there is one for each combination of some values.
+
+    Args:
+        expressions: give the values from the floats of the call.
+    """
+
+    def __init__(self, expressions: Sequence[Expression]) -> None:
+        self.expressions = tuple(expressions)
+        self._compute = Computation(expressions)
+
+    def key(self, floats: Sequence[float]) -> Hashable:
+        """Return the key of the program for these floats."""
+        return self, *self._compute(floats)
+
+
+class _Kept(NamedTuple):
+    """The program of a call.
+
+    Attributes:
+        program: the program.
+        form: what results are made of.
+        compute: computes the contents of the program's changing uniforms; None if it has none.
+    """
+
+    program: Program
+    form: Any
+    compute: Computation | None
+
+
+def _find(context: DeviceContext, key: Hashable, floats: Sequence[float]) -> tuple[_Kept, Sequence[bytes]] | None:
+    """Return the program of a call, and the contents of its changing uniforms; None if there is no program."""
+    known = context.programs.find(key)
+    if type(known) is _Variants:
+        known = context.programs.find(known.key(floats))
+    if known is None or known.compute is None:
+        return None if known is None else (known, ())
+    contents = known.compute(floats)
+    return None if FAILED in contents else (known, contents)
+
+
+def _record(
+    context: DeviceContext,
+    key: Hashable,
+    arrays: Sequence[Any],
+    compute: Callable[[Parameters | None], Any],
+    out: Any,
+    floats: Sequence[float],
+    functions: Hashable,
+) -> Any:
     """Return what a call computes, and keep its program if it has one."""
     with context.lock:
         if context.queue.recording is not None:
             # The call is a part of another one, which is being recorded.
-            return compute()
-        recording = context.queue.recording = Recording([array.buffer for array in arrays])
+            return compute(None)
+        parameters = parameters_of(functions, floats) if floats else None
+        recording = context.queue.recording = Recording([array.buffer for array in arrays], parameters)
         try:
-            result = compute()
+            result = compute(parameters)
         finally:
             context.queue.recording = None
         if recording.active:
@@ -63,8 +123,23 @@ def _record(context: DeviceContext, key: Hashable, arrays: Sequence[Any], comput
                 made = form.of(result)
                 program = recording.program(form.outputs)
                 if program is not None:
-                    context.programs.keep(key, (program, made))
+                    _keep(context, key, recording, program, made)
     return result
+
+
+def _keep(context: DeviceContext, key: Hashable, recording: Recording, program: Program, form: Any) -> None:
+    """Keep a program, also for other floats than those that it was recorded with."""
+    parameters, programs = recording.parameters, context.programs
+    if parameters is not None:
+        variants = programs.get(key)
+        known = variants.expressions if isinstance(variants, _Variants) else ()
+        revealed = {each.structure: each for each in (*known, *parameters.revealed.values())}
+        if len(revealed) > len(known):
+            variants = programs.keep(key, _Variants(tuple(revealed.values())))
+        if isinstance(variants, _Variants):
+            key = variants.key(parameters.floats)
+    compute = Computation(recording.contents) if recording.contents else None
+    programs.keep(key, _Kept(program, form, compute))
 
 
 # ----- Results

@@ -42,7 +42,7 @@ def scan_small(executor: Executor, problem: Problem, strategy: str, results: Seq
         leaves = [uploaded(context, leaf) for leaf in problem.leaves]
         key = ("NumPy", problem.kind, problem.keep_last_only, *strategy_key(strategy))
         found = launch(
-            context, key, leaves, lambda: scan_device(executor, problem.with_leaves(tuple(leaves)), strategy)
+            context, key, leaves, lambda _: scan_device(executor, problem.with_leaves(tuple(leaves)), strategy)
         )
         try:
             contents = context.read_and_check(*((each.buffer, each.offset, each.nbytes) for each in found))

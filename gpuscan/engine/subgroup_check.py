@@ -57,7 +57,7 @@ def verified(context: DeviceContext, plan: ScanPlan) -> bool:
     sources = arrays(kernel.spec.source.fields)
     destinations = sources if kernel.access.in_place else arrays(kernel.spec.destination.fields)
     words = 4 * kernel.item_words
-    captured = context.uniform(kernel.spec.captured_bytes) if kernel.spec.captured_functions else None
+    captured = context.uniform(kernel.spec.captured) if kernel.spec.captured_functions else None
     views = context.uniform(bytes(PLACE.size * len(kernel.access.views))) if kernel.access.views else None
     buffers = Buffers(
         sources,

@@ -11,6 +11,7 @@ from gpuscan.elements import Element, HashedOnce
 from gpuscan.operators.arithmetic_library import arithmetic_functions, helpers_of
 from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.operator import Operator
+from gpuscan.operators.parameters import Expression, concatenate, present
 from gpuscan.operators.trace import Result, trace_map, trace_operator
 from gpuscan.operators.user_wgsl import contained, has_loops
 from gpuscan.operators.wgsl_arithmetic import atomic_of, is_order_free, low_bits_suffice, neutral_of
@@ -43,7 +44,7 @@ class Code(HashedOnce):
         captured: float and complex constants of the user's function that the text has no values of. It reads them from
             `captured`, a uniform buffer (shaders/shared/captured.wgsl), so that a function with other constants
             has the same text and needs no compilation, and no compiler simplifies what is computed with them. Code
-            that differs only in these values is equal.
+            that differs only in these values is equal. An expression gives them if they are those of parameters.
         captured_floats: the number of vectors of four float32, which hold the float32 and complex64 constants.
         captured_words: the number of vectors of four words that follow, which hold the float64 constants.
     """
@@ -57,7 +58,7 @@ class Code(HashedOnce):
     order_free: bool = False
     atomic: tuple[str, int] | None = None
     neutral: int | None = None
-    captured: bytes = field(default=b"", compare=False)
+    captured: bytes | Expression = field(default=b"", compare=False)
     captured_floats: int = 0
     captured_words: int = 0
 
@@ -157,7 +158,8 @@ class _Captured:
 
     Attributes:
         names: how WGSL spells each of them, by the index of its node.
-        content: the bytes of all of them: float32 and complex64, then float64, each kind in whole vectors of 16 bytes.
+        content: the bytes of all of them, or the expression that gives these: float32 and complex64, then float64, each
+            kind in whole vectors of 16 bytes.
         floats: the vectors of the first kind.
         words: the vectors of the second kind.
     """
@@ -178,8 +180,8 @@ class _Captured:
         for i, node in enumerate(wide):
             self.names[node.index] = f"f64_from_words({_parts(f'captured.{function}_words', 2 * i, 2)})"
         floats, words = _in_vectors(pairs + singles), _in_vectors(wide)
-        self.content = floats + words
-        self.floats, self.words = len(floats) // 16, len(words) // 16
+        self.content = concatenate((*floats, *words))
+        self.floats, self.words = (sum(len(present(part)) for part in parts) // 16 for parts in (floats, words))
 
 
 def _parts(array: str, first: int, count: int) -> str:
@@ -187,7 +189,7 @@ def _parts(array: str, first: int, count: int) -> str:
     return f"{array}[{first // 4}].{'xyzw'[first % 4 :][:count]}"
 
 
-def _in_vectors(constants: list[Node]) -> bytes:
-    """Return the numbers of constants, as they are computed with, in whole vectors of 16 bytes."""
-    content = b"".join(node.data for node in constants)
-    return content + bytes(-len(content) % 16)
+def _in_vectors(constants: list[Node]) -> list[bytes | Expression]:
+    """Return the numbers of constants, as they are computed with, and what fills the last vector of 16 bytes."""
+    size = sum(len(present(node.data)) for node in constants)
+    return [*(node.data for node in constants), bytes(-size % 16)]

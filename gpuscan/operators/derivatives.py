@@ -83,7 +83,7 @@ class Calculus:
 
 
 def is_constant(node: Node, value: int) -> bool:
-    return node.is_constant and bool(node.value == value)
+    return node.equals(value)
 
 
 def _has_zero(select: Node) -> bool:

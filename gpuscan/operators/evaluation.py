@@ -100,7 +100,7 @@ def copied(nodes: Sequence[Node], graph: Graph, places: Mapping[Node, Node]) -> 
 
 def _again(graph: Graph, node: Node, args: list[Node]) -> Node:
     if node.op == "constant":
-        return graph.constant(node.value, node.scalar)
+        return graph.constant_again(node)
     if node.op == "select":
         return graph.select(*args)
     if node.op == "cast":

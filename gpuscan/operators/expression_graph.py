@@ -4,7 +4,8 @@ Vectors and matrices are arrays of nodes (`gpuscan.operators.traced_array.Traced
 name of the NumPy ufunc that it computes (``add``, ``floor_divide``, …), or one of
 
 - ``input``: a number of an argument; `Node.data` is ``(argument, field, component)``;
-- ``constant``: `Node.data` is the number's bytes, in the dtype that it is combined in;
+- ``constant``: `Node.data` is the number's bytes, in the dtype that it is combined in, or an expression that gives them
+  (`gpuscan.operators.parameters`);
 - ``select``: ``(condition, if_true, if_false)``;
 - ``cast``: conversion of the value to `Node.scalar`, as ``astype`` does it;
 - ``view``: the same bits read as `Node.scalar`;
@@ -13,13 +14,15 @@ name of the NumPy ufunc that it computes (``add``, ``floor_divide``, …), or on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from gpuscan.elements import Scalar, compute_dtype, scalar_of
 from gpuscan.errors import OperatorError
+from gpuscan.operators.parameters import bytes_in, derive, of_bytes, present, reveal
 from gpuscan.operators.source_location import running_line
 
 BOOL = scalar_of(np.dtype(bool))
@@ -54,14 +57,36 @@ class Node:
 
     @property
     def value(self) -> Any:
-        """The number of a constant, as a NumPy scalar; of a 16-bit float it is a float32."""
-        return np.frombuffer(self.data, compute_dtype(self.scalar))[0]
+        """The number of a constant, as a NumPy scalar; of a 16-bit float it is a float32. It is revealed."""
+        return np.frombuffer(reveal(self.data), compute_dtype(self.scalar))[0]
+
+    def equals(self, number: int) -> bool:
+        """Return True for a constant of this value. Of others than that it is revealed that they have another one."""
+        if not self.is_constant:
+            return False
+        equal = derive(of_bytes(_equal_to(number), (compute_dtype(self.scalar),)), self.data)
+        return bool(reveal(equal))
+
+
+@lru_cache(maxsize=16)
+def _equal_to(number: int) -> Callable[[Any], bool]:
+    return lambda value: bool(value == number)
+
+
+@lru_cache(maxsize=64)
+def _cast_to(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
+    return lambda value: np.asarray(value).astype(dtype)
 
 
 class Graph:
-    """Makes each node once: the same operation on the same arguments gives the same node."""
+    """Makes each node once: the same operation on the same arguments gives the same node.
 
-    def __init__(self) -> None:
+    Args:
+        with_floats: True to make constants of the values that expressions have now.
+    """
+
+    def __init__(self, *, with_floats: bool = False) -> None:
+        self._with_floats = with_floats
         self.nodes: list[Node] = []
         self._known: dict[Any, Node] = {}
         self._operations = 0
@@ -92,21 +117,32 @@ class Graph:
     def constant(self, value: Any, scalar: Scalar) -> Node:
         """Return the node of a constant. `value` is converted as ``astype`` does it, to the type's compute form."""
         with np.errstate(all="ignore"):
-            return self._node("constant", (), scalar, np.asarray(value).astype(compute_dtype(scalar)).tobytes())
+            return self._node("constant", (), scalar, derive(bytes_in(compute_dtype(scalar)), value))
+
+    def constant_again(self, node: Node) -> Node:
+        """Return the node of a constant of another graph."""
+        return self._node("constant", (), node.scalar, present(node.data) if self._with_floats else node.data)
+
+    def _compute(self, function: Callable[..., Any], args: Sequence[Node], scalar: Scalar) -> Node:
+        """Return the constant that NumPy computes from constants."""
+        with np.errstate(all="ignore"):
+            data = [arg.data for arg in args]
+            if all(type(each) is bytes for each in data):
+                return self.constant(function(*(arg.value for arg in args)), scalar)
+            sources = tuple(compute_dtype(arg.scalar) for arg in args)
+            return self.constant(derive(of_bytes(function, sources), *data), scalar)
 
     def apply(self, op: str, args: Sequence[Node], scalar: Scalar) -> Node:
         """Return the node of the ufunc `op` on `args`, which have the types of its loop. NumPy computes constants."""
         if all(arg.is_constant for arg in args):
-            with np.errstate(all="ignore"):
-                return self.constant(getattr(np, op)(*(arg.value for arg in args)), scalar)
+            return self._compute(getattr(np, op), args, scalar)
         return self._node(op, tuple(args), scalar)
 
     def cast(self, node: Node, scalar: Scalar) -> Node:
         if node.scalar == scalar:
             return node
         if node.is_constant:
-            with np.errstate(all="ignore"):
-                return self.constant(np.asarray(node.value).astype(scalar.dtype), scalar)
+            return self._compute(_cast_to(scalar.dtype), (node,), scalar)
         if scalar == COMPLEX64:
             return self.complex(self.cast(node, FLOAT32), self.constant(0, FLOAT32))
         if node.scalar == COMPLEX64:

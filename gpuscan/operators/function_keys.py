@@ -5,10 +5,12 @@ from __future__ import annotations
 import dis
 from collections.abc import Hashable, Iterator
 from functools import lru_cache
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodDescriptorType, ModuleType
 from typing import Any
 
 import numpy as np
+
+from gpuscan.operators.parameters import Parameter, Parameters, Switch
 
 # Packages with functions and classes that never change.
 _FIXED = frozenset({"gpuscan", "torch", "numpy", "ml_dtypes", "math", "cmath", "operator", "builtins", "_operator"})
@@ -20,13 +22,21 @@ _MAX_ARRAY_BYTES = 1024
 # Builtins that may read anything.
 _READERS = frozenset({"__import__", "eval", "exec", "globals", "input", "locals", "open", "vars"})
 _IMPORT = dis.opmap["IMPORT_NAME"]
+# Names by which a function may see that a parameter is no float.
+_TYPE_NAMES = frozenset({"type", "isinstance", "issubclass", "isscalar", "getattr", "__class__"})
+_MATCH = dis.opmap["MATCH_CLASS"]
+_STORES = frozenset({dis.opmap["STORE_DEREF"], dis.opmap["DELETE_DEREF"]})
 
 
 class _UnknownError(Exception):
     """A function reads something that may change without notice."""
 
 
-def function_key(function: Any, *, numbers: bool = True) -> Hashable | None:
+class _NeedsFloatsError(Exception):
+    """A function cannot be called with parameters in the place of its floats."""
+
+
+def function_key(function: Any, *, numbers: bool = True, floats: list[float] | None = None) -> Hashable | None:
     """Return a value that is equal for functions that compute the same; None if that cannot be told.
 
     The value describes the function's code and all that it reads: functions in the same way, numbers, and short arrays
@@ -35,6 +45,8 @@ def function_key(function: Any, *, numbers: bool = True) -> Hashable | None:
     Args:
         function: the function.
         numbers: False to return None for a function that reads numbers, too.
+        floats: a list that gets the floats that the function and the functions in it close over or have as defaults, in
+            the order in which `with_parameters` replaces them. The key does not have their values then.
 
     Example:
         >>> def scaled(factor):
@@ -45,9 +57,44 @@ def function_key(function: Any, *, numbers: bool = True) -> Hashable | None:
         True
     """
     try:
+        if floats is not None:
+            found: list[float] = []
+            try:
+                key = _value_key(function, numbers, [], found)
+            except _NeedsFloatsError:
+                return _value_key(function, numbers, [])
+            floats += found
+            return key
         return _value_key(function, numbers, [])
     except _UnknownError:
         return None
+
+
+def with_parameters(function: FunctionType, parameters: Parameters, first: int) -> Switch:
+    """Return a user's function that can be traced with parameters.
+
+    Args:
+        function: the function. It has floats, and its key was made without them.
+        parameters: the parameters of the call.
+        first: the index of the function's first float among them.
+    """
+    leaves = iter(parameters.leaves[first:])
+
+    def replacement(value: Any) -> Any:
+        if type(value) is float:
+            return Parameter(next(leaves))
+        return again(value) if type(value) is FunctionType and not never_changes(value) else value
+
+    def again(given: FunctionType) -> FunctionType:
+        # The order is that of `_code_key`.
+        defaults = None if given.__defaults__ is None else tuple(map(replacement, given.__defaults__))
+        by_name = {name: replacement(value) for name, value in (given.__kwdefaults__ or {}).items()}
+        cells = tuple(CellType(replacement(cell.cell_contents)) for cell in given.__closure__ or ())
+        made = FunctionType(given.__code__, given.__globals__, given.__name__, defaults, cells)
+        made.__kwdefaults__, made.__qualname__ = by_name or None, given.__qualname__
+        return made
+
+    return Switch(function, again(function), parameters)
 
 
 def never_changes(function: Any) -> bool:
@@ -64,20 +111,31 @@ def has_closure(function: Any) -> bool:
     return code is not None and len(code.co_freevars) > 0
 
 
-def _value_key(value: Any, numbers: bool, within: list[Any]) -> Hashable:
+def _value_key(
+    value: Any, numbers: bool, within: list[Any], floats: list[float] | None = None, *, shared: bool = False
+) -> Hashable:
     """Return the key of a function or of a value that it reads.
 
     Args:
         value: the function or value.
         numbers: as in `function_key`.
         within: the functions that this one is called in.
+        floats: as in `function_key`.
+        shared: True for what is read by its name: floats in it are not replaced.
     """
     kind = type(value)
     if kind is FunctionType:
-        return _code_key(value, numbers, within)
+        return _code_key(value, numbers, within, floats, shared)
+    if kind is float and floats is not None and not shared:
+        floats.append(value)
+        return Parameter
+    if kind is Switch:
+        return _code_key(value.with_parameters, numbers, within, floats, shared)
     if kind is ModuleType and _is_of_fixed(value.__name__):
         return value  # type: ignore[no-any-return]
     if numbers:
+        if kind is Parameter:
+            return value._expression  # type: ignore[no-any-return]
         # NaN of all signs and payloads are spelled alike.
         if isinstance(value, np.generic):
             return kind, value.dtype, value.tobytes()
@@ -88,7 +146,7 @@ def _value_key(value: Any, numbers: bool, within: list[Any]) -> Hashable:
         if kind is np.ndarray and value.nbytes <= _MAX_ARRAY_BYTES and not value.dtype.hasobject:
             return value.dtype, value.shape, value.tobytes()
     if kind is tuple:
-        return tuple(_value_key(each, numbers, within) for each in value)
+        return tuple(_value_key(each, numbers, within, floats, shared=True) for each in value)
     if isinstance(value, (MethodDescriptorType, np.ufunc)):
         return value
     if isinstance(value, type) and _is_of_fixed(value.__module__):
@@ -104,11 +162,18 @@ def _is_of_fixed(module: Any) -> bool:
     return isinstance(module, str) and module.partition(".")[0] in _FIXED
 
 
-def _code_key(function: FunctionType, numbers: bool, within: list[Any]) -> Hashable:
+def _code_key(
+    function: FunctionType, numbers: bool, within: list[Any], floats: list[float] | None, shared: bool
+) -> Hashable:
     """Return the key of a Python function."""
     if never_changes(function):
         return function
+    if floats is not None and _needs_floats(function.__code__):
+        raise _NeedsFloatsError
     if any(function is each for each in within):
+        if floats is not None:
+            # It would have to call itself with parameters.
+            raise _NeedsFloatsError
         return "recursive", [function is each for each in within].index(True)
     names = _names_of(function.__code__)
     # The attributes of a function may be read by its name.
@@ -117,12 +182,12 @@ def _code_key(function: FunctionType, numbers: bool, within: list[Any]) -> Hasha
     inner = [*within, function]
     found: list[Hashable] = [function.__code__]
     for default in function.__defaults__ or ():
-        found.append(_value_key(default, numbers, inner))
+        found.append(_value_key(default, numbers, inner, floats, shared=shared))
     for name, default in (function.__kwdefaults__ or {}).items():
-        found.append((name, _value_key(default, numbers, inner)))
+        found.append((name, _value_key(default, numbers, inner, floats, shared=shared)))
     for cell in function.__closure__ or ():
         try:
-            found.append(_value_key(cell.cell_contents, numbers, inner))
+            found.append(_value_key(cell.cell_contents, numbers, inner, floats, shared=shared))
         except ValueError:  # nothing has been assigned yet
             raise _UnknownError from None
     known: dict[str, Any] = function.__globals__
@@ -131,7 +196,7 @@ def _code_key(function: FunctionType, numbers: bool, within: list[Any]) -> Hasha
         # Anybody can put a name into the builtins, too.
         values = known if name in known else builtin
         if name in values:
-            found.append((name, _value_key(values[name], numbers, inner)))
+            found.append((name, _value_key(values[name], numbers, inner, floats, shared=True)))
     return tuple(found)
 
 
@@ -143,6 +208,19 @@ def _names_of(code: CodeType) -> tuple[str, ...] | None:
     if not _READERS.isdisjoint(names) or any(_IMPORT in block.co_code[::2] for block in blocks):
         return None
     return tuple(names)
+
+
+@lru_cache(maxsize=512)
+def _needs_floats(code: CodeType) -> bool:
+    """Return True for code that may ask for the type of a float, or that assigns to variables of other functions."""
+    for block in _blocks(code):
+        operations = list(dis.get_instructions(block))
+        outer = {each.argval for each in operations if each.opcode in _STORES}.intersection(block.co_freevars)
+        if outer or any(each.opcode == _MATCH for each in operations):
+            return True
+        if not _TYPE_NAMES.isdisjoint(block.co_names):
+            return True
+    return False
 
 
 def _blocks(code: CodeType) -> Iterator[CodeType]:

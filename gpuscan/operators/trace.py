@@ -13,8 +13,10 @@ import numpy as np
 from gpuscan.elements import LEAF, Element, Field, Structure, field_names
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators import traced_functions, traced_linalg  # noqa: F401 (register np.where, np.linalg.inv, …)
-from gpuscan.operators.expression_graph import Graph, Node
+from gpuscan.operators.evaluation import copied
+from gpuscan.operators.expression_graph import Graph, Node, TooManyOperationsError, reachable
 from gpuscan.operators.function_keys import never_changes
+from gpuscan.operators.parameters import Parameter, reveal, trace_with_floats, trace_with_parameters
 from gpuscan.operators.source_location import defined_at, raised_at
 from gpuscan.operators.traced_array import (
     Python,
@@ -104,7 +106,7 @@ def trace_map(function: Callable[..., Any], element: Element, name: str) -> Resu
 
 def _mapped(graph: Graph, value: Any, function: Callable[..., Any], name: str) -> Result:
     structure, leaves = structure_of(value)
-    for position, leaf in enumerate(leaves):
+    for position, leaf in enumerate(map(reveal, leaves)):
         if isinstance(leaf, np.generic):
             leaves[position] = leaf = constant(graph, leaf, known_scalar(np.asarray(leaf).dtype))
         place = "" if structure == LEAF else f" in field {position}"
@@ -124,16 +126,73 @@ def _mapped(graph: Graph, value: Any, function: Callable[..., Any], name: str) -
 
 
 def _call_twice(function: Callable[..., Any], elements: Sequence[Element], name: str) -> tuple[Graph, Any]:
-    """Call the function, and call it again to find out if it depends on more than its arguments."""
+    """Call the function, and call it again to find out if it depends on more than its arguments.
+
+    The first call has parameters in the place of the floats that the function closes over. If they act as the floats do
+    in the second call, the graph has expressions of them as constants.
+    """
     graph, second = Graph(), Graph()
-    value = _call(function, _arguments(graph, elements), name)
-    again = _call(function, _arguments(second, elements), name)
+    value: Any = None
+    with trace_with_parameters() as parameters:
+        try:
+            value = _call(function, _arguments(graph, elements), name)
+            failed = False
+        except OperatorError:
+            if not parameters:
+                raise
+            failed = True
+    with trace_with_floats():
+        again = _call(function, _arguments(second, elements), name)
+        if parameters:
+            if not failed and _act_alike(value, again):
+                return graph, value
+            for each in parameters:
+                each.reveal_all()
+            graph = Graph()
+            value = _call(function, _arguments(graph, elements), name)
     if graph.described() != second.described() or _nodes_of(value, graph) != _nodes_of(again, second):
         raise OperatorError(
             f"{name} gives something else when it is called again: it depends on more than its arguments (a counter, "
             "a random number, the time), or keeps them; write a function of its arguments alone" + defined_at(function)
         )
     return graph, value
+
+
+def _act_alike(value: Any, again: Any) -> bool:
+    """Return True if a value that was traced with parameters is, for their floats, one that was traced with these."""
+    pairs = _nodes_in_pairs(value, again)
+    if pairs is None:
+        return False
+    both = Graph(with_floats=True)
+    images = []
+    for nodes in zip(*pairs, strict=True):
+        inputs = [node for node in reachable(nodes) if node.op == "input"]
+        places = {node: both.input(node.data[0], node.data[1], node.data[2], node.scalar) for node in inputs}
+        try:
+            images.append(copied(nodes, both, places))
+        except TooManyOperationsError:  # of two graphs that differ
+            return False
+    return not images or all(one is other for one, other in zip(*images, strict=True))
+
+
+def _nodes_in_pairs(value: Any, again: Any) -> list[tuple[Node, Node]] | None:
+    """Return the nodes at the same places of two values; None if these have other forms."""
+    if isinstance(value, Traced):
+        if not isinstance(again, Traced) or value.shape != again.shape or value.scalar != again.scalar:
+            return None
+        return list(zip(value.nodes.flat, again.nodes.flat, strict=True))
+    if isinstance(value, Mapping):
+        if not isinstance(again, Mapping) or tuple(value) != tuple(again):
+            return None
+        value, again = tuple(value.values()), tuple(again.values())
+    if isinstance(value, (tuple, list)):
+        if type(again) is not type(value) or len(again) != len(value):
+            return None
+        found = [_nodes_in_pairs(*each) for each in zip(value, again, strict=True)]
+        return None if None in found else [pair for pairs in found if pairs for pair in pairs]
+    if type(value) is Parameter:
+        return [] if type(again) is value.kind and repr(value.present) == repr(again) else None
+    return [] if repr(value) == repr(again) else None
 
 
 def _call(function: Callable[..., Any], arguments: Sequence[Any], name: str) -> Any:
@@ -215,13 +274,14 @@ def _field_nodes(graph: Graph, leaf: Any, field: Field, function: Callable[..., 
     """Return the nodes of one field of the result, in the field's type and shape."""
     shown = f"field {field.name} of what {name} returns"
     if not isinstance(leaf, Traced):
-        if not isinstance(leaf, (*Python, np.generic, np.ndarray)):
+        if not isinstance(leaf, (*Python, Parameter, np.generic, np.ndarray)):
             raise OperatorError(
                 f"{shown} is {abbreviate(leaf)}, not a number or an array; return one{defined_at(function)}"
             )
         if is_weak(leaf):
             kinds = ("bool", "signed", "unsigned", "float", "complex")
-            least = {int: "signed", float: "float", complex: "complex"}[type(leaf)]
+            kind = leaf.kind if type(leaf) is Parameter else type(leaf)
+            least = {int: "signed", float: "float", complex: "complex"}[kind]
             if kinds.index(field.scalar.kind) < kinds.index(least):
                 raise OperatorError(
                     f"{shown} is {abbreviate(leaf)}, the element is {field.scalar.name}; return a number of that type"

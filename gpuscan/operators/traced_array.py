@@ -15,6 +15,7 @@ import numpy as np
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.errors import OperatorError, UnsupportedDtypeError, abbreviate
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, widened
+from gpuscan.operators.parameters import Parameter, reveal
 from gpuscan.operators.source_location import operator_error
 from gpuscan.operators.traced_ufuncs import KNOWN, NoSuchForm, build
 
@@ -251,6 +252,11 @@ def constant_like(like: Traced, value: Any) -> Traced:
 
 
 def constant(graph: Graph, value: Any, scalar: Scalar) -> Traced:
+    if is_weak_parameter(value):
+        nodes = np.empty((), dtype=object)
+        nodes[()] = graph.constant(value._expression, scalar)
+        return Traced(graph, nodes, scalar)
+    value = reveal(value)
     if isinstance(value, Python) and not isinstance(value, np.generic):
         check_fits(value, scalar)
     numbers = np.asarray(value)
@@ -276,7 +282,14 @@ def check_fits(value: Any, scalar: Scalar) -> None:
 
 def is_weak(value: Any) -> bool:
     """Return True for a Python number, which takes the type of the other side (NEP 50)."""
+    if type(value) is Parameter:
+        return is_weak_parameter(value)
     return isinstance(value, (int, float, complex)) and not isinstance(value, (bool, np.generic))
+
+
+def is_weak_parameter(value: Any) -> bool:
+    """Return True for a parameter in the place of a Python float or complex number."""
+    return type(value) is Parameter and value.kind in (float, complex)
 
 
 def dtype_or_type(value: Any, traced: Sequence[Traced]) -> Any:
@@ -285,9 +298,11 @@ def dtype_or_type(value: Any, traced: Sequence[Traced]) -> Any:
         return value.dtype
     if is_weak(value):
         narrow = next((each.dtype for each in traced if each.dtype.name == "bfloat16"), None)
-        if narrow is not None and not isinstance(value, complex):
+        of_value = value.kind if type(value) is Parameter else type(value)
+        if narrow is not None and not issubclass(of_value, complex):
             return narrow  # NumPy does not promote a Python number with a bfloat16
-        return next(kind for kind in (int, float, complex) if isinstance(value, kind))
+        return next(kind for kind in (int, float, complex) if issubclass(of_value, kind))
+    value = reveal(value)
     dtype = np.asarray(value).dtype
     return float if dtype == np.float64 and is_exact_constant(value) else dtype
 

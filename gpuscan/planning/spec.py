@@ -25,6 +25,7 @@ from gpuscan.errors import OperatorError
 from gpuscan.operators.code import Code, combine_code, map_code
 from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.operators.operator import Operator
+from gpuscan.operators.parameters import Expression, concatenate
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.problem.indexed_maps import with_index
 from gpuscan.problem.problem import Problem
@@ -101,9 +102,9 @@ class ShaderSpec(HashedOnce):
         return tuple((name, code) for name, code in functions if code is not None and code.captured)
 
     @property
-    def captured_bytes(self) -> bytes:
-        """The captured constants as shaders/shared/captured.wgsl declares them."""
-        return b"".join(code.captured for _, code in self.captured_functions)
+    def captured(self) -> bytes | Expression:
+        """The captured constants as shaders/shared/captured.wgsl declares them; see `Code.captured`."""
+        return concatenate([code.captured for _, code in self.captured_functions])
 
     @property
     def seeded(self) -> bool:

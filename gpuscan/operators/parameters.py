@@ -1,0 +1,449 @@
+"""Floats that the user's functions close over, as parameters of a call: another float needs no other program.
+
+A function is traced with a `Parameter` in the place of each float. Arithmetic on parameters is recorded as an
+`Expression`. A `Computation` does the same Python and NumPy operations again for other floats, so the constants have
+the bits that a new trace would give them. Some values decide how a function is traced, such as the outcome of a
+comparison, or the exponent of a power. They are revealed, and become a part of the key of the program.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+import struct
+import threading
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from gpuscan.recent_values import RecentValues
+
+# Python numbers that arithmetic with a parameter is recorded for. Other operands say themselves what they do.
+_NUMBERS = frozenset({bool, int, float, complex})
+# Types whose equal values have equal bits.
+_EXACT = frozenset({bool, int, bytes})
+# Operations that raise errors for some floats.
+_FALLIBLE = frozenset({operator.truediv, operator.floordiv, operator.mod, operator.pow})
+# The most operations of an expression: the time to compare two of them grows with it.
+_MAX_SIZE = 1024
+# How many sets of parameters are kept for later calls.
+_MAX_SETS = 512
+# The value of an expression that is not defined for some floats.
+FAILED = object()
+
+
+# ----- Expressions
+
+
+class Expression:
+    """A value that a function of the floats of a call has.
+
+    Expressions are equal if they compute the same from the same floats.
+
+    Attributes:
+        parameters: the floats.
+        function: computes the value from the operands; None for one of the floats.
+        operands: expressions and constants.
+        value: the value for the floats that the call has.
+        structure: what is computed from which floats; the index of the float for one of them.
+        size: the number of operations.
+    """
+
+    __slots__ = ("_hash", "function", "operands", "parameters", "size", "structure", "value")
+
+    def __init__(
+        self, parameters: Parameters, function: Any, operands: tuple[Any, ...], value: Any, structure: Hashable
+    ) -> None:
+        self.parameters, self.function, self.operands = parameters, function, operands
+        self.value, self.structure = value, structure
+        self.size: int = 1 + sum(each.size for each in operands if type(each) is Expression)
+        self._hash = hash((id(parameters), structure))
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not Expression:
+            return False
+        return self.parameters is other.parameters and self.structure == other.structure
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"Expression({self.structure!r}, value={self.value!r})"
+
+    def reveal(self) -> Any:
+        """Return the value, on which the program depends from now on."""
+        kind = type(self.value)
+        shown = self if kind in _EXACT else derive(_bits if kind is float else repr, self)
+        self.parameters.revealed.setdefault(shown.structure, shown)
+        return self.value
+
+
+def derive(function: Callable[..., Any], *operands: Any) -> Any:
+    """Return the expression of a function of expressions and constants; its result if the operands are constants.
+
+    The function depends on its arguments alone. An error of it is raised, and depends on the values of the operands.
+    """
+    expressions = [each for each in operands if type(each) is Expression]
+    values = [each.value if type(each) is Expression else each for each in operands]
+    if not expressions:
+        return function(*values)
+    parameters = expressions[0].parameters
+    try:
+        value = function(*values)
+    except Exception:
+        for each in expressions:
+            each.reveal()
+        raise
+    size = sum(each.size for each in expressions)
+    if size >= _MAX_SIZE or any(each.parameters is not parameters for each in expressions):
+        for each in expressions:
+            each.reveal()
+        return value
+    described = (each.structure if type(each) is Expression else (type(each), repr(each)) for each in operands)
+    found = Expression(parameters, function, operands, value, (function, *described))
+    if function in _FALLIBLE:
+        # A call with floats for which it raises an error raises it, too, even if nothing uses the value.
+        derive(_is_defined, found).reveal()
+    return found
+
+
+def _is_defined(value: Any) -> bool:
+    """Return True: where the value is not defined, this is not called."""
+    return True
+
+
+def present(value: Any) -> Any:
+    """Return the value of an expression for the floats that the call has, and any other value as it is."""
+    return value.value if type(value) is Expression else value
+
+
+def reveal(value: Any) -> Any:
+    """Reveal the value of a parameter or an expression; return any other value as it is."""
+    if type(value) is Parameter:
+        value = value._expression
+    return value.reveal() if type(value) is Expression else value
+
+
+def concatenate(parts: Sequence[bytes | Expression]) -> bytes | Expression:
+    """Join bytes to one value."""
+    found: bytes | Expression = derive(_join, *parts)
+    return found
+
+
+def _join(*parts: bytes) -> bytes:
+    return b"".join(parts)
+
+
+_bits = struct.Struct("<d").pack
+
+
+class Computation:
+    """Computes expressions for other floats, without a trace.
+
+    Args:
+        expressions: the expressions, of floats of calls of one kind.
+    """
+
+    def __init__(self, expressions: Iterable[Expression]) -> None:
+        given = list(expressions)
+        count = len(given[0].parameters.floats) if given else 0
+        constants: list[Any] = []
+        # What each step computes one more value from: the index of a float or of a step, or ~ the index of a constant.
+        steps: list[tuple[Any, list[int]]] = []
+        known: dict[Hashable, int] = {}
+
+        def place(operand: Any) -> int:
+            if type(operand) is not Expression:
+                constants.append(operand)
+                return ~(len(constants) - 1)
+            if operand.function is None:
+                assert isinstance(operand.structure, int)
+                return operand.structure
+            if operand.structure not in known:
+                operands = [place(each) for each in operand.operands]
+                steps.append((operand.function, operands))
+                known[operand.structure] = count + len(steps) - 1
+            return known[operand.structure]
+
+        def index(found: int) -> int:
+            """Return an index among the constants, the floats and the steps."""
+            return ~found if found < 0 else len(constants) + found
+
+        results = [place(each) for each in given]
+        self._constants = constants
+        self._steps = [(function, tuple(map(index, operands))) for function, operands in steps]
+        self._results = [index(each) for each in results]
+
+    def __call__(self, floats: Sequence[float]) -> list[Any]:
+        """Return the values of the expressions; `FAILED` for each that is not defined for these floats."""
+        values = [*self._constants, *floats]
+        value_of = values.__getitem__
+        failed = False
+        with np.errstate(all="ignore"):
+            for function, operands in self._steps:
+                if failed and any(value_of(each) is FAILED for each in operands):
+                    values.append(FAILED)
+                    continue
+                try:
+                    values.append(function(*map(value_of, operands)))
+                except Exception:
+                    failed = True
+                    values.append(FAILED)
+        return list(map(value_of, self._results))
+
+
+# ----- Sets of parameters
+
+
+class Parameters:
+    """The floats of a call.
+
+    Attributes:
+        floats: their values, in the order in which `gpuscan.operators.function_keys` finds them.
+        revealed: the expressions with values that programs of the call depend on, by their structure. It only grows.
+    """
+
+    def __init__(self, floats: Sequence[float]) -> None:
+        self.floats = tuple(floats)
+        self.revealed: dict[Hashable, Expression] = {}
+        self.leaves = [Expression(self, None, (), value, index) for index, value in enumerate(floats)]
+
+    def reveal_all(self) -> None:
+        """Make programs of the call depend on all the floats."""
+        for leaf in self.leaves:
+            leaf.reveal()
+
+
+_sets: RecentValues[Hashable, Parameters] = RecentValues(_MAX_SETS)
+_lock = threading.Lock()
+
+
+def parameters_of(functions: Hashable, floats: Sequence[float]) -> Parameters:
+    """Return the parameters of a call. Calls of the same functions and floats share them, with what is revealed.
+
+    Args:
+        functions: the keys of the functions, without the floats.
+        floats: the floats.
+    """
+    key = functions, *map(_bits, floats)
+    with _lock:
+        return _sets.find(key) or _sets.keep(key, Parameters(floats))
+
+
+# ----- Functions
+
+
+class _Mode(threading.local):
+    """What calls of a `Switch` do on this thread.
+
+    Attributes:
+        traced: while a function is traced with parameters, those that it reads; else None.
+        checks: True while a function is traced without them, to be compared.
+    """
+
+    traced: set[Parameters] | None = None
+    checks = False
+
+
+_mode = _Mode()
+
+
+class Switch:
+    """A user's function that can be traced with parameters. Everywhere else it is the function itself.
+
+    Args:
+        function: the user's function.
+        with_parameters: the same function with parameters in the place of floats.
+        parameters: the parameters.
+    """
+
+    __slots__ = ("__name__", "__qualname__", "__weakref__", "__wrapped__", "parameters", "with_parameters")
+
+    def __init__(self, function: Any, with_parameters: Any, parameters: Parameters) -> None:
+        self.__wrapped__, self.with_parameters, self.parameters = function, with_parameters, parameters
+        self.__name__, self.__qualname__ = function.__name__, function.__qualname__
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        if _mode.traced is not None:
+            _mode.traced.add(self.parameters)
+            return self.with_parameters(*arguments, **options)
+        if not _mode.checks:
+            self.parameters.reveal_all()
+        return self.__wrapped__(*arguments, **options)
+
+
+@contextmanager
+def trace_with_parameters() -> Iterator[set[Parameters]]:
+    """Call functions with their parameters in the ``with``. The set gets those that they have."""
+    before = _mode.traced
+    found: set[Parameters] = set()
+    _mode.traced = found
+    try:
+        yield found
+    finally:
+        _mode.traced = before
+
+
+@contextmanager
+def trace_with_floats() -> Iterator[None]:
+    """Call functions with their floats in the ``with``, to compare the graphs."""
+    before = _mode.traced, _mode.checks
+    _mode.traced, _mode.checks = None, True
+    try:
+        yield
+    finally:
+        _mode.traced, _mode.checks = before
+
+
+# ----- Parameters
+
+
+def _operation(function: Callable[..., Any], *, swapped: bool = False) -> Callable[..., Any]:
+    """Return a method of `Parameter` that records a function of it and of a Python number."""
+
+    def method(self: Parameter, other: Any) -> Any:
+        if type(other) is not Parameter and type(other) not in _NUMBERS:
+            return NotImplemented
+        return _record(function, other, self) if swapped else _record(function, self, other)
+
+    return method
+
+
+def _question(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of `Parameter` that reveals what a function gives for it."""
+
+    def method(self: Parameter, *arguments: Any) -> Any:
+        return reveal(derive(function, self._expression, *arguments))
+
+    return method
+
+
+def _record(function: Callable[..., Any], *operands: Any) -> Any:
+    found = derive(function, *(each._expression if type(each) is Parameter else each for each in operands))
+    return Parameter(found) if type(found) is Expression else found
+
+
+class Parameter:
+    """A float of a function, while the function is traced, or what Python computes of such floats.
+
+    It is no float, so that nothing reads its value unnoticed.
+    """
+
+    __slots__ = ("_expression",)
+
+    def __init__(self, expression: Expression) -> None:
+        self._expression = expression
+
+    @property
+    def kind(self) -> type:
+        """The type of the value, which no value of a float changes."""
+        return type(self._expression.value)
+
+    @property
+    def present(self) -> Any:
+        """The value, for what does not depend on it later."""
+        return self._expression.value
+
+    __add__, __radd__ = _operation(operator.add), _operation(operator.add, swapped=True)
+    __sub__, __rsub__ = _operation(operator.sub), _operation(operator.sub, swapped=True)
+    __mul__, __rmul__ = _operation(operator.mul), _operation(operator.mul, swapped=True)
+    __truediv__, __rtruediv__ = _operation(operator.truediv), _operation(operator.truediv, swapped=True)
+    __floordiv__, __rfloordiv__ = _operation(operator.floordiv), _operation(operator.floordiv, swapped=True)
+    __mod__, __rmod__ = _operation(operator.mod), _operation(operator.mod, swapped=True)
+    __lt__, __le__, __gt__, __ge__ = map(_operation, (operator.lt, operator.le, operator.gt, operator.ge))
+    __eq__, __ne__ = map(_operation, (operator.eq, operator.ne))
+    __bool__, __int__, __complex__ = _question(bool), _question(int), _question(complex)
+    __float__ = _question(float)
+    __trunc__, __floor__, __ceil__ = _question(math.trunc), _question(math.floor), _question(math.ceil)
+    __hash__ = _question(hash)
+    __repr__, __str__, __format__ = _question(repr), _question(str), _question(format)
+
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+        if modulus is None and type(other) is int:
+            return _record(operator.pow, self, other)
+        if type(other) is not Parameter and type(other) not in _NUMBERS:
+            return NotImplemented
+        # Whether the result is a float or complex depends on the values.
+        return pow(reveal(self), reveal(other), modulus)
+
+    def __rpow__(self, other: Any) -> Any:
+        return pow(other, reveal(self)) if type(other) in _NUMBERS else NotImplemented
+
+    def __neg__(self) -> Any:
+        return _record(operator.neg, self)
+
+    def __pos__(self) -> Any:
+        return _record(operator.pos, self)
+
+    def __abs__(self) -> Any:
+        return _record(operator.abs, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __round__(self, digits: Any = None) -> Any:
+        return reveal(derive(round, self._expression)) if digits is None else _record(round, self, digits)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)  # protocols ask whether there is such a thing
+        return getattr(reveal(self), name)
+
+    # ----- NumPy reads the value, unless another operand is traced.
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(reveal(self), dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if any(_has_own_form(each) for each in inputs):
+            return NotImplemented
+        return getattr(ufunc, method)(*map(reveal, inputs), **options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
+        if any(kind is not Parameter and kind is not np.ndarray for kind in types):
+            return NotImplemented
+        return function(*_reveal_all(args), **_reveal_all(options))
+
+
+def _has_own_form(value: Any) -> bool:
+    """Return True for an operand of a ufunc that says itself what the ufunc does."""
+    return not isinstance(value, (Parameter, np.ndarray, np.generic)) and hasattr(value, "__array_ufunc__")
+
+
+def _reveal_all(value: Any) -> Any:
+    """Return a bundle with the values of parameters in their place."""
+    if type(value) in (tuple, list):
+        return type(value)(map(_reveal_all, value))
+    if type(value) is dict:
+        return dict(zip(value, map(_reveal_all, value.values()), strict=True))
+    return reveal(value)
+
+
+# ----- Constants of graphs, as bytes
+
+
+@functools.lru_cache(maxsize=64)
+def bytes_in(dtype: np.dtype[Any]) -> Callable[[Any], bytes]:
+    """Return a function that gives the bytes of a number in this type."""
+    return lambda number: np.asarray(number).astype(dtype).tobytes()
+
+
+@functools.lru_cache(maxsize=512)
+def of_bytes(function: Callable[..., Any], sources: tuple[np.dtype[Any], ...]) -> Callable[..., Any]:
+    """Return a function of numbers as one of their bytes.
+
+    Args:
+        function: the function of NumPy numbers.
+        sources: the types of its arguments.
+    """
+
+    def call(*arguments: bytes) -> Any:
+        return function(*(np.frombuffer(each, dtype)[0] for each, dtype in zip(arguments, sources, strict=True)))
+
+    return call

@@ -1,0 +1,365 @@
+"""Calls whose functions close over other floats than before: they launch the same program, and get the same bits."""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from tests.api.test_launches import EACH_STAGE, FIRST, Counted
+from tests.harness.builds import count_waits
+from tests.harness.devices import kept_programs
+from tests.oracle import assert_same
+
+NAN, INF = math.nan, math.inf
+VALUES = (0.5, -1.25, 2.0, 0.5, 0.0, -0.0, 1.0, -1.0, 3.0, NAN, INF, -INF, 1e40, 1e-310, 0.1)
+X = np.random.default_rng(0).integers(-8, 8, 300).astype(np.float32)
+# Python calls that a new float adds to a repeated call.
+NEW_FLOAT = 30
+LEVEL = 0.75
+
+
+def scaled(v: Any, factor: float, offset: float = 0.25) -> Any:
+    """Return a product and an offset."""
+    return v * factor + offset
+
+
+def affine(v: Any, k: float) -> Any:
+    """Return a number of which a parameter would differ if its type were asked for."""
+    return v * k if isinstance(k, float) and k > 0.7 else v
+
+
+def guarded(k: float) -> float:
+    """Return a quotient where it is defined."""
+    try:
+        return 1 / k
+    except ZeroDivisionError:
+        return -7.0
+
+
+def nested(k: float) -> Callable[[Any], Any]:
+    """Return a function that calls another one that closes over the float."""
+
+    def inner(v: Any) -> Any:
+        return v + k
+
+    return lambda v: inner(v) * (k - 1)
+
+
+def assigned(k: float) -> Callable[[Any], Any]:
+    """Return a function that assigns to the float that it closes over."""
+
+    def function(v: Any) -> Any:
+        nonlocal k
+        k = k + 0.0
+        return v * k
+
+    return function
+
+
+def by_name(k: float) -> Callable[[Any], Any]:
+    """Return a function with floats as defaults."""
+
+    def function(v: Any, a: float = k, *, b: float = 2 * k) -> Any:
+        return v * a + b
+
+    return function
+
+
+def doubled(k: float) -> float:
+    """Return a sum of 2^60 equal terms."""
+    for _ in range(60):
+        k = k + k
+    return k
+
+
+# Functions of one number that read floats, as they are or as numbers of Python.
+READING_NOTHING: dict[str, Callable[[float], Callable[[Any], Any]]] = {
+    "k": lambda k: lambda v: v * k,
+    "k twice": lambda k: lambda v: v * k + k,
+    "two": lambda k: (lambda j: lambda v: v * k + j)(k * 0.5),
+    "equal": lambda k: (lambda j: lambda v: v * k + j)(k + 0.0),
+    "beside a literal": lambda k: lambda v: np.where(v > 0.5, v * k, v - 0.5),
+    "1 - k": lambda k: lambda v: v * (1 - k),
+    "k * j": lambda k: (lambda j: lambda v: v + k * j)(k + 3.0),
+    "k + 0.1 - k": lambda k: lambda v: v + (k + 0.1 - k),
+    "-k, +k, abs(k)": lambda k: lambda v: (v + -k) * +k - abs(k),
+    "k ** 2": lambda k: lambda v: v + k**2,
+    "sum": lambda k: lambda v: v * sum([k, k, 1]),
+    "round": lambda k: lambda v: v * round(k, 1),
+    "complex": lambda k: lambda v: v.astype(np.complex64) * (k + 2j),
+    "where": lambda k: lambda v: np.where(v > k, k, v),
+    "full_like": lambda k: lambda v: np.full_like(v, k) + v,
+    "clip": lambda k: lambda v: np.clip(v, k, k + 1),
+    "maximum": lambda k: lambda v: np.maximum(k, v) * np.float32(0.5),
+    "float16": lambda k: lambda v: (v.astype(np.float16) * k).astype(np.float32),
+    "folded": lambda k: lambda v: np.where(v > 0, np.exp(np.full_like(v, k)), v),
+    "bool of v": lambda k: lambda v: (v < k, v == k, k >= v),
+    "nested": nested,
+    "defaults": by_name,
+    "global function": lambda k: lambda v: scaled(v, k),
+}
+READING_VALUES: dict[str, Callable[[float], Callable[[Any], Any]]] = {
+    "k / j": lambda k: lambda v: v + 1 / k,
+    "k // j, k % j": lambda k: lambda v: v * (k // 0.3) + k % 3 + divmod(k, 2)[1],
+    "unused": lambda k: lambda v: (1 % k, v)[1],
+    "caught": lambda k: lambda v: v * guarded(k),
+    "if": lambda k: lambda v: v * (k if k > 0 else 0.25),
+    "truth": lambda k: lambda v: v * (k or 3.0),
+    "and": lambda k: lambda v: v + k if -1 < k < 1 else v - k,
+    "max": lambda k: lambda v: v * max(k, 0.25),
+    "math.exp": lambda k: lambda v: v * math.exp(k),
+    "math.floor": lambda k: lambda v: v * math.floor(k),
+    "np.exp": lambda k: lambda v: v * np.float32(np.exp(k)),
+    "np.float32": lambda k: lambda v: v * np.float32(k),
+    "array": lambda k: lambda v: v * np.array([k, 2.0], np.float32)[0],
+    "int": lambda k: lambda v: v * int(k),
+    "float": lambda k: lambda v: v * float(k),
+    "index": lambda k: lambda v: v * (1.5, 2.5)[k > 1],
+    "in": lambda k: lambda v: v + (1.0 if k in (0.5, 2.0) else 4.0),
+    "dict": lambda k: lambda v: v + {0.5: 1.0, 2.0: 2.0}.get(k, 3.0),
+    "text": lambda k: lambda v: v + len(f"{k:.3f}{k}"),
+    "method": lambda k: lambda v: v + k.is_integer(),
+    "exponent": lambda k: lambda v: np.abs(v) ** k,
+    "base": lambda k: lambda v: v + 2.0**k,
+    "power": lambda k: lambda v: v + abs(k**0.5),
+    "isinstance": lambda k: lambda v: affine(v, k),
+    "match": lambda k: lambda v: matched(v, k),
+    "type": lambda k: lambda v: v * (k if type(k) is float and k > 0.7 else 1.0),
+    "copysign": lambda k: lambda v: v * math.copysign(2.0, k),
+    "integers": lambda k: lambda v: v + np.full_like(v.astype(np.int32), np.int32(k > 0)),
+    "assigned": assigned,
+    "doubled": lambda k: lambda v: v * doubled(k),
+    "float of the module": lambda k: lambda v: v * (LEVEL * k),
+}
+
+
+def matched(v: Any, k: Any) -> Any:
+    """Return a number that depends on the type and the value of another one."""
+    match k:
+        case float() if k > 0.7:
+            return v * 2
+        case _:
+            return v
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """Return the types and bytes of the arrays that a call returns, or the first line of its error."""
+    try:
+        with np.errstate(all="ignore"):
+            found = call()
+    except gs.OperatorError as error:
+        return str(error).splitlines()[0]
+    arrays = [each.numpy() for each in (found if isinstance(found, tuple) else (found,))]
+    # Which of two NaNs an adapter gives for their sum depends on how its compiler orders them.
+    numbers = [
+        np.where(each == each, each, np.array(NAN, each.dtype)) if each.dtype.kind in "fc" else each for each in arrays
+    ]
+    return [(each.dtype.str, each.tobytes()) for each in numbers]
+
+
+def traced_each_time(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the same function with something in it that may change, so that no program is known by it."""
+    holder = [function]
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Any:
+        return holder[0](*arguments)
+
+    return call
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", [*READING_NOTHING, *READING_VALUES])
+def test_bits_are_those_of_a_trace(device: gs.Device, name: str) -> None:
+    """Assert that each float gives the bits, or the error, that a trace of the function with this float gives."""
+    make = (READING_NOTHING | READING_VALUES)[name]
+    a = device.asarray(X)
+    for value in (*VALUES, *VALUES[::-1]):
+        wanted = outcome(lambda value=value: gs.map(traced_each_time(make(value)), a))
+        got = outcome(lambda value=value: gs.map(make(value), a))
+        assert got == wanted, (name, value)
+
+
+@pytest.mark.parametrize("name", READING_NOTHING)
+def test_new_floats_need_no_program(device: gs.Device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that a new float needs few Python calls, no wait, no trace and no further program."""
+    make = READING_NOTHING[name]
+    a = device.asarray(X)
+    # The first launch of a kernel may wait, to see how large its subgroups are, and a program has a few buffers.
+    for n in range(20):
+        gs.map(make(n / 3 + 0.001), a)
+    before = kept_programs(device)
+    functions = [make(value) for value in (-0.8, -0.9, -1.1, -1.2)]
+    with monkeypatch.context() as patched:
+        waits = count_waits(device, patched)
+        calls = [Counted().of(functools.partial(gs.map, each, a)) for each in functions]
+        assert not waits
+    assert kept_programs(device) == before
+    assert max(calls) <= FIRST + NEW_FLOAT, calls
+
+
+def itself(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function."""
+    return function
+
+
+# Calls of all kinds that take functions: of an array, a float, and what wraps each function.
+CALLS: dict[str, Callable[[Any, float, Any], Any]] = {
+    "scan with maps": lambda a, k, of: gs.scan(
+        a, "maximum", before=of(lambda v: v * k), after=of(lambda v: v + (1 - k))
+    ),
+    "scan with an operator": lambda a, k, of: gs.scan(
+        a, of(lambda l, r: np.minimum(np.maximum(l, r), k)), before=of(lambda v: np.minimum(v, k))
+    ),
+    "scan along rows": lambda a, k, of: gs.scan(
+        a.reshape(30, 10), "minimum", axis=1, before=of(lambda v: v + k), initial=np.float32(3)
+    ),
+    "scan of columns": lambda a, k, of: gs.scan(a.reshape(30, 10), axis=0, before=of(lambda v: v * k)),
+    "scan with an index": lambda a, k, of: gs.scan(a, before=of(lambda v, i: v + (i % 2).astype(np.float32) * k)),
+    "reduce": lambda a, k, of: gs.reduce(a, "maximum", before=of(lambda v: v * k)),
+    "reduce with a map at the end": lambda a, k, of: gs.reduce(a, after=of(lambda v: v * k)),
+    "map": lambda a, k, of: gs.map(of(lambda v, w: v * k + w), a, a),
+    "compact": lambda a, k, of: gs.compact(a, of(lambda v: v > k)),
+    "scan_vjp": lambda a, k, of: gs.scan_vjp(a, a, a, of(lambda l, r: l * k + r)),
+    "scan_vjp of pairs": lambda a, k, of: gs.scan_vjp(
+        (a, a), (a, a), (a, a), of(lambda l, r: (l[0] * r[0], r[0] * l[1] * k + r[1]))
+    )[1],
+}
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_every_kind_of_call(device: gs.Device, kind: str) -> None:
+    """Assert that results are those of a trace as the float changes, and that neither programs nor calls grow."""
+    call = CALLS[kind]
+    a = device.asarray(X)
+    values = [0.5, 0.25, 2.0, -0.5, 1.0, 0.75, 0.0, -1.0, -2.0, 0.5, 1.5, 4.0, 0.25, NAN, 0.0]
+    for value in values:
+        wanted = outcome(lambda value=value: call(a, value, traced_each_time))
+        assert outcome(lambda value=value: call(a, value, itself)) == wanted, (kind, value)
+    for n in range(20):
+        call(a, n / 3 + 0.01, itself)
+    kept = kept_programs(device)
+    calls = [Counted().of(lambda value=value: call(a, value, itself)) for value in (-0.3, -0.4, -0.6)]
+    assert kept_programs(device) == kept
+    with device.profile() as profile:
+        call(a, 0.3, itself)
+    stages = max(1, len(profile.spans))
+    assert max(calls) <= FIRST + NEW_FLOAT + EACH_STAGE * stages, calls
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64"])
+def test_types_of_numbers(device: gs.Device, dtype: str) -> None:
+    """Assert that floats reach numbers of all types as NumPy has them there."""
+    if dtype == "float64" and not device.capabilities.float64:
+        pytest.skip("the device has no float64")
+    x = X[:40].astype(dtype)
+    a = device.asarray(x)
+    for k in (0.5, -0.0, 0.1, 1 / 3, 1e-5, 3.0):
+        got = gs.map(lambda v, k=k: (v * k, v + (1 - k)), a)
+        computed = x.astype(np.float32) if dtype == "float16" else x
+        for found, wanted in zip(got, (computed * k, computed + (1 - k)), strict=True):
+            assert_same(found.numpy(), wanted.astype(found.dtype), (dtype, k))
+
+
+def test_many_floats_in_flight(device: gs.Device) -> None:
+    """Assert that a launch does not change the numbers that runs before it, submitted or not, have yet to read."""
+    a, x = device.asarray(X), X
+    for rounds in range(3):
+        results = [(k, gs.map(lambda v, k=k: v * k, a)) for k in (0.5 * n + rounds for n in range(50))]
+        results += [(k, gs.map(lambda v, k=k: v * k, a)) for k in (0.5, 1.5, 0.5, 2.5, 1.5)]
+        for k, result in results:
+            assert_same(result.numpy(), x * np.float32(k), k)
+
+
+def test_floats_of_several_functions(device: gs.Device) -> None:
+    """Assert that floats of functions that change independently do not change places."""
+    a = device.asarray(X)
+
+    def call(p: float, q: float, r: float) -> Any:
+        def before(v: Any, scale: float = p) -> Any:
+            return v * scale + q
+
+        return gs.scan(a, "maximum", before=before, after=lambda v: v - r)
+
+    for p, q, r in ((1.0, 2.0, 3.0), (3.0, 2.0, 1.0), (2.0, 1.0, 3.0), (0.5, 0.5, 0.5), (1.0, 1.0, 2.0)):
+        wanted = np.maximum.accumulate(X * np.float32(p) + np.float32(q)) - np.float32(r)
+        assert_same(call(p, q, r).numpy(), wanted, (p, q, r))
+
+
+def test_operators_that_return_floats(device: gs.Device) -> None:
+    """Assert that a float is a field of an operator's result."""
+    a = device.asarray(X)
+    for k in (0.5, 2.0, -1.0, 0.5):
+        first, second = gs.scan((a, a), lambda l, r, k=k: (np.maximum(l[0], r[0]), k))
+        assert_same(first.numpy(), np.maximum.accumulate(X))
+        assert_same(second.numpy()[1:], np.full(len(X) - 1, k, np.float32))
+
+
+def test_integers_that_change_beside_floats(device: gs.Device) -> None:
+    """Assert that equal numbers of other types are other calls."""
+    x = np.arange(-4, 5, dtype=np.int32)
+    a, b = device.asarray(x), device.asarray(x.astype(np.float32))
+    for k in (1, 1.0, True, 2, 2.0, np.float32(2), 1, 1.0):
+        assert_same(gs.map(lambda v, k=k: v * k, b).numpy(), x.astype(np.float32) * k)
+        if not isinstance(k, (float, np.generic)):
+            assert_same(gs.map(lambda v, k=k: v * k, a).numpy(), (x * k).astype(np.int32))
+        elif type(k) is float:
+            with pytest.raises(gs.OperatorError, match="float64"):
+                gs.map(lambda v, k=k: v * k, a)
+
+
+def test_recursion_and_shared_names(device: gs.Device) -> None:
+    """Assert that a function that calls itself, by its name or a cell, sees the float of this call."""
+    a = device.asarray(X)
+
+    def powers(k: float) -> Callable[[Any], Any]:
+        def function(v: Any, depth: int = 2, base: float = k) -> Any:
+            return v if depth == 0 else function(v * base + k, depth - 1)
+
+        return function
+
+    for k in (0.5, 2.0, 0.5, -1.0):
+        wanted = (X * np.float32(k) + np.float32(k)) * np.float32(k) + np.float32(k)
+        assert_same(gs.map(powers(k), a).numpy(), wanted, k)
+
+
+def test_after_a_cleanup(device: gs.Device) -> None:
+    """Assert that a branch that was taken for one float is not taken for others, once programs were dropped."""
+    a = device.asarray(X)
+    for _ in range(3):
+        for k in (0.5, -0.5, 1.5, -2.5):
+            assert_same(gs.map(lambda v, k=k: v * (k if k > 0 else 4.0), a).numpy(), X * np.float32(k if k > 0 else 4))
+        device.memory_cleanup()
+
+
+def test_threads_with_floats_of_their_own(device: gs.Device) -> None:
+    """Assert that threads that call the same function with other floats get the results of their own."""
+    a = device.asarray(X)
+    failures: list[Any] = []
+    numbers = count()
+
+    def work() -> None:
+        start = next(numbers)
+        for n in range(40):
+            k = start + n / 64
+            found = gs.map(lambda v, k=k: v * k + (1 - k), a).numpy()
+            close = np.allclose(found, X * np.float32(k) + np.float32(1 - k), rtol=1e-5, atol=1e-4)
+            if not close:
+                failures.append((k, found))
+            if n % 10 == start:
+                device.memory_cleanup()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures

@@ -1,0 +1,151 @@
+"""Floats of functions as parameters: keys without them, and expressions that are computed again for others."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpuscan.elements import element_of
+from gpuscan.operators.function_keys import function_key, with_parameters
+from gpuscan.operators.parameters import FAILED, Computation, Parameter, Parameters, parameters_of
+from gpuscan.operators.trace import trace_map
+
+GLOBAL = 0.5
+NUMBER = element_of([np.dtype(np.float32)])
+
+
+def of_module(v: Any) -> Any:
+    """Return a product with a float of the module."""
+    return v * GLOBAL
+
+
+def make(k: Any, j: Any) -> Callable[[Any], Any]:
+    """Return a function that closes over one number, calls one that closes over another, and has a default."""
+
+    def inner(v: Any, scale: Any = j) -> Any:
+        return v * scale
+
+    def function(v: Any, offset: Any = 2.5) -> Any:
+        return inner(v) + of_module(v) * k + offset
+
+    return function
+
+
+def floats_of(function: Any) -> tuple[Any, list[float]]:
+    """Return the key of a function without floats, and these."""
+    floats: list[float] = []
+    return function_key(function, floats=floats), floats
+
+
+def test_keys_without_floats() -> None:
+    """Assert that floats in cells and defaults are no part of the key, and other numbers are."""
+    key, floats = floats_of(make(1.5, 3.5))
+    assert sorted(floats) == [1.5, 2.5, 3.5]
+    other, changed = floats_of(make(-0.0, math.nan))
+    assert other == key
+    assert len(changed) == 3
+    assert floats_of(make(1.5, 3)) != (key, floats)
+    assert floats_of(make(np.float32(1.5), 3.5))[0] != key
+    assert function_key(make(1.5, 3.5)) != function_key(make(1.5, 4.5))
+    assert floats_of(of_module) == (function_key(of_module), [])
+
+
+def test_functions_that_ask_for_types() -> None:
+    """Assert that floats stay in the key of functions that could tell a parameter from a float, or assign to it."""
+    total = 1.5
+
+    def asks(v: Any, k: float = 1.5) -> Any:
+        return v * k if isinstance(k, float) else v
+
+    def calls(v: Any, k: float = 1.5) -> Any:
+        return asks(v, k)
+
+    def assigns(v: Any) -> Any:
+        nonlocal total
+        total += 1
+        return v * total
+
+    def recurs(v: Any, k: float = 1.5) -> Any:
+        return recurs(v, k) if k > 2 else v
+
+    for function in (asks, calls, assigns, recurs):
+        assert floats_of(function) == (function_key(function), [])
+
+
+def test_expressions_are_computed_again() -> None:
+    """Assert that a computation gives the bits that Python gives, for random expressions and floats."""
+    chance = random.Random(0)
+    operations: list[Callable[[Any, Any], Any]] = [
+        lambda a, b: a + b,
+        lambda a, b: a - 0.1 * b,
+        lambda a, b: a * b,
+        lambda a, b: a / b,
+        lambda a, b: a // 3 - b % 0.7,
+        lambda a, b: abs(-a) + b**3,
+        lambda a, b: 2 - a + round(b, 2),
+    ]
+    for _ in range(200):
+        chosen = [(chance.choice(operations), chance.random() < 0.5) for _ in range(6)]
+
+        def compute(a: Any, b: Any, chosen: Any = chosen) -> Any:
+            for operation, swaps in chosen:
+                a, b = (b, operation(a, b)) if swaps else (operation(b, a), a)
+            return a
+
+        parameters = Parameters((1.5, -0.3))
+        found = compute(*map(Parameter, parameters.leaves))
+        again = Computation([found._expression, *parameters.revealed.values()])
+        for floats in ((1.5, -0.3), (0.0, -0.0), (1e300, 1e300), (math.inf, 2.0), (0.7, math.nan)):
+            value, *defined = again(floats)
+            try:
+                wanted = compute(*floats)
+            except ArithmeticError:
+                assert FAILED in (value, *defined)
+            else:
+                assert FAILED not in defined
+                assert np.float64(value).tobytes() == np.float64(wanted).tobytes() or (
+                    value != value and wanted != wanted
+                )
+
+
+def test_what_is_revealed() -> None:
+    """Assert that a graph depends on the outcome of a comparison, and not on the floats that were compared."""
+
+    def revealed(function: Any) -> list[Any]:
+        key, floats = floats_of(function)
+        parameters = parameters_of(key, floats)
+        trace_map(with_parameters(function, parameters, 0), NUMBER, "before")
+        return [each.value for each in parameters.revealed.values()]
+
+    def closed(k: float) -> list[Callable[[Any], Any]]:
+        return [lambda v: v * (1 - k), lambda v: v * k if k > 2 else v, lambda v: v * np.float32(k), lambda v: v**k]
+
+    for k in (1.25, 3.0):
+        nothing, comparison, value, exponent = map(revealed, closed(k))
+        assert nothing == []
+        assert comparison == [k > 2]
+        assert value == [np.float64(k).tobytes()]
+        assert exponent == [np.float32(k).tobytes()]
+
+
+def test_a_parameter_that_acts_otherwise() -> None:
+    """Assert that all floats are revealed if a trace with parameters fails, or gives another graph."""
+
+    def fails(v: Any, k: float = 0.5) -> Any:
+        return v * {float: 1.0}[k.__class__]
+
+    def differs(v: Any, k: float = 0.5) -> Any:
+        return v * len([each for each in (k, 1.0) if each.__class__ is float])
+
+    for function in (fails, differs):
+        parameters = Parameters((0.5,))
+        switch = with_parameters(function, parameters, 0)
+        nodes = trace_map(switch, NUMBER, "before").fields
+        assert len(parameters.revealed) == 1
+        plain = trace_map(function, NUMBER, "before").fields
+        assert [node.op for field in nodes for node in field] == [node.op for field in plain for node in field]
+        assert [node.args[1].data for (node,) in nodes] == [node.args[1].data for (node,) in plain]
