@@ -442,7 +442,8 @@ class DeviceContext:
         except error_type(self.wgpu_device) as error:
             if lost_while_compiling(str(error)):
                 raise
-            raise user_error(kernel.spec.operator_name, str(error), text) from error
+            # Frames of the package wgpu hold the error whose traceback holds them, and with them all that called them.
+            raise user_error(kernel.spec.operator_name, str(error), text) from error.with_traceback(None)
         seconds = time.perf_counter() - started
         if seconds > SLOW_COMPILE_SECONDS:
             _log.warning(
