@@ -96,12 +96,13 @@ def measured_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape | Non
     h, size = heuristics_for(capabilities.adapter_type), capabilities.subgroup_size
     sizes = [field.storage_bytes for field in spec.source.fields]
     plain = spec.item_words == spec.element.words == sum(sizes) // 4 and not spec.compacts
-    room = min(max_invocations(capabilities), items_that_fit(spec, capabilities))
     for shape in h.measured_shapes:
-        tile = TileShape(shape.lanes, size, shape.steps, shape.chunk, single_lead=shape.joined_once)
         alike = plain and (spec.item_words, len(sizes)) == (shape.words, shape.fields)
-        alike = alike and (shape.long_too or not spec.combine.long)
-        if alike and spec.length >= h.min_measured_tiles * tile.tile_size and not shape.lanes % size:
+        if not alike or shape.lanes % size or (spec.combine.long and not shape.long_too):
+            continue
+        tile = TileShape(shape.lanes, size, shape.steps, shape.chunk, single_lead=shape.joined_once)
+        if spec.length >= h.min_measured_tiles * tile.tile_size:
+            room = min(max_invocations(capabilities), items_that_fit(spec, capabilities))
             return tile if shape.lanes <= room else None
     return None
 

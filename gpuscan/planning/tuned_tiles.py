@@ -43,7 +43,7 @@ def best_tile(spec: ScanSpec, capabilities: Capabilities, tuned: Tuned, subgroup
     """
     planned = tile_shape(spec, capabilities, subgroups)
     found = tuned_tile(tuned, spec, subgroups)
-    return found if found in planned.same_order() else planned
+    return planned if found is None or found not in planned.same_order() else found
 
 
 def tuned_tile(tuned: Tuned, spec: ScanSpec, subgroups: bool = True) -> TileShape | None:
