@@ -49,7 +49,7 @@ READABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 OPERATORS = ", ".join(BUILTINS)
 DTYPES = ", ".join(SCALARS)
-FILE_DTYPES = ", ".join(name for name in SCALARS if has_file_dtype(SCALARS[name].dtype))
+FILE_DTYPES = ", ".join(name for name in SCALARS if has_file_dtype(name))
 BROWSER_DTYPES = ", ".join(name for name in SCALARS if name != "float64")
 DEVICE = "GPU adapter: a part of its name or its number in `gpuscan probe`"
 

@@ -34,6 +34,11 @@ def argmax_so_far(axes: Any, rng: np.random.Generator) -> None:
     axes.plot(*zip(*[(i, v) for i, v in enumerate(results) if v == best[i]], strict=True), "o", color=RED)
 
 
+def draw_a_walk(axes: Any, rng: np.random.Generator) -> None:
+    walk = gs.scan(rng.choice(np.array([-4, 4], np.int32), 200))
+    axes.fill_between(range(200), walk, walk.min() - 8, step="mid", color=BLUE)
+
+
 def exponential_average(axes: Any, rng: np.random.Generator) -> None:
     signal = (np.sin(np.arange(200) / 25) + rng.normal(size=200) / 2).astype(np.float32)
     axes.plot(signal, color=GREY)
@@ -160,6 +165,7 @@ PICTURES: dict[str, Draw] = {
     for draw in (
         advantage_estimation,
         argmax_so_far,
+        draw_a_walk,
         exponential_average,
         fill_gaps,
         forward_fill,

@@ -181,7 +181,7 @@ def launchable(function: F) -> F:
             key.append(strategy_key("auto"))
             whole = tuple(key)
             hash(whole)
-        except (_NoKeyError, TypeError):  # or a part of the key cannot be hashed
+        except (_NoKeyError, TypeError, RecursionError):  # or a part cannot be hashed, or arguments nest too deep
             whole = ()
         arrays = making.arrays
         if not whole or not arrays:

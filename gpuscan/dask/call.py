@@ -101,7 +101,7 @@ def call_of(
     bundle = structure.nested(like)
     if isinstance(as_map(before), IndexedMap):
         assert before is not None
-        shape, trailing = split_axes(*structure_and_leaves(bundle), own_axes(bundle), operator)
+        shape, trailing = split_axes(*structure_and_leaves(bundle), own_axes(bundle), operator, before)
         along = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
         index = _indices_along(arrays[0], len(shape), along)
         return call_of(

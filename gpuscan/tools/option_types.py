@@ -15,7 +15,7 @@ import gpuscan
 from gpuscan import Device
 from gpuscan.api.home import listed_devices
 from gpuscan.device.adapters import NUMPY, best_adapters
-from gpuscan.elements import SCALARS, scalar_of
+from gpuscan.elements import BFLOAT16_NAME, SCALARS, scalar_of
 from gpuscan.errors import AdapterNotFoundError
 from gpuscan.operators.named_operators import BUILTINS, resolve
 from gpuscan.tools.array_file import read_array
@@ -252,12 +252,12 @@ def gpu_device(asked: Device | str | None) -> Device:
     return asked if isinstance(asked, Device) else gpuscan.default_device()
 
 
-def has_file_dtype(dtype: np.dtype[Any]) -> bool:
-    """Return True if a .npy file can hold the dtype. It holds bfloat16 as bytes without a type."""
-    return dtype.kind != "V"
+def has_file_dtype(name: str) -> bool:
+    """Return True if a .npy file can hold the dtype of this name. It holds bfloat16 as bytes without a type."""
+    return name != BFLOAT16_NAME
 
 
 def check_file_dtype(dtype: np.dtype[Any] | None) -> None:
     """Raise BadParameter if a .npy file cannot hold the dtype."""
-    if dtype is not None and not has_file_dtype(dtype):
+    if dtype is not None and not has_file_dtype(dtype.name):
         raise click.BadParameter(f".npy files cannot hold {dtype}. Write float32.", param_hint="'--dtype'")

@@ -87,7 +87,7 @@ def test_arrays_larger_than_memory() -> None:
         (lambda: gs.scan(X.astype(np.complex64), "logaddexp"), r"does not combine complex numbers.*x\.real"),
         (lambda: gs.scan(X.astype(np.complex64), "bitwise_or"), r"does not combine complex numbers.*x\.real"),
         # Arrays, and the classes of integers, have an __index__ but are no integers.
-        (lambda: gs.scan(X, axis=X), r"axis=array\(.*an axis is an integer"),  # type: ignore[arg-type]
+        (lambda: gs.scan(X, axis=X), "axis=<numpy.ndarray of shape .*an axis is an integer"),  # type: ignore[arg-type]
         (lambda: gs.reduce(X, groups=X, num_groups=int), "num_groups=.*pass an integer"),  # type: ignore[arg-type]
         (lambda: gs.scan(X, device=X), "device=.*neither a gpuscan.Device nor"),  # type: ignore[arg-type]
         (lambda: gs.export("page", length=X), "length=.*pass the number of elements"),  # type: ignore[arg-type]
