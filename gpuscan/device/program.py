@@ -352,6 +352,7 @@ class _Slot:
         content: the expression that gives a constant's bytes; None if they never change.
         usage, size, nbytes: the usage, the size and the requested bytes of memory.
         first, last: the indices of the first and the last item that uses it.
+        number: the number of the slot in the program; -1 until it is known.
     """
 
     def __init__(
@@ -430,9 +431,16 @@ class Recording:
         self.end()
 
     def verdict(self, verdict: Verdict) -> None:
-        """Note that a kernel writes a verdict, in memory that the program keeps."""
+        """Note that a kernel writes a verdict, in memory that the program keeps.
+
+        A verdict that the call computes afresh, in memory of its own, is none that later calls could share: each would
+        overwrite what the one before has found.
+        """
+        slot = self._slots.get(id(verdict.array.buffer))
+        if slot is None or slot.kind != "constant":
+            self.end()
+            return
         self._verdicts.append(verdict)
-        self.constant(verdict.array.buffer, verdict.array.owner)
 
     def add(self, steps: Sequence[Step], nbytes: int) -> None:
         """Note steps that are submitted."""

@@ -142,7 +142,7 @@ def _check_missing(executor: Executor, problem: Problem, labels: DeviceArray) ->
     """Look for missing labels in a scan whose results cannot be NaN. What is found is read with the reports."""
     found = _search_missing(executor, labels)
     error = missing_error(problem)
-    executor.context.runs.add_verdict(Verdict(found, lambda words: error if words[0] else None))
+    executor.context.read_verdict_later(Verdict(found, lambda words: error if words[0] else None))
     executor.context.check_if_many()
 
 

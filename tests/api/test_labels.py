@@ -102,6 +102,23 @@ def test_missing_labels(device: gs.Device, dtype: str, reach: int) -> None:
                 assert_same(gs.reduce(given, lambda l, r: l, groups=groups_given, device=where), first)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+@pytest.mark.parametrize("length", [300, 5000])
+def test_missing_labels_in_repeated_calls(device: gs.Device, dtype: str, length: int) -> None:
+    """Report missing labels that results cannot show, also where calls of the kind had none."""
+    x = device.asarray(np.arange(length, dtype=np.int32))
+    labels = (np.arange(length) % 7).astype(dtype)
+    wrong = labels.copy()
+    wrong[5] = -1
+    for given in (labels, labels, wrong, labels, wrong):
+        if given is labels:
+            sums = pd.Series(x.numpy()).groupby(given).cumsum().to_numpy()
+            assert_same(gs.scan(x, groups=device.asarray(given)), sums)
+        else:
+            with pytest.raises(ValueError, match="missing labels"):
+                gs.scan(x, groups=device.asarray(given)).numpy()
+
+
 def test_missing_labels_in_order(device: gs.Device) -> None:
     """Assert the rule for labels that need no sort, for reversed and exclusive scans, and for all labels missing."""
     labels = np.repeat([-1, 0, 1, 4], [3, 4, 5, 2])
