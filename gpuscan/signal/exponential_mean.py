@@ -65,7 +65,7 @@ def ewm_mean(
     if not signal.size:
         return signal.answer(signal.samples, None)
     number = signal.samples.dtype.type
-    before = (_weighted if adjusted else _recursive)(number(1 - alpha), number(alpha))
+    before = (weighted_mean if adjusted else _recursive)(number(1 - alpha), number(alpha))
     result = scan(
         signal.samples,
         _joined if adjusted else _RECURSIVE[alpha == 0.5],
@@ -135,7 +135,8 @@ def real_signal(x: Any, axis: Any) -> Signal:
 # - the decay after the last number; if there is no number, the decay of the whole stretch.
 
 
-def _weighted(decay: Any, alpha: Any) -> Callable[[Any], Any]:
+def weighted_mean(decay: Any, alpha: Any) -> Callable[[Any], Any]:
+    """Return the function that makes an element of each sample; it needs no `alpha`."""
     del alpha
 
     def weighted(x: Any) -> Any:

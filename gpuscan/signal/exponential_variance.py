@@ -10,7 +10,7 @@ import numpy as np
 from gpuscan.api.scan import scan
 from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import as_flag
-from gpuscan.signal.exponential_mean import real_signal, smoothing_factor
+from gpuscan.signal.exponential_mean import real_signal, smoothing_factor, weighted_mean
 
 
 def ewm_var(
@@ -110,15 +110,12 @@ def _select(condition: Any, chosen: Any, others: Any) -> Any:
 
 
 def _weighted(decay: Any, alpha: Any) -> Callable[[Any], Any]:
-    del alpha
+    of_mean = weighted_mean(decay, alpha)
 
     def weighted(x: Any) -> Any:
-        some, one, zero = np.isfinite(x), np.full_like(x, 1.0), np.full_like(x, 0.0)
-        steps = np.full_like(x, decay)
-        return (
-            *(np.where(some, one, zero), np.where(some, x, zero), zero, zero),
-            *(np.where(some, steps, one), np.where(some, one, steps)),
-        )
+        weight, mean, before, after = of_mean(x)
+        zero = np.full_like(x, 0.0)
+        return weight, mean, zero, zero, before, after
 
     return weighted
 

@@ -4,6 +4,7 @@
     out: destination, of any strides; nothing is written where there is no place
     Values: workgroup_size; steps: units that an invocation writes; unit: bytes, 1, 2 or 4; rank, indexed: see
         arrays/indexed_units.wgsl. -#}
+{% from "arrays/copy_unit.wgsl" import copy_unit with context %}
 {% set other = True %}
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
 const STEPS = {{ steps }}u;  // units that an invocation writes
@@ -37,13 +38,5 @@ fn put_unit(number: u32) {
     if (!unit.exists) {
         return;
     }
-{% if unit == 4 %}
-    destination[unit.at] = values[unit.other];
-{% else %}
-    const BITS = {{ 8 * unit }}u;
-    let bits = extractBits(values[unit.other / UNITS], unit.other % UNITS * BITS, BITS);
-    let shift = unit.at % UNITS * BITS;
-    atomicAnd(&destination[unit.at / UNITS], ~({{ "0xffu" if unit == 1 else "0xffffu" }} << shift));
-    atomicOr(&destination[unit.at / UNITS], bits << shift);
-{% endif %}
+    {{ copy_unit("values", "unit.other", "destination", "unit.at") }}
 }

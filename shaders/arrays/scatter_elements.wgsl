@@ -3,6 +3,7 @@
     in:  source: unit (i0, i1, …) of the view is at source_first + i0 * source_stride0 + …
     out: destination: the same unit is at first + i0 * stride0 + …
     Values: workgroup_size; steps: units that an invocation copies; unit: bytes, 1, 2 or 4; rank: axes of the views. -#}
+{% from "arrays/copy_unit.wgsl" import copy_unit with context %}
 struct Call {
     source_first: u32,  // the views' first units
     first: u32,
@@ -50,13 +51,5 @@ fn copy_unit(number: u32) {
 {% endfor %}
     at += rest * call.source_stride0;
     place += rest * call.stride0;
-{% if unit == 4 %}
-    destination[place] = source[at];
-{% else %}
-    const BITS = {{ 8 * unit }}u;
-    let bits = extractBits(source[at / UNITS], at % UNITS * BITS, BITS);
-    let shift = place % UNITS * BITS;
-    atomicAnd(&destination[place / UNITS], ~({{ "0xffu" if unit == 1 else "0xffffu" }} << shift));
-    atomicOr(&destination[place / UNITS], bits << shift);
-{% endif %}
+    {{ copy_unit("source", "at", "destination", "place") }}
 }
