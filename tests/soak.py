@@ -144,8 +144,6 @@ def tiled(recipe: Random, rng: Random, device: gs.Device) -> Case:
     tile, scheduler = one_of(recipe, small_tiles(device)), one_of(recipe, SCHEDULERS)
     withhold = int(one_of(recipe, [0, 0, 2, 7, 64]))
     waiting = [name for name in strategies_on(device) if name != "three_dispatch"]
-    if scheduler == "serial":  # look-ahead's first workgroup waits for later ones
-        waiting = [name for name in waiting if name != "lookahead"]
     strategy, many = "fallback" if withhold else one_of(recipe, waiting), bool(recipe.random() < 0.5)
     reverse, op = bool(recipe.random() < 0.3), one_of(recipe, [ADD, AFFINE])
     n = length_of(recipe, rng, 14, 2 * tile.tile_size + 1)
@@ -174,9 +172,7 @@ def in_vain(rng: Random, device: gs.Device) -> Case:
     x = numbers(rng, "uint32", (length_of(rng, rng, 16, 2 * tile.tile_size + 1),))
 
     def call() -> Any:
-        return scan_with(device, make_problem(x), strategy, tile=tile, withheld=withhold, one_workgroup_folds=many)[0][
-            0
-        ]
+        return scan_with(device, make_problem(x), strategy, tile=tile, withheld=withhold, one_workgroup_folds=many)[0]
 
     note = f"every {withhold}th post withheld of {len(x)}, {strategy}, {tile}, {many=}"
     wanted = np.cumsum(x, dtype=np.uint32)

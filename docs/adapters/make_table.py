@@ -37,7 +37,7 @@ A link leads to the file of the measurement, which also has the date and the ver
 - **look-back test**: in how many test runs every workgroup that had started kept running while others waited for it.
   The algorithm `lookback` is safe only if this holds in all runs.
 - **look-ahead test**: in how many test runs all workgroups could start while the first one waited for them. In
-  parentheses: the number that could start. The algorithm `lookahead` is safe only if this holds in all runs.
+  parentheses: the number that could start. gpuscan takes the algorithm `lookahead` only if this holds in all runs.
 - **algorithm**: what `strategy="auto"` chooses. [Concepts](../concepts.md) explains the algorithms.
 - **conformance**: the number of cases of `gpuscan matrix --quick` that passed.
 - **speed**: running sums of the longest array that was measured, in GB/s of bytes read plus written, and as a share of

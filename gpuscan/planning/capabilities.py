@@ -52,7 +52,7 @@ class Capabilities:
             shader (Intel's takes 8, 16 or 32), so a shader has to check its size.
         lanes_in_order: True if lane i of a subgroup is the invocation of local index i mod the subgroup size.
         progress_earlier: True if workgroups that have started keep making progress (litmus 1), as look-back needs it.
-        progress_later: True if later workgroups start while an earlier one waits (litmus 2), as look-ahead needs it.
+        progress_later: True if later workgroups start while an earlier one waits (litmus 2). Then look-ahead is fast.
         started_while_spinning: how many of the ``litmus_workgroups`` had started when litmus 2 ended.
         litmus_workgroups: workgroups in each litmus test.
         starts_in_order: True if workgroups start in the order of their numbers (litmus 3), so that a workgroup may wait

@@ -108,6 +108,10 @@ class Heuristics:
     # Looks that find nothing new for tiles before the workgroup's own, before a fold under fallback helps. H100, 2^25:
     # 16 and 64 looks differ from 32 by less than runs do.
     fallback_fold_looks: int = 32
+    # Looks that find nothing new, before the first workgroup under look-ahead hands the fold over: about 0.2 ms.
+    handover_looks: int = 256
+    # Looks of a waiting tile at its prefix under look-ahead, for one look at whether a workgroup folds.
+    handover_spins: int = 16
 
     # ----- Shape of the code
     # Items of at least this many 32-bit words are wide: their posts are interleaved, and scans through workgroup memory

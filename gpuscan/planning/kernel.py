@@ -231,6 +231,11 @@ class Kernel(HashedOnce):
         return self.strategy == "fallback" and scans and self.block_in_subgroup and not self.in_columns
 
     @property
+    def repeats_tile(self) -> bool:
+        """True if a workgroup may drop its own tile to do something for others, and loads it again."""
+        return self.reloads_after_help or (self.strategy == "lookahead" and self.stage == "scan")
+
+    @property
     def reduces(self) -> bool:
         """True if the shader has a function that reduces a tile."""
         reduces = self.stage == "reduce" or self.stores_totals

@@ -7,17 +7,8 @@
     out: the prefixes in the tile state -#}
 {% from "scan/by_lanes.wgsl" import by_lanes with context %}
 {% include "scan/fold_looks.wgsl" %}
-{% from "shared/peek.wgsl" import peek with context %}
-
-var<workgroup> shared_place: u32;  // the block that the fold begins with, later the first tile with a missing aggregate
 {% if kernel.strategy != "lookahead" %}
 const STRIDE = {{ kernel.heuristics.fold_hint_blocks }}u;  // blocks from one hint to the next
-var<workgroup> shared_seed: {{ text.shared_item }};
-
-// Say where another fold may begin. All lanes store the same value, so that no lane branches.
-fn tell_frontier(block: u32) {
-    atomicStore(&state.frontier, (params.epoch << 16u) | min(block, 0xffffu));
-}
 {% endif %}
 
 fn read_aggregate(tile: u32) -> Post {
@@ -25,28 +16,10 @@ fn read_aggregate(tile: u32) -> Post {
     return Post(post.ready & (tile < params.tiles), post.item);
 }
 
-// Post prefixes until all are posted, or until `patience` looks in a row find nothing new; once the prefix of `tile` is
-// posted, `rest` looks suffice. Return the first tile with a missing aggregate.
-fn fold_ahead(invocation: u32, tile: u32, patience: u32, rest: u32) -> u32 {
-{% if kernel.strategy == "lookahead" %}
-    let start = 0u;
-{% else %}
-    if (invocation == 0u) {
-        let hint = {{ peek("frontier") }};
-        let block = select(0u, hint & 0xffffu, (hint >> 16u) == params.epoch);
-        let at = prefix_after(max(block * BLOCK, 1u) - 1u);
-        var seed = read_post(at);
-        for (var look = 0u; look < GLANCE; look++) {  // the hint may arrive before the prefix
-            if (seed.ready | (block == 0u)) {
-                break;
-            }
-            seed = read_post(at);
-        }
-        shared_place = select(0u, block, seed.ready);
-        shared_seed = {{ text.to_shared("seed.item") }};
-    }
-    let start = workgroupUniformLoad(&shared_place);
-{% endif %}
+// Post prefixes from block `start` on, whose prefix is in `shared_seed`, until all are posted, or until `patience` looks in a
+// row find nothing new; once the prefix of `tile` is posted, `rest` looks suffice. Return the first tile with a missing
+// aggregate.
+fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) -> u32 {
 {{ by_lanes("fold_by_lanes(invocation, start, tile, patience, rest)") }}
     return workgroupUniformLoad(&shared_place);
 }
@@ -83,10 +56,8 @@ fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u3
     var carry = Item();  // the prefix of the block
     var known = false;  // whether the block has a prefix
 {% endif %}
-{% if kernel.strategy != "lookahead" %}
     carry = pick(start > 0u, {{ text.from_shared("shared_seed") }}, carry);
     known = known | (start > 0u);
-{% endif %}
     var block = start;  // the block that is scanned
     var posted = 0u;  // its tiles that are followed by a posted prefix
     var idle = 0u;  // looks since the last one that found something new
@@ -136,9 +107,6 @@ fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u3
     }
     if (invocation == 0u) {
         shared_place = block * BLOCK + posted;
-{% if kernel.strategy != "lookahead" %}
-        tell_frontier(block);
-        atomicStore(&state.folding, 0u);
-{% endif %}
+        end_fold(block);
     }
 }

@@ -6,14 +6,14 @@
 {% include "scan/fold_looks.wgsl" %}
 const FOLDERS = {{ kernel.tile.subgroups_per_workgroup }}u;  // subgroups that fold
 
-const STOPPED = 0x80000000u;
-var<workgroup> shared_place: u32;  // the first tile without a prefix for the one after it, and STOPPED if the fold gives up
+const STOPPED = 0x80000000u;  // in shared_place, beside the first tile that is not folded: the fold ends
 var<workgroup> block_ready: array<u32, FOLDERS>;  // the tiles of each block up to the first missing aggregate
 var<workgroup> block_totals: array<{{ text.shared_item }}, FOLDERS>;
 
-// Post prefixes until all are posted, or until `patience` looks in a row find nothing new. Return the first tile with a
-// missing aggregate.
-fn fold_ahead(invocation: u32, tile: u32, patience: u32, rest: u32) -> u32 {
+// Post prefixes from block `start` on, whose prefix is in `shared_seed`, until all are posted, or until `patience` looks in a
+// row find nothing new; once the prefix of `tile` is posted, `rest` looks suffice. Return the first tile with a missing
+// aggregate.
+fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) -> u32 {
     let lane = invocation % SUBGROUP_SIZE;
     let folder = invocation / SUBGROUP_SIZE;
 {% if spec.carried %}
@@ -23,7 +23,9 @@ fn fold_ahead(invocation: u32, tile: u32, patience: u32, rest: u32) -> u32 {
     var carry = Item();  // the prefix of the first block of the round
     var known = false;  // whether it has one
 {% endif %}
-    var place = 0u;  // the first tile that is not folded
+    carry = pick(start > 0u, {{ text.from_shared("shared_seed") }}, carry);
+    known = known | (start > 0u);
+    var place = start * BLOCK;  // the first tile that is not folded
     var idle = 0u;  // looks since the last one that found something new
     while (place < params.tiles) {
         let first = place / BLOCK * BLOCK;
@@ -62,7 +64,7 @@ fn fold_ahead(invocation: u32, tile: u32, patience: u32, rest: u32) -> u32 {
         }
         idle = select(0u, idle + 1u, reached == place);
         if (invocation == 0u) {
-            var stop = idle >= patience;
+            var stop = idle >= select(patience, rest, reached >= tile);
             if (idle % GLANCE == GLANCE - 1u) {
                 stop = stop | given_up();
             }
@@ -78,6 +80,9 @@ fn fold_ahead(invocation: u32, tile: u32, patience: u32, rest: u32) -> u32 {
         if (told >= STOPPED) {
             break;
         }
+    }
+    if (invocation == 0u) {
+        end_fold(place / BLOCK);
     }
     return place;
 }

@@ -17,6 +17,16 @@
         continue;
     }
     let prefix = prefix_found(tile);
+{% elif kernel.strategy == "lookahead" %}
+    let outcome = try_prefix(invocation, tile, aggregate);
+    if (outcome == FOLD) {
+        folds = true;
+        continue;
+    }
+    if (outcome == LATE) {
+        return;
+    }
+    let prefix = prefix_found(tile);
 {% elif kernel.posts %}
     if (!await_prefix(invocation, tile, aggregate)) {
         return;

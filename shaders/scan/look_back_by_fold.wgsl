@@ -81,7 +81,7 @@ fn share_look_back(invocation: u32, tile: u32, aggregate: Item) -> u32 {
             helped = late_before(invocation, tile, impatient);
         }
         if (outcome == FOLD || (impatient && helped == NO_TILE)) {
-            let ahead = fold_ahead(invocation, tile, LOOKS, REST);
+            let ahead = fold_ahead(invocation, seek_frontier(invocation), tile, LOOKS, REST);
             if (ahead < tile) {
                 helped = claim(invocation, ahead, impatient);
             }
@@ -94,7 +94,7 @@ fn share_look_back(invocation: u32, tile: u32, aggregate: Item) -> u32 {
         if (outcome == LATE) {
             break;
         }
-        if (fold_ahead(invocation, tile, PATIENCE * params.spin_rounds, REST) < tile) {
+        if (fold_ahead(invocation, seek_frontier(invocation), tile, PATIENCE * params.spin_rounds, REST) < tile) {
             break;
         }
 {% endif %}
@@ -106,7 +106,7 @@ fn share_look_back(invocation: u32, tile: u32, aggregate: Item) -> u32 {
             write_post(aggregate_of(tile), aggregate);  // no later tile would post it
         }
 {% endif %}
-        let ahead = fold_ahead(invocation, NO_TILE, {{ "LOOKS" if kernel.strategy == "fallback" else "PATIENCE * params.spin_rounds" }}, REST);
+        let ahead = fold_ahead(invocation, seek_frontier(invocation), NO_TILE, {{ "LOOKS" if kernel.strategy == "fallback" else "PATIENCE * params.spin_rounds" }}, REST);
         late = select(NO_TILE, ahead, ahead < params.tiles);
     }
 {% endif %}

@@ -1,30 +1,74 @@
 {#- The prefix by look-ahead: the workgroup of ticket or number 0 scans no tile and folds all aggregates as they arrive.
-    Workgroup t + 1 scans tile t and waits for one post.
-    Assumes: workgroups that have not started do start while an earlier one waits. -#}
+    Workgroup t + 1 scans tile t and waits for one post. If no aggregate arrives for a while, the first workgroup ends, and a
+    tile that waits takes the fold over, as under look-back. So no workgroup waits for one that has not started.
+    Assumes: workgroups that have started keep making progress. Every wait is also bounded. -#}
 {% include "scan/fold_in_rounds.wgsl" if kernel.wait_policy.in_rounds else "scan/fold_ahead.wgsl" %}
 {% include "scan/wait_for_prefix.wgsl" %}
 // ----- Look-ahead
+const HANDOVER = {{ kernel.heuristics.handover_looks }}u;  // looks that find nothing new, before the first workgroup hands the fold over
+const REST = {{ kernel.heuristics.fold_rest }}u;  // looks that find nothing new for tiles after its own, before a workgroup stops folding
 
 // Ticket 0 looks ahead, and has no tile.
 fn tile_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
-    let ticket = ticket_of(invocation, workgroup, grid);
-    if (ticket == 0u) {
-        let ahead = fold_ahead(invocation, NO_TILE, PATIENCE * params.spin_rounds, 0u);
-        if (ahead < params.tiles && invocation == 0u) {
-            report_timeout();
-        }
-    }
-    return ticket - 1u;  // NO_TILE for ticket 0
+    return ticket_of(invocation, workgroup, grid) - 1u;  // NO_TILE for ticket 0
 }
 
-// Wait for the tile's prefix. Return false if the wait timed out.
-fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
+// Return the tile whose prefix this tile waits for.
+fn awaited(tile: u32) -> u32 {
+    return {{ "select(tile, params.tiles, tile == params.tiles - 1u);  // what comes after the last tile is the next piece's carry" if spec.carry_out else "tile;" }}
+}
+
+// Fold for all tiles. Return true if the workgroup has a tile, and its prefix is posted.
+fn fold_for_all(invocation: u32, tile: u32) -> bool {
+    let first = tile == NO_TILE;
+    var start = 0u;
+    if (first) {
+        atomicStore(&state.folding, params.epoch);
+    } else {
+        start = seek_frontier(invocation);
+    }
+    let until = select(awaited(tile), NO_TILE, first);
+    let patience = select(PATIENCE * params.spin_rounds, HANDOVER, first);
+    let ahead = fold_ahead(invocation, start, until, patience, REST);
+    if (!first && ahead < until) {
+        report_timeout();
+    }
+    return !first && ahead >= until;
+}
+
+// Wait for the tile's prefix. Return FOUND, FOLD if the workgroup has to fold, or LATE if the wait timed out.
+fn try_prefix(invocation: u32, tile: u32, aggregate: Item) -> u32 {
     if (invocation == 0u) {
         post_aggregate(tile, aggregate);
     }
-    let outcome = look(invocation, tile, SPINS_PER_ROUND);
-    if (outcome != FOUND && invocation == 0u) {
+    var outcome = look(invocation, awaited(tile), SPINS_PER_ROUND);
+{% if spec.carry_out %}
+    if (outcome == FOUND && awaited(tile) != tile) {
+        outcome = look(invocation, tile, SPINS_PER_ROUND);
+    }
+{% endif %}
+    if (outcome == LATE) {
+        report_timeout();
+    }
+    return outcome;
+}
+{% if kernel.stores_totals %}
+
+// Wait for the tile's prefix, and fold as long as no other workgroup does. Return false if there is no prefix.
+fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
+    var outcome = FOLD;
+    if (tile != NO_TILE) {
+        outcome = try_prefix(invocation, tile, aggregate);
+    }
+    loop {
+        if (outcome != FOLD || !fold_for_all(invocation, tile)) {
+            break;
+        }
+        outcome = try_prefix(invocation, tile, aggregate);
+    }
+    if (outcome == FOLD && tile != NO_TILE) {  // the wait ran out, or the driver ended the loop
         report_timeout();
     }
     return outcome == FOUND;
 }
+{% endif %}

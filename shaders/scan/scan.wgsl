@@ -49,18 +49,37 @@ fn main(
 {% include "scan/learn_prefix.wgsl" %}
 {% include "scan/store_tile.wgsl" %}
 {% endset %}
+{% if kernel.repeats_tile %}
 {% if kernel.reloads_after_help %}
     // Each iteration but the last computes the aggregate of a late tile. No element of the own tile is kept meanwhile.
     var at_hand = tile;
+{% else %}
+    // A workgroup that has to fold drops its tile, and loads it again. No element is kept meanwhile.
+    var folds = tile == NO_TILE;
+{% endif %}
+{% if kernel.target.driver_ends_loops %}
+    var ended = false;
+{% endif %}
     loop {
+{% if not kernel.reloads_after_help %}
+        if (folds) {
+            if (!fold_for_all(invocation, tile)) {
+{% if scheduler == "serial" %}
+                leave();
+{% endif %}
+                return;
+            }
+            folds = false;
+        }
+{% endif %}
 {{ tile_scanned | indent(4, true) }}
 {%- if kernel.target.driver_ends_loops %}
-        at_hand = NO_TILE;
+        ended = true;
 {% endif %}
         break;
     }
 {% if kernel.target.driver_ends_loops %}
-    if (at_hand != NO_TILE) {  // the driver ended the loop, perhaps only for some invocations
+    if (!ended) {  // the driver ended the loop, perhaps only for some invocations
         report_timeout();
     }
 {% endif %}

@@ -24,20 +24,34 @@ fn main(
 {% if scheduler == "random" %}
     idle(LOADS, tile, {{ "invocation / SUBGROUP_SIZE" if kernel.subgroups else "invocation" }}, LONGEST_DELAY);
 {% endif %}
+{% if kernel.strategy == "lookahead" %}
+    var aggregate = Item();
+    if (tile != NO_TILE) {
+        aggregate = reduce_tile(tile, invocation);
+{% if scheduler == "random" %}
+        idle(POSTS, tile, 0u, LONGEST_POST_DELAY);
+{% endif %}
+        if (!has_end(tile){{ " && awaited(tile) == tile" if spec.carry_out }}) {  // its prefix is not needed
+            if (invocation == 0u) {
+                post_aggregate(tile, aggregate);
+            }
+{% if scheduler == "serial" %}
+            leave();
+{% endif %}
+            return;
+        }
+    }
+{% else %}
     let aggregate = reduce_tile(tile, invocation);
 {% if scheduler == "random" %}
     idle(POSTS, tile, 0u, LONGEST_POST_DELAY);
 {% endif %}
-{% if kernel.strategy == "lookahead" %}
-    if (!has_end(tile)) {  // the first workgroup folds the aggregate, and no one waits for this tile's prefix
-        if (invocation == 0u) {
-            post_aggregate(tile, aggregate);
-        }
-        return;
-    }
 {% endif %}
 {% if kernel.posts %}
     if (!await_prefix(invocation, tile, aggregate)) {
+{% if kernel.strategy == "lookahead" and scheduler == "serial" %}
+        leave();
+{% endif %}
         return;
     }
     let prefix = prefix_found(tile);

@@ -1,11 +1,14 @@
-{#- One invocation waits, within bounds, for the prefix of its tile; the outcome is for the whole workgroup. Except under
-    look-ahead, a workgroup that waits and finds that none folds has to fold. -#}
+{#- One invocation waits, within bounds, for the prefix of its tile; the outcome is for the whole workgroup. A workgroup
+    that waits and finds that none folds has to fold. Under look-ahead it seldom looks whether that is so. -#}
 {% from "shared/peek.wgsl" import peek with context %}
 {% from "shared/wait.wgsl" import wait with context %}
 // ----- Wait for a prefix
 const FOUND = 0u;  // the prefix is in shared_prefix
-const FOLD = 1u;  // no workgroup folds: this one has to, and then looks again
+const FOLD = 1u;  // none folds: this workgroup has to, and then looks again
 const LATE = 2u;  // the bound has run out
+{% if kernel.strategy == "lookahead" %}
+const HANDOVER_SPINS = {{ kernel.heuristics.handover_spins }}u;  // looks at the prefix, for one at whether a workgroup folds
+{% endif %}
 
 var<workgroup> shared_outcome: u32;
 var<workgroup> shared_prefix: {{ text.shared_item }};
@@ -32,14 +35,12 @@ fn watch(tile: u32, spins: u32) -> u32 {
 {% if kernel.heads_cut_off %}
             // A head in the tile before cuts off everything before it.
             let neighbour = read_post(aggregate_of(tile - 1u));
-            let cut = neighbour.ready && neighbour.item.head != 0u;
+            let cut = neighbour.ready && neighbour.item.head != 0u{{ " && tile < params.tiles" if spec.carry_out }};
             post = Post(post.ready || cut, pick(post.ready, post.item, neighbour.item));
 {% endif %}
-{% if kernel.strategy != "lookahead" %}
-            if ({{ peek("folding") }} != params.epoch) {
+            if ({{ "spin % HANDOVER_SPINS == HANDOVER_SPINS - 1u && " if kernel.strategy == "lookahead" }}{{ peek("folding") }} != params.epoch) {
                 folds = atomicExchange(&state.folding, params.epoch) != params.epoch;
             }
-{% endif %}
 {% endcall %}
     shared_prefix = {{ text.to_shared("post.item") }};
     return select(select(LATE, FOUND, post.ready), FOLD, folds);
