@@ -15,10 +15,10 @@ from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.recorded_places import arrays_in, length_of, placement_of, places_of
 from gpuscan.codegen.kernel_text import render_kernel
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.device.foreign_buffers import check_encoder, recording
 from gpuscan.device.guards import guarded
+from gpuscan.device.steps import Binding
 from gpuscan.engine.element_copy import duplicate
 from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table
 from gpuscan.engine.groups import SortedLabels, holds_missing, in_label_order, sort_labels

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.api.array import Array, Picked
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.foreign_buffers import check_buffer
+from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import padded
 from gpuscan.engine.record import Length
 from gpuscan.errors import GpuscanError

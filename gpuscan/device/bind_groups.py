@@ -1,4 +1,4 @@
-"""Describe the parts of buffers that shaders see, and cache the bind groups made of them."""
+"""Keep the bind groups that later calls share."""
 
 from __future__ import annotations
 
@@ -6,40 +6,18 @@ import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from gpuscan.device.steps import Binding
 
 if TYPE_CHECKING:
     import wgpu
 
-    from gpuscan.device.program import Stage
     from gpuscan.device.queue import Queue
+    from gpuscan.device.steps import Stage
 
 # How many bind groups a device keeps; the least recently used goes first.
 MAX_BIND_GROUPS = 1024
-
-
-class Binding(NamedTuple):
-    """A part of a buffer, as a shader sees it.
-
-    Attributes:
-        buffer, offset, size: the part, in bytes.
-    """
-
-    buffer: wgpu.GPUBuffer
-    offset: int = 0
-    size: int | None = None
-
-    def overlaps(self, other: Binding) -> bool:
-        """Return True if both are of one buffer and share bytes. A part without a size ends with its buffer."""
-        ends = [part.buffer.size if part.size is None else part.offset + part.size for part in (self, other)]
-        return self.buffer is other.buffer and self.offset < ends[1] and other.offset < ends[0]
-
-    def resource(self) -> dict[str, object]:
-        """Return the part as WebGPU's `GPUBufferBinding`."""
-        entry: dict[str, object] = {"buffer": self.buffer, "offset": self.offset}
-        if self.size is not None:
-            entry["size"] = self.size
-        return entry
 
 
 Bound = Sequence[tuple[int, Binding]]

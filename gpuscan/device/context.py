@@ -18,14 +18,14 @@ from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device import tile_cache
 from gpuscan.device.adapters import choose_adapter, fresh
 from gpuscan.device.backends import error_type, is_gpu_device, webgpu
-from gpuscan.device.bind_groups import BindGroups, Binding
+from gpuscan.device.bind_groups import BindGroups
 from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage
 from gpuscan.device.capability_probe import probe
 from gpuscan.device.guards import guarded, lost_while_compiling
 from gpuscan.device.interrupts import exit_held, interrupts_held
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.profiles import Profiles
-from gpuscan.device.program import Dispatch, Recording, Step, encode
+from gpuscan.device.program import Recording, encode
 from gpuscan.device.queue import open_queue
 from gpuscan.device.reports import (
     MAX_PENDING_RUNS,
@@ -44,6 +44,7 @@ from gpuscan.device.requirements import (
     wanted_features,
     wanted_limits,
 )
+from gpuscan.device.steps import Binding, Dispatch, Step
 from gpuscan.device.tile_state import Begun, RunKind, TileState
 from gpuscan.device.transfer import read_together
 from gpuscan.device.webgpu_log import libraries_quiet
@@ -333,9 +334,10 @@ class DeviceContext:
     def recording(self) -> Recording | None:
         """The recording of this thread's call; None if there is none, or if a program cannot do what the call does."""
         recording = self.queue.recording
-        if recording is None or not recording.active or recording.thread != threading.get_ident():
+        if recording is None or recording.thread != threading.get_ident():
             return None
-        return recording
+        assert isinstance(recording, Recording)
+        return recording if recording.active else None
 
     @contextmanager
     def unrecorded(self) -> Iterator[None]:

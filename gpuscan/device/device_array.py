@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT, Allocation
 from gpuscan.device.foreign_buffers import check_state, check_usages
 from gpuscan.device.guards import guarded
+from gpuscan.device.steps import Binding
 from gpuscan.device.strides import c_strides, reach
 from gpuscan.device.transfer import download, padded, upload
 from gpuscan.elements import dtype_from, scalar_of

@@ -9,34 +9,14 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Protocol
 
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.interrupts import interrupts_held
+from gpuscan.device.steps import Binding, Clear, Copy
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     import wgpu
-
-    from gpuscan.device.program import Recording
-
-
-class Clear(NamedTuple):
-    """Set bytes of a buffer to zero."""
-
-    buffer: wgpu.GPUBuffer
-    offset: int
-    size: int
-
-
-class Copy(NamedTuple):
-    """Copy bytes from one buffer to another."""
-
-    source: wgpu.GPUBuffer
-    source_offset: int
-    destination: wgpu.GPUBuffer
-    destination_offset: int
-    size: int
 
 
 # Pipeline, bind group, grid of a dispatch (or where the grid is), and the dynamic offset of its bind group.
@@ -45,6 +25,19 @@ BoundDispatch = tuple[Any, Any, "tuple[int, int, int] | Binding", "int | None"]
 Command = BoundDispatch | Clear | Copy
 # The methods of the package's queue that may use what a held run reads or writes.
 _METHODS = ("submit", "write_buffer", "on_submitted_work_done_async", "on_submitted_work_done_sync")
+
+
+class Recorder(Protocol):
+    """The recording of a call.
+
+    Attributes:
+        thread: the thread of the call.
+    """
+
+    thread: int
+
+    def end(self) -> None:
+        """Stop: the call does what a program cannot do again."""
 
 
 class HoldingQueue(ABC):
@@ -62,7 +55,7 @@ class HoldingQueue(ABC):
         # True while this class itself calls a method of the package's queue.
         self._submitting = False
         # The call that is being recorded, if there is one. A program of it has no waits, uploads or commands of others.
-        self.recording: Recording | None = None
+        self.recording: Recorder | None = None
         for name in _METHODS:
             if hasattr(wgpu_device.queue, name):
                 setattr(wgpu_device.queue, name, self._flushing(getattr(wgpu_device.queue, name)))

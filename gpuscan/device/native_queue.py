@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.device.backends import package_of
-from gpuscan.device.bind_groups import Binding
-from gpuscan.device.held_runs import Clear, Command, Copy, HoldingQueue
+from gpuscan.device.held_runs import Command, HoldingQueue
 from gpuscan.device.interrupts import interrupts_held
+from gpuscan.device.steps import Binding, Clear, Copy
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.device.guards import OpenDevice
-    from gpuscan.device.program import Dispatch
+    from gpuscan.device.steps import Dispatch
 
 
 @dataclass(frozen=True)

@@ -13,64 +13,46 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import Allocation
-from gpuscan.device.held_runs import Clear, Copy
+from gpuscan.device.guards import OpenDevice
 from gpuscan.device.reports import Run, SortRun, Verdict
+from gpuscan.device.steps import Binding, Clear, ClearPart, Copy, CopyPart, Dispatch, Grid, Part, Stage, Step
 from gpuscan.operators.parameters import Expression
 
 if TYPE_CHECKING:
     import wgpu
 
-    from gpuscan.device.context import DeviceContext
-    from gpuscan.device.tile_state import Begun, RunKind
+    from gpuscan.device.bind_groups import BindGroups
+    from gpuscan.device.profiles import Profiles
+    from gpuscan.device.reports import RunLog
+    from gpuscan.device.tile_state import Begun, RunKind, TileState
     from gpuscan.operators.parameters import Parameters
 
 # The most buffers that a program has for contents of one uniform.
 _MAX_CONTENTS = 16
 
-# A grid of workgroups: their number along each side, or the place in a buffer that holds these numbers.
-Grid = tuple[int, int, int] | Binding
-
 
 # ----- Steps
 
 
-class Dispatch(NamedTuple):
-    """One dispatch of a shader.
+class Submitting(OpenDevice, Protocol):
+    """The parts of a `DeviceContext` that programs rely on."""
 
-    Attributes:
-        name: the stage's name, for profiles.
-        pipeline, layout: the compiled shader, and the layout of its bindings.
-        bound: the number of each binding, and the part of a buffer that it binds.
-        grid: the grid of workgroups.
-        elements: the number of elements that the stage works on, for profiles.
-        offset: the dynamic offset of the parameters; None if the layout has none.
-        strategy: the strategy of the plan that the stage belongs to, for profiles.
-        keep: False if no later dispatch can bind the same buffers.
-    """
+    usage: Any
+    tile_state: TileState
+    bind_groups: BindGroups
+    profiles: Profiles
+    runs: RunLog
 
-    name: str
-    pipeline: wgpu.GPUComputePipeline
-    layout: wgpu.GPUBindGroupLayout
-    bound: Sequence[tuple[int, Binding]]
-    grid: Grid
-    elements: int
-    offset: int | None = None
-    strategy: str = ""
-    keep: bool = True
+    def submit(self, steps: Sequence[Step], nbytes: int, *, held: bool) -> None:
+        """Submit steps. The caller holds the lock."""
 
 
-Step = Dispatch | Clear | Copy
-
-
-def encode(
-    context: DeviceContext, encoder: Any, steps: Sequence[Step], timestamps: dict[str, Any] | None = None
-) -> None:
+def encode(context: Submitting, encoder: Any, steps: Sequence[Step], timestamps: dict[str, Any] | None = None) -> None:
     """Record steps into a command encoder without an open pass.
 
     Args:
@@ -115,55 +97,6 @@ def encode(
 # ----- Slots
 
 
-class Part(NamedTuple):
-    """A part of the buffer in a slot."""
-
-    slot: int
-    offset: int
-    size: int | None
-
-
-class Stage(NamedTuple):
-    """A `Dispatch` over slots.
-
-    Attributes:
-        dispatch: the dispatch, without its bindings and its dynamic offset.
-        numbers, parts: the number of each binding, and the part of a slot that it binds.
-        slots: the slots of the parts.
-        indirect: True if the grid is in a buffer: the dispatch's grid is a `Part` then.
-        place: the key of its bind groups, without the ids of their buffers.
-        run: the index of the run that the parameters belong to; None if they are constants.
-        offset: the dynamic offset, from the first parameters of the run if there is one; None without.
-    """
-
-    dispatch: Dispatch
-    numbers: tuple[int, ...]
-    parts: tuple[Part, ...]
-    slots: tuple[int, ...]
-    indirect: bool
-    place: tuple[Any, ...]
-    run: int | None
-    offset: int | None
-
-
-class ClearPart(NamedTuple):
-    """A `Clear` of a part of a slot."""
-
-    slot: int
-    offset: int
-    size: int
-
-
-class CopyPart(NamedTuple):
-    """A `Copy` from a part of a slot to another slot."""
-
-    source: int
-    source_offset: int
-    destination: int
-    destination_offset: int
-    size: int
-
-
 @dataclass(frozen=True)
 class RunStart:
     """The begin of a run, which takes the tile state and parameters of its own.
@@ -201,7 +134,7 @@ class ChangingUniform:
         self._buffers: OrderedDict[bytes, tuple[wgpu.GPUBuffer, int]] = OrderedDict()
         self._flushes = 0
 
-    def with_content(self, context: DeviceContext, content: bytes) -> wgpu.GPUBuffer:
+    def with_content(self, context: Submitting, content: bytes) -> wgpu.GPUBuffer:
         """Return a buffer with these bytes, for a run that is appended before the next call. The lock is held."""
         buffers, queue = self._buffers, context.queue
         found = buffers.pop(content, None)
@@ -261,7 +194,7 @@ class Program:
         self.verdicts, self.nbytes = tuple(verdicts), nbytes
 
     def launch(
-        self, context: DeviceContext, arguments: Sequence[wgpu.GPUBuffer], contents: Sequence[bytes] = ()
+        self, context: Submitting, arguments: Sequence[wgpu.GPUBuffer], contents: Sequence[bytes] = ()
     ) -> list[Allocation]:
         """Submit the stages over these arguments, and return the memory of the outputs. The caller holds the lock.
 

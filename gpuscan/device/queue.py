@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuscan.device.backends import module_of, package_of, webgpu
-from gpuscan.device.bind_groups import Binding
-from gpuscan.device.held_runs import Clear, Command, Copy, HoldingQueue
+from gpuscan.device.held_runs import Command, HoldingQueue
 from gpuscan.device.interrupts import exit_held, idle_at_exit
 from gpuscan.device.native_queue import Bytes, NativeMapping, NativeQueue, is_available, missing_internal
+from gpuscan.device.steps import Binding, Clear, Copy
 
 if TYPE_CHECKING:
     import wgpu

@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from gpuscan.planning.kernel_parts import LOOP_LIMIT_WORD, STATE_HEADER_WORDS, S
 if TYPE_CHECKING:
     import wgpu
 
-    from gpuscan.device.device_array import DeviceArray
     from gpuscan.device.guards import OpenDevice
     from gpuscan.device.queue import Queue
     from gpuscan.planning.plan import ScanPlan
@@ -172,6 +171,14 @@ class SortRun(NamedTuple):
         return report[STATUS_WORD] == self.epoch
 
 
+class Words(Protocol):
+    """An array of 32-bit words on a device."""
+
+    buffer: wgpu.GPUBuffer
+    offset: int
+    nbytes: int
+
+
 class Verdict(NamedTuple):
     """What a kernel has found out about an argument of a call, unread.
 
@@ -180,7 +187,7 @@ class Verdict(NamedTuple):
         error: returns the error that the words tell of; None if the argument is right.
     """
 
-    array: DeviceArray
+    array: Words
     error: Callable[[list[int]], Exception | None]
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gpuscan.device.backends import webgpu
-from gpuscan.device.bind_groups import Binding
+from gpuscan.device.steps import Binding
 from gpuscan.errors import GpuscanError, smaller
 
 if TYPE_CHECKING:

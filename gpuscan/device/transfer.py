@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from gpuscan.device.backends import webgpu
-from gpuscan.device.held_runs import Copy
 from gpuscan.device.interrupts import interrupts_held
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.queue import Mapping
+from gpuscan.device.steps import Copy
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.device.reports import Verdict
+from gpuscan.device.steps import Binding
 from gpuscan.device.strides import joined
 from gpuscan.elements import scalar_of
 from gpuscan.engine.element_copy import WORDS, bindable, bound_stretch, contiguous, duplicate

@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpuscan.device.bind_groups import Binding
+from gpuscan.device.steps import Binding
 from gpuscan.device.strides import joined
 from gpuscan.device.transfer import padded
 from gpuscan.planning.array_heuristics import ARRAYS

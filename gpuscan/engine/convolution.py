@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import padded
 from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.record import are_owned, submit_stage

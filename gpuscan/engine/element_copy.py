@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import TYPE_CHECKING, Any
 
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
-from gpuscan.device.held_runs import Copy
+from gpuscan.device.steps import Binding, Copy
 from gpuscan.device.strides import is_c_order, joined, reach
 from gpuscan.device.transfer import padded
 from gpuscan.engine.record import are_owned, submit_stage

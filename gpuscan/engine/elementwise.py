@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.codegen.elementwise_text import VECTOR_CHUNK, ElementwiseText, elementwise_code
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
+from gpuscan.device.steps import Binding
 from gpuscan.device.strides import c_strides, joined, reach
 from gpuscan.device.transfer import padded
 from gpuscan.elements import element_of, tuple_of

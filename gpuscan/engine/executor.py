@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.context import DeviceContext, strategy_asked_for
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.program import encode
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
+from gpuscan.device.steps import Binding
 from gpuscan.engine.drains import Drains
 from gpuscan.engine.job import Flight, Job, SharedBuffers
 from gpuscan.engine.kept_arrays import KeptArrays

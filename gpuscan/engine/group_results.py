@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
-from gpuscan.device.held_runs import Clear
+from gpuscan.device.steps import Clear
 from gpuscan.elements import scalar_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import StridedView, bindable, copied, interchanged, written

@@ -10,9 +10,8 @@ import numpy as np
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
-from gpuscan.device.held_runs import Clear
 from gpuscan.device.interrupts import interrupts_held
-from gpuscan.device.program import Dispatch, Step
+from gpuscan.device.steps import Clear, Dispatch, Step
 from gpuscan.device.transfer import padded, read_later, read_together
 from gpuscan.elements import scalar_of, words_of
 from gpuscan.engine.array_indices import number_labels
@@ -35,8 +34,8 @@ _MOST_LABELS = 1 << 31
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpuscan.device.bind_groups import Binding
     from gpuscan.device.context import DeviceContext
+    from gpuscan.device.steps import Binding
     from gpuscan.engine.executor import Executor
     from gpuscan.planning.group_plan import GroupTable
     from gpuscan.planning.spec import ScanSpec

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, uploaded
+from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import padded
 from gpuscan.elements import element_of, scalar_of
 from gpuscan.engine.element_copy import copied

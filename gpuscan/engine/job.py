@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.reports import Run
+from gpuscan.device.steps import Binding
 from gpuscan.engine.array_places import places_binding
 from gpuscan.engine.element_copy import duplicate, stretch_of
 from gpuscan.engine.head_bits import HeadBits

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.reports import REPORT_BYTES
+from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import padded, upload
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 

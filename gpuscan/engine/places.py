@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.native_queue import Bytes
+from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import bytes_of, copy
 from gpuscan.engine.element_copy import StridedView, copied, copy_elements, duplicate, view_of
 from gpuscan.engine.mapped_files import release_pages

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT
-from gpuscan.device.held_runs import Clear
-from gpuscan.device.program import Dispatch, Step, encode
+from gpuscan.device.program import encode
 from gpuscan.device.reports import Run
+from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import PARAMS, kind_of_plan, parameters
 from gpuscan.device.transfer import padded
 from gpuscan.planning.plan import grid_of

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty, is_number, uploaded
-from gpuscan.device.held_runs import Clear
-from gpuscan.device.program import Step
 from gpuscan.device.reports import Verdict
+from gpuscan.device.steps import Binding, Clear, Step
 from gpuscan.device.transfer import padded
 from gpuscan.elements import scalar_of
 from gpuscan.engine.element_copy import bindable, contiguous, interchanged

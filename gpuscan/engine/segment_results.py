@@ -21,8 +21,8 @@ from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
 
 if TYPE_CHECKING:
-    from gpuscan.device.bind_groups import Binding
     from gpuscan.device.context import DeviceContext
+    from gpuscan.device.steps import Binding
     from gpuscan.elements import Field
     from gpuscan.engine.array_places import ArrayPlace
     from gpuscan.planning.partition import Part

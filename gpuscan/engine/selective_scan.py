@@ -11,7 +11,7 @@ import numpy as np
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
-from gpuscan.device.program import Dispatch, Step
+from gpuscan.device.steps import Dispatch, Step
 from gpuscan.device.transfer import padded, upload
 from gpuscan.engine.record import WORKGROUP_SIZE, are_owned, stage_dispatch, uniform_of
 from gpuscan.planning.array_heuristics import ARRAYS

@@ -9,8 +9,8 @@ import numpy as np
 
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
-from gpuscan.device.held_runs import Clear
 from gpuscan.device.reports import read_report
+from gpuscan.device.steps import Clear
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.engine.element_copy import StridedView, bindable, contiguous, copied, copy_elements, interchanged, view_of
 from gpuscan.engine.record import stage_dispatch, uniform_of

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.guards import guarded_steps
 from gpuscan.device.native_queue import Bytes
+from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import bytes_of, copy, padded
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job

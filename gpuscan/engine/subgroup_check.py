@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import empty
 from gpuscan.device.reports import Outcome, read_report
+from gpuscan.device.steps import Binding
 from gpuscan.engine.array_places import PLACE
 from gpuscan.engine.record import Buffers, steps_of_plan
 

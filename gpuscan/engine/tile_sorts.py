@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
-from gpuscan.device.held_runs import Clear
-from gpuscan.device.program import Dispatch, Step
 from gpuscan.device.reports import SortRun
+from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import RunKind
 from gpuscan.device.transfer import padded
 from gpuscan.engine.device_arrays import scan_device

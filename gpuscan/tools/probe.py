@@ -23,8 +23,7 @@ from gpuscan._version import __version__
 from gpuscan.device.adapters import ADAPTER_VARIABLE, NUMPY
 from gpuscan.device.capability_probe import measure_again
 from gpuscan.device.driver_advice import driver_advice
-from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.capability_text import described, element_types
+from gpuscan.planning.capabilities import Capabilities, described, element_types
 from gpuscan.planning.strategies import choose_strategy
 from gpuscan.tools.bench.command import Request, measure_all
 from gpuscan.tools.bench.results import Measurement, report

@@ -12,7 +12,7 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.codegen.kernel_text import render_kernel
-from gpuscan.device.bind_groups import Binding
+from gpuscan.device.steps import Binding
 from gpuscan.device.tile_state import PARAMS, parameters
 from gpuscan.elements import words_of
 from gpuscan.engine.record import Buffers, record
