@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device, resolve_device
 from gpuscan.api.team import Team
 from gpuscan.device.adapters import adapter_number, names
+from gpuscan.problem.results import parts_of
 
 # The type of `device=` in functions that may run on several devices.
 Devices: TypeAlias = Device | str | int | list[Device | str | int] | tuple[Device | str | int, ...] | None
@@ -68,6 +71,45 @@ def listed_devices(given: Any) -> list[Device]:
     if not devices:
         raise ValueError("device=[] was passed, which names no device; pass at least one, or leave device= out")
     return devices
+
+
+class Distributed(ABC):
+    """An array on several devices. `gpuscan.scan` and `gpuscan.reduce` leave bundles of such arrays to it."""
+
+    # What other functions refuse it by, instead of copying it to NumPy.
+    is_sharded = True
+
+    @abstractmethod
+    def _scan_bundle(
+        self,
+        x: Any,
+        op: Any,
+        options: dict[str, Any],
+        *,
+        out: Any,
+        compensated: Any,
+        return_total: Any,
+        strategy: str,
+        refused: dict[str, Any],
+    ) -> Any:
+        """Return the scan of a bundle of such arrays."""
+
+    @abstractmethod
+    def _reduce_bundle(
+        self, x: Any, op: Any, axis: Any, options: dict[str, Any], *, keepdims: Any, out: Any, refused: dict[str, Any]
+    ) -> Any:
+        """Return the reduction of a bundle of such arrays."""
+
+
+def distributed_in(x: Any) -> Distributed | None:
+    """Return the first array of a bundle that is on several devices; None if there is none."""
+    if isinstance(x, Distributed):
+        return x
+    if isinstance(x, (tuple, dict, list)):
+        with suppress(RecursionError):  # `problem/arguments.py` refuses bundles that nest so deep
+            found = map(distributed_in, parts_of(x) or ())
+            return next((each for each in found if each is not None), None)
+    return None
 
 
 def team_or_home(arrays: Iterable[Any], device: Devices) -> Device | Team | None:

@@ -10,13 +10,11 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.groups import count_groups, execute_reduction, one_of
-from gpuscan.api.home import Devices, team_or_home
+from gpuscan.api.home import Devices, distributed_in, team_or_home
 from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_out, is_on_device
 from gpuscan.api.reduced_axes import joined, reduced_axes
 from gpuscan.api.reductions import grouped_reduction, reduction, segmented_reduction
-from gpuscan.api.sharded_array import sharded_leaves
-from gpuscan.api.sharded_calls import reduce_sharded
 from gpuscan.api.team import Team
 from gpuscan.device.device_array import uploaded
 from gpuscan.engine.device_arrays import scan_device
@@ -120,10 +118,10 @@ def reduce(
         raise ValueError(
             f"num_groups={num_groups!r} was passed without groups=; pass the labels as groups=, or neither"
         )
-    if sharded_leaves(x):
+    if (distributed := distributed_in(x)) is not None:
         refused = {"groups": groups, "device": device}
         options["segments"] = segments
-        return reduce_sharded(x, op, axis, options, keepdims=keepdims, out=out, refused=refused)
+        return distributed._reduce_bundle(x, op, axis, options, keepdims=keepdims, out=out, refused=refused)
     operator = resolve(op)
     keepdims = as_flag("keepdims", keepdims)
     axes = reduced_axes(x, operator, axis, before)

@@ -6,11 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuscan.api.groups import execute_groups
-from gpuscan.api.home import Devices, team_or_home
+from gpuscan.api.home import Devices, distributed_in, team_or_home
 from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
-from gpuscan.api.sharded_array import sharded_leaves
-from gpuscan.api.sharded_calls import scan_sharded
 from gpuscan.api.totals import total_of
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.planning.strategies import check_strategy
@@ -136,10 +134,10 @@ def scan(
     """
     options = {"axis": axis, "exclusive": exclusive, "reverse": reverse, "initial": initial, "segments": segments}
     options |= {"keys": keys, "dtype": dtype, "before": before, "after": after}
-    if sharded_leaves(x):
+    if (distributed := distributed_in(x)) is not None:
         refused = {"device": device, "groups": groups}
         more = {"compensated": compensated, "return_total": return_total}
-        return scan_sharded(x, op, options, out=out, strategy=strategy, refused=refused, **more)
+        return distributed._scan_bundle(x, op, options, out=out, strategy=strategy, refused=refused, **more)
     check_one_cut(segments=segments, keys=keys, groups=groups)
     if segments is not None and out is None:
         # The offsets are checked while the GPU scans. If they are wrong, the call raises and returns nothing.

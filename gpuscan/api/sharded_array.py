@@ -1,23 +1,40 @@
-"""Arrays that stay on several devices between calls."""
+"""Arrays that stay on several devices between calls, and the scans and reductions of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from itertools import chain, pairwise, product
 from typing import Any, Never
 
 import numpy as np
 
-import gpuscan
 from gpuscan.api.array import Array
-from gpuscan.api.home import listed_devices
+from gpuscan.api.home import Distributed, listed_devices
+from gpuscan.api.outputs import check_place, check_separate
+from gpuscan.api.reduce import reduce
+from gpuscan.api.reduced_axes import ReducedAxes, reduced_axes
+from gpuscan.api.reductions import of_segments
+from gpuscan.api.scan import scan
+from gpuscan.device.context import strategy_asked_for
 from gpuscan.engine.device_speeds import relative_speeds
 from gpuscan.engine.device_team import naming
+from gpuscan.engine.shards import Shard, reduce_segments, reduce_shards, scan_apart, scan_shards
+from gpuscan.errors import abbreviate
+from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.partition import stretches
-from gpuscan.problem.arguments import as_array, resolve_axis
-from gpuscan.problem.results import over_arrays, parts_of
+from gpuscan.planning.strategies import check_strategy
+from gpuscan.problem.arguments import as_array, as_flag, check_one_cut, fields_of, initial_rows, resolve_axis
+from gpuscan.problem.cache import cached_problem
+from gpuscan.problem.compensated_sum import as_pairs
+from gpuscan.problem.problem import Problem
+from gpuscan.problem.problem_parts import cut_heads
+from gpuscan.problem.results import assembled, over_arrays, parts_of
+from gpuscan.problem.segments import Heads, heads_of
 
 
-class ShardedArray:
+class ShardedArray(Distributed):
     """An array in shards on several devices: each shard is a stretch of one axis, on one device.
 
     `gpuscan.scan` and `gpuscan.reduce` take it, also in bundles of arrays that are sharded alike, and its elements stay
@@ -38,9 +55,6 @@ class ShardedArray:
         >>> int(gs.reduce(x, "maximum"))
         5
     """
-
-    # What other functions than `scan` and `reduce` refuse it by, instead of copying it to NumPy.
-    is_sharded = True
 
     def __init__(self, shards: tuple[Array, ...], axis: int) -> None:
         self.shards, self.axis = shards, axis
@@ -90,11 +104,96 @@ class ShardedArray:
 
     def scan(self, op: Any = "add", **options: Any) -> Any:
         """Return ``gpuscan.scan(self, op, **options)``."""
-        return gpuscan.scan(self, op, **options)
+        return scan(self, op, **options)
 
     def reduce(self, op: Any = "add", **options: Any) -> Any:
         """Return ``gpuscan.reduce(self, op, **options)``."""
-        return gpuscan.reduce(self, op, **options)
+        return reduce(self, op, **options)
+
+    def _scan_bundle(
+        self,
+        x: Any,
+        op: Any,
+        options: dict[str, Any],
+        *,
+        out: Any,
+        compensated: Any,
+        return_total: Any,
+        strategy: str,
+        refused: dict[str, Any],
+    ) -> Any:
+        """Return the scan of a bundle of sharded arrays, divided as they are.
+
+        Args:
+            x, op, out, compensated, return_total, strategy: as in `gpuscan.scan`.
+            options: the other options of `gpuscan.scan`.
+            refused: options that sharded arrays do not take.
+
+        Raises:
+            TypeError: an option was passed that sharded arrays do not take.
+            ValueError, GpuscanError: as `gpuscan.scan`.
+        """
+        _refuse(refused)
+        check_strategy(strategy)
+        check_one_cut(segments=options["segments"], keys=options["keys"])
+        # Shards are on several devices, so all of them get offsets from the CPU.
+        segments = None if options["segments"] is None else as_array(options["segments"])
+        pairs, with_total = as_flag("compensated", compensated), as_flag("return_total", return_total)
+        (first, *_) = sharded_leaves(x)
+        uncut = {name: value for name, value in options.items() if name not in ("segments", "keys")}
+        problems = sharded_problems(x, op, first, uncut, pairs)
+        shards = cut_shards(problems, first, segments, options["keys"])
+        outputs = checked_out(problems[0], out, first)
+        # An error on one device must not leave the input half overwritten by the others.
+        apart = outputs is not None and may_refuse(strategy) and overlap(sharded_leaves(x), outputs)
+        if outputs is not None and not apart:
+            targets = [[each.shards[number] for each in outputs] for number in range(len(shards))]
+            shards = [replace(shard, out=target) for shard, target in zip(shards, targets, strict=True)]
+        problem = shards[0].problem
+        in_results = not problem.exclusive and problem.heads is None and 0 not in first.shape
+        total = None
+        if with_total and not in_results:
+            # Before the results are written, perhaps over the input.
+            total = _total(x, op, first, {name: options[name] for name in _OF_REDUCTIONS}, pairs)
+        if problem.axis == first.axis and 0 not in first.shape:
+            found = in_order(scan_shards(in_order(shards, problem.reverse), strategy), problem.reverse)
+        else:
+            found = scan_apart(shards, strategy)
+        results = _sharded(found, first, first.axis)
+        if outputs is not None and apart:
+            write_results(tuple(results), tuple(outputs))
+        result = problem.destination.structure.nested(results) if out is None else out
+        if not with_total:
+            return result
+        return result, _last_results(problem, results if outputs is None else outputs) if in_results else total
+
+    def _reduce_bundle(
+        self, x: Any, op: Any, axis: Any, options: dict[str, Any], *, keepdims: Any, out: Any, refused: dict[str, Any]
+    ) -> Any:
+        """Return the reduction of a bundle of sharded arrays.
+
+        Along the divided axis the result is NumPy's; along another one it is sharded.
+
+        Args:
+            x, op, axis, keepdims, out: as in `gpuscan.reduce`.
+            options: `initial`, `dtype`, `before`, `after` and `segments` of `gpuscan.reduce`.
+            refused: options that sharded arrays do not take.
+
+        Raises:
+            TypeError: an option was passed that sharded arrays do not take.
+            ValueError, GpuscanError: as `gpuscan.reduce`.
+        """
+        _refuse(refused)
+        keepdims = as_flag("keepdims", keepdims)
+        axes = reduced_axes(shard_of(x, 0), resolve(op), axis)
+        result = _reduction(x, op, axes, options)
+        if keepdims and options["segments"] is None:
+            (first, *_) = sharded_leaves(x)
+            result = over_arrays(lambda part: with_axes(part, axes.axes, first.axis), result)
+        if out is None:
+            return result
+        write_results(result, out)
+        return out
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Return a NumPy copy of the whole array.
@@ -178,3 +277,400 @@ def divided_alike(one: ShardedArray, other: ShardedArray) -> bool:
 def shard_of(x: Any, number: int) -> Any:
     """Return the same bundle of the shards of this number."""
     return over_arrays(lambda leaf: leaf.shards[number], x)
+
+
+# ----- Scans and reductions
+
+
+# The options of a scan that its reduction has as well.
+_OF_REDUCTIONS = ("axis", "reverse", "initial", "dtype", "before", "after")
+
+
+def _reduction(x: Any, op: Any, axes: ReducedAxes, options: dict[str, Any]) -> Any:
+    """Return the reduction of a bundle of sharded arrays without the axes."""
+    (first, *_) = sharded_leaves(x)
+    if 0 in first.shape:
+        # Without elements, nothing is gained by computing on the devices.
+        return reduce(over_arrays(ShardedArray.numpy, x), op, axis=axes.axes, **options)
+    segments = None if options["segments"] is None else as_array(options["segments"])
+    if not axes.axes or (len(axes.axes) > 1 and segments is not None):
+        what = "segments= was" if axes.axes else "axis=() was"
+        raise ValueError(
+            f"{what} passed with a gpuscan.ShardedArray of shape {first.shape} and axis={axes.axes}; pass one axis"
+            + ("" if axes.axes else " or several, or none for all")
+        )
+    if len(axes.axes) > 1:
+        # The last axis first: this combines the elements in C order.
+        inner = {"initial": None, "after": None}
+        last = _reduction(x, op, replace(axes, axes=axes.axes[-1:]), options | inner)
+        outer = {"initial": options["initial"], "after": options["after"]}
+        return reduce(last, op, axis=axes.axes[:-1], **outer)
+    plain = {name: value for name, value in options.items() if name != "segments"}
+    problems = sharded_problems(x, op, first, plain | {"axis": axes.axis})
+    if segments is None:
+        return _reduced(problems, first)
+    shards = cut_shards(problems, first, segments, None)
+    if axes.axis != first.axis:
+        shards = [replace(shard, problem=of_segments(shard.problem)) for shard in shards]
+        return _nested(shards, _sharded(scan_apart(shards, "auto"), first, first.axis))
+    return _reduced_segments(problems, first, segments)
+
+
+def _refuse(options: dict[str, Any]) -> None:
+    """Raise TypeError for an option that sharded arrays do not take."""
+    for name, value in options.items():
+        if value is not None and value is not False:
+            raise TypeError(
+                f"{name}= was passed with a gpuscan.ShardedArray, which does not take it. Leave it out, or pass NumPy "
+                "arrays and device=[...]"
+            )
+
+
+# ----- Results
+
+
+def _sharded(found: Sequence[Sequence[Any]], first: ShardedArray, axis: int) -> list[ShardedArray]:
+    """Return the arrays that each shard's results, one for each field, are the shards of."""
+    devices = [shard.device for shard in first.shards]
+    return [
+        ShardedArray(tuple(Array.of(d, r[place]) for d, r in zip(devices, found, strict=True)), axis)
+        for place in range(len(found[0]))
+    ]
+
+
+def _nested(shards: Sequence[Shard], arrays: Sequence[Any]) -> Any:
+    return shards[0].problem.destination.structure.nested(arrays)
+
+
+def _last_results(problem: Problem, results: Sequence[ShardedArray]) -> Any:
+    """Return the last result of each row in the order of the scan: NumPy's along the divided axis, else sharded."""
+    structure, axis = problem.destination.structure, problem.axis
+    place = (slice(None),) * axis + (0 if problem.reverse else -1,)
+    if results[0].axis == axis:
+        last = 0 if problem.reverse else -1
+        found = [result.shards[last][place].copy().numpy()[()] for result in results]
+        return assembled(structure, found, axes=len(problem.shape) - 1)
+    first = results[0]
+    lasts = [[result.shards[number][place].copy() for result in results] for number in range(len(first.shards))]
+    return structure.nested(_sharded(lasts, first, first.axis - (first.axis > axis)))
+
+
+def _total(x: Any, op: Any, first: ShardedArray, options: dict[str, Any], pairs: bool) -> Any:
+    """Return the reduction of each row in the order of the scan: a pass of its own over the elements."""
+    if 0 in first.shape:
+        shared = {name: value for name, value in options.items() if name != "reverse"}
+        return reduce(over_arrays(ShardedArray.numpy, x), op, **shared)
+    return _reduced(sharded_problems(x, op, first, options, pairs), first)
+
+
+def _reduced(problems: Sequence[Problem], first: ShardedArray) -> Any:
+    """Return the reduction of each row: NumPy's along the divided axis, else sharded."""
+    problem = problems[0]
+    divided = problem.axis == first.axis
+    shards = shards_of([replace(p, keep_last_only=True) for p in problems], first, [False] * len(problems))
+    structure, fields = problem.destination.structure, problem.destination.fields
+    shape = tuple(n for i, n in enumerate(whole_shape(problem, first)) if i != problem.axis)
+    if divided:
+        found = reduce_shards(in_order(shards, problem.reverse))
+        shaped = [part.reshape((*shape, *f.shape))[()] for part, f in zip(found, fields, strict=True)]
+        return assembled(structure, shaped, axes=len(shape))
+    parts = scan_apart(shards, "auto")
+    viewed = []
+    for each, part in zip(problems, parts, strict=True):
+        lead = tuple(n for i, n in enumerate(each.shape) if i != each.axis)
+        viewed.append([array.viewed((*lead, *f.shape)) for array, f in zip(part, fields, strict=True)])
+    return structure.nested(_sharded(viewed, first, first.axis - (first.axis > problem.axis)))
+
+
+def _reduced_segments(problems: Sequence[Problem], first: ShardedArray, segments: Any) -> Any:
+    """Return the reduction of segments along the divided axis, as NumPy arrays.
+
+    Raises:
+        ValueError: a segment is empty, and there is neither `initial` nor an identity; or as `heads_of`.
+    """
+    shape, axis = whole_shape(problems[0], first), problems[0].axis
+    heads = heads_of(segments, None, shape, axis, False)
+    whole = of_segments(replace(problems[0], shape=shape, heads=heads))
+    assert heads is not None
+    offsets, fields = heads.offsets, whole.destination.fields
+    results = [np.empty((*whole.results_shape, *f.shape), f.scalar.dtype) for f in fields]
+    full = np.flatnonzero(offsets[:-1] < offsets[1:])
+    empty = np.flatnonzero(offsets[:-1] == offsets[1:])
+    others = [n for i, n in enumerate(shape) if i != axis]
+    for result, fill, f in zip(results, whole.fill or (), fields, strict=whole.fill is not None):
+        np.moveaxis(result, axis, 0)[empty] = fill.reshape((*others, *f.shape))
+    heads = replace(heads, offsets=np.unique(offsets))
+    own = [
+        replace(problem, heads=cut_heads(heads, axis, low, high), keep_last_only=True)
+        for problem, (low, high) in zip(problems, edges_of(first), strict=True)
+    ]
+    shards = shards_of(own, first, [begin not in offsets for begin, _ in edges_of(first)])
+    places = [full[(offsets[full] < high) & (offsets[full + 1] > low)] for low, high in edges_of(first)]
+    reduce_segments(shards, results, places)
+    return assembled(whole.destination.structure, results, axes=len(shape))
+
+
+# ----- Problems and segments of shards
+
+
+def sharded_problems(
+    x: Any, op: Any, first: ShardedArray, options: dict[str, Any], pairs: bool = False
+) -> list[Problem]:
+    """Return the call as a problem for each shard, with the initial values of its rows.
+
+    Args:
+        x, op: as in `gpuscan.scan`.
+        first: one of the arrays.
+        options: those of `make_problem` without cuts.
+        pairs: True for a compensated sum.
+
+    Raises:
+        TypeError: `before` takes an index.
+        ValueError: the arrays are divided along an axis of the element; or as `make_problem`.
+    """
+    initial, exclusive = options.get("initial"), options.get("exclusive", False)
+    plain = {name: value for name, value in options.items() if name != "initial"}
+    if initial is not None:
+        # The initial values are cut afterwards, and stand for the identity.
+        plain["exclusive"] = False
+    found = []
+    for number in range(len(first.shards)):
+        part, operator, own = shard_of(x, number), op, plain
+        if pairs:
+            part, operator, own = as_pairs(part, op, plain)
+        found.append(cached_problem(part, operator, **own))
+    if found[0].indexed:
+        raise TypeError(
+            "before= was passed as a function of an element and its index with a gpuscan.ShardedArray, but shards do "
+            "not know where they begin. Pass a function of one element, and the indices as one more array of a bundle"
+        )
+    if first.axis >= len(found[0].shape):
+        raise ValueError(
+            f"a gpuscan.ShardedArray that is divided along axis {first.axis} was passed, but that axis belongs to the "
+            "element. Divide it along another axis"
+        )
+    if initial is None:
+        return found
+    started = []
+    axis, value = found[0].axis, (initial, np.float32(0)) if pairs else initial
+    others = [n for i, n in enumerate(whole_shape(found[0], first)) if i != axis]
+    for problem, (begin, end) in zip(found, edges_of(first), strict=True):
+        seeds = initial_rows(value, problem.element, tuple(others))
+        if axis != first.axis:
+            rows = (*(slice(None),) * (first.axis - (first.axis > axis)), slice(begin, end))
+            fields = problem.element.fields
+            wide = [seed.reshape((*others, *f.shape))[rows] for seed, f in zip(seeds, fields, strict=True)]
+            seeds = tuple(each.reshape(-1, *f.shape) for each, f in zip(wide, fields, strict=True))
+        started.append(replace(problem, seeds=seeds, initial=True, exclusive=as_flag("exclusive", exclusive)))
+    return started
+
+
+def whole_shape(problem: Problem, first: ShardedArray) -> tuple[int, ...]:
+    """Return the shape of the whole array, without the axes of the element."""
+    return first.shape[: len(problem.shape)]
+
+
+def edges_of(first: ShardedArray) -> list[tuple[int, int]]:
+    """Return where each shard begins and ends along the divided axis."""
+    found, begin = [], 0
+    for shard in first.shards:
+        found.append((begin, begin + shard.shape[first.axis]))
+        begin = found[-1][1]
+    return found
+
+
+def shards_of(problems: Sequence[Problem], first: ShardedArray, continues: Sequence[bool]) -> list[Shard]:
+    numbers = {id(device): number for number, device in enumerate(first.devices)}
+    parts = zip(first.shards, problems, continues, strict=True)
+    return [Shard(shard.device._executor, numbers[id(shard.device)], p, goes_on) for shard, p, goes_on in parts]
+
+
+def in_order(parts: list[Any], reverse: bool) -> list[Any]:
+    """Return the parts of an array in the order of the scan, or those in the order of the scan as in the array."""
+    return parts[::-1] if reverse else parts
+
+
+# ----- Segments
+
+
+def cut_shards(problems: Sequence[Problem], first: ShardedArray, segments: Any, keys: Any) -> list[Shard]:
+    """Return the shards of a scan, each with its own segments.
+
+    Raises:
+        ValueError, TypeError: as `heads_of`; or the keys are on other devices than the elements, or cut each row of the
+            divided axis in its own way.
+    """
+    problem = problems[0]
+    shape, axis, reverse = whole_shape(problem, first), problem.axis, problem.reverse
+    divided = axis == first.axis
+    edges = edges_of(first)
+    # Where each shard begins, in the array: True if the segment of the element before goes on.
+    joints = [divided and begin > 0 for begin, _ in edges]
+    if isinstance(keys, ShardedArray):
+        parts = _key_shards(keys, shape, first, axis)
+        heads = [Heads(p.shape, axis, reverse, keys=part) for p, part in zip(problems, parts, strict=True)]
+        if divided:
+            _check_alike(keys, shape, axis)
+            joints = [False, *(_ends_alike(before, after, axis) for before, after in pairwise(parts))]
+    else:
+        if isinstance(keys, Array):
+            raise TypeError(
+                f"keys on {keys.device!r} were passed with a gpuscan.ShardedArray, which is on {len(first.devices)} "
+                "devices. Pass NumPy keys, or a gpuscan.ShardedArray of keys that is divided alike"
+            )
+        whole = heads_of(segments, keys, shape, axis, reverse)
+        heads = [cut_heads(whole, first.axis, low, high) for low, high in edges]  # type: ignore[misc]
+        if whole is not None and divided:
+            if whole.keys is not None:
+                _check_alike(whole.keys, shape, axis)
+            for number, (begin, _) in enumerate(edges[1:], 1):
+                joints[number] = not _begins(whole, begin)
+    # A reversed scan comes to the end of a shard first.
+    continues = [*joints[1:], False] if reverse else joints
+    cut = [replace(p, heads=h) if h is not None else p for p, h in zip(problems, heads, strict=True)]
+    return shards_of(cut, first, continues)
+
+
+def _begins(heads: Heads, place: int) -> bool:
+    """Return True if a segment begins at a place of the axis, counted in the array."""
+    if heads.offsets is not None:
+        return place in heads.offsets
+    return bool(heads.keys[place] != heads.keys[place - 1])
+
+
+def _check_alike(keys: Any, shape: tuple[int, ...], axis: int) -> None:
+    """Raise ValueError if keys cut each row of the divided axis in its own way."""
+    if keys.shape != shape[axis : axis + 1]:
+        raise ValueError(
+            f"keys of shape {keys.shape} were passed with a gpuscan.ShardedArray that is divided along the axis of the "
+            f"scan, but then all rows are cut alike. Pass keys of shape {shape[axis : axis + 1]}, or divide the array "
+            "along another axis"
+        )
+
+
+def _key_shards(keys: ShardedArray, shape: tuple[int, ...], first: ShardedArray, axis: int) -> tuple[Array, ...]:
+    """Return the keys of each shard.
+
+    Raises:
+        ValueError: they have another shape, or are divided in another way.
+    """
+    row = shape[axis : axis + 1]
+    if keys.shape not in (shape, row):
+        raise ValueError(
+            f"keys of shape {keys.shape} were passed for an array of shape {shape}; pass keys of shape {row}, the same "
+            f"for every row, or {shape}, one for each element"
+        )
+    lengths = [(s.device, s.shape[keys.axis]) for s in keys.shards]
+    alike = keys.shape == shape and divided_alike(keys, first)
+    if not alike and axis == first.axis and keys.shape == row:
+        alike = lengths == [(s.device, s.shape[first.axis]) for s in first.shards]
+    if not alike:
+        raise ValueError(
+            "keys were passed as a gpuscan.ShardedArray that is divided in another way than the elements. Make it by "
+            "gpuscan.ShardedArray.from_numpy with the same devices and axis, or pass NumPy keys"
+        )
+    return keys.shards
+
+
+def _ends_alike(before: Array, after: Array, axis: int) -> bool:
+    """Return True if the last key of a shard equals the first one of the next shard."""
+    place = (slice(None),) * (axis if before.ndim > 1 else 0)
+    last, begin = before[(*place, slice(-1, None))].numpy(), after[(*place, slice(0, 1))].numpy()
+    return bool((last == begin).all())
+
+
+# ----- Arrays passed as out
+
+
+def checked_out(problem: Problem, out: Any, first: ShardedArray) -> list[ShardedArray] | None:
+    """Return the arrays of `out`, depth first; None without.
+
+    Raises:
+        TypeError: one is no sharded array, or has another dtype.
+        ValueError: one has another shape or is divided in another way, or two share memory.
+    """
+    if out is None:
+        return None
+    arrays: list[Any] = fields_of(out, problem.destination, "out")
+    for array, field in zip(arrays, problem.destination.fields, strict=True):
+        if not isinstance(array, ShardedArray):
+            raise TypeError(
+                f"out of type {type(array).__name__} was passed, but the input is a gpuscan.ShardedArray; pass one "
+                "that is divided as the input is"
+            )
+        shape = (*whole_shape(problem, first), *field.shape)
+        if array.shape != shape or not divided_alike(array, first):
+            raise ValueError(
+                f"out={array!r} was passed for a result of shape {shape} that is divided as {first!r} is; pass an out "
+                "of that shape with the same parts"
+            )
+        for shard in array.shards:
+            check_place(shard, shard.shape, field.scalar.dtype, shard.device)
+    for number in range(len(first.shards)):
+        check_separate([array.shards[number] for array in arrays])
+    return arrays
+
+
+def may_refuse(strategy: str) -> bool:
+    """Return True if a device may refuse to scan in place by the strategy, or time out."""
+    return strategy_asked_for(strategy) not in ("auto", "three_dispatch")
+
+
+def overlap(arrays: Sequence[ShardedArray], others: Sequence[ShardedArray]) -> bool:
+    """Return True if two arrays of equal parts share memory."""
+    shards = [zip(a.shards, b.shards, strict=True) for a, b in product(arrays, others)]
+    return any(one.shares_memory(other) for one, other in chain.from_iterable(shards))
+
+
+def with_axes(part: Any, axes: tuple[int, ...], divided: int) -> Any:
+    """Return a result of a reduction with its axes again, with length 1; `divided` is the axis of the input's parts."""
+    if isinstance(part, ShardedArray):
+        return ShardedArray(tuple(np.expand_dims(shard, axes) for shard in part.shards), divided)  # type: ignore[misc]
+    return np.expand_dims(part, axes)
+
+
+def write_results(result: Any, out: Any) -> None:
+    """Write results that have arrays of their own to the arrays of `out`, which are checked first.
+
+    Raises:
+        TypeError: an array has another kind or dtype than its result.
+        ValueError: the arrays nest in another way, one has another shape or is divided in another way, or two share
+            memory.
+    """
+    pairs = list(_pairs(result, out))
+    shards: list[tuple[Any, Any]] = []
+    for part, target in pairs:
+        if not isinstance(part, ShardedArray):
+            check_place(target, np.shape(part), part.dtype, None)
+            shards.append((part, target))
+            continue
+        if not isinstance(target, ShardedArray) or target.shape != part.shape or not divided_alike(target, part):
+            raise ValueError(
+                f"out={abbreviate(target)} was passed for a result of shape {part.shape} that is divided between "
+                "devices as the input is; pass a gpuscan.ShardedArray of that shape with the same parts"
+            )
+        for own, place in zip(part.shards, target.shards, strict=True):
+            check_place(place, own.shape, own.dtype, own.device)
+            shards.append((own, place))
+    check_separate([target for _, target in shards])
+    for part, target in shards:
+        target[...] = part
+
+
+def _pairs(result: Any, out: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each array of a bundle of results with the one of `out` that it is written to."""
+    parts, targets = parts_of(result), parts_of(out)
+    if parts is None:
+        yield result, out
+        return
+    if isinstance(result, dict) and isinstance(out, dict) and result.keys() == out.keys():
+        targets = [out[key] for key in result]
+    elif isinstance(result, dict) or isinstance(out, dict):
+        targets = None
+    if targets is None or len(targets) != len(parts):
+        raise ValueError(
+            f"out {abbreviate(out)} was passed for a result of {len(parts)} arrays, but it does not nest as they do; "
+            "pass one array for each, nested as the input is"
+        )
+    for part, target in zip(parts, targets, strict=True):
+        yield from _pairs(part, target)
