@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from functools import cached_property
-from importlib import import_module
+from html import escape
 from math import prod
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from gpuscan.api.array_reductions import Reductions
-from gpuscan.api.array_text import html_text, plain_text, represent
-from gpuscan.api.array_views import Views
+from gpuscan.api.launches import launchable
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.device.device_array import DeviceArray, checked_dtype, checked_shape, empty, uploaded
 from gpuscan.device.foreign_buffers import check_buffer, check_state
 from gpuscan.device.guards import guarded
-from gpuscan.device.strides import is_c_order, overlaps_itself
+from gpuscan.device.strides import (
+    indexed,
+    is_c_order,
+    may_share_bytes,
+    overlaps_itself,
+    permutation,
+    reshaped,
+    resolved_shape,
+)
 from gpuscan.device.transfer import begun, padded
 from gpuscan.engine.element_copy import contiguous, duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, converted
 from gpuscan.errors import abbreviate
-from gpuscan.problem.arguments import as_array, as_integer
+from gpuscan.html_table import html_table
+from gpuscan.problem.arguments import as_array, as_integer, resolve_axis
 from gpuscan.problem.indices import is_array_index
 
 if TYPE_CHECKING:
@@ -32,11 +38,13 @@ if TYPE_CHECKING:
 
     from gpuscan.device.buffer_pool import Allocation
 
+Axes = int | tuple[int, ...] | None
+
 # Up to this many bytes, an array and the unread reports are read by one submission and one wait.
 _SMALL_READ_BYTES = 64 << 10
 
 
-class Array(Views, Reductions, NDArrayOperatorsMixin):
+class Array(DeviceArray, NDArrayOperatorsMixin):
     """An array in a device's memory, made by `Device.asarray`, `Device.empty`, a scan, or `Array.from_buffer`.
 
     Attributes:
@@ -152,11 +160,25 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
         kept = None if is_c_order(shape, strides, dtype.itemsize) else strides
         return Array(self.device, self.buffer, shape, dtype, self.offset + offset, self.owner, kept)
 
-    def take_item(self, index: Any) -> Array:
-        """Return the elements at an index with arrays, as a new array."""
-        found: Array = _answer_of("take_item")(self, index)
-        return found
+    # ----- Indices
 
+    def __getitem__(self, index: Any) -> Array:
+        """Return a view by basic indexing: slices with steps, integers, ``...`` and None, for any number of axes.
+
+        An index with arrays of integers or bools gives a new array, as NumPy's does. Arrays may be on the device:
+        integers are checked there, and if one is wrong, the next read or `Device.synchronize` raises; a mask leaves the
+        number of elements on the device until ``.shape`` is asked for.
+
+        Raises:
+            IndexError: there is no such entry, there are more indices than axes, a part is no index, or a mask has
+                another shape.
+        """
+        if is_array_index(index):
+            taken: Array = _protocols["take_item"](self, index)
+            return taken
+        return self.view_at(*indexed(self.shape, self.strides, index))
+
+    @launchable
     def __setitem__(self, index: Any, value: Any) -> None:
         """Write a number or an array to the elements that an index picks, broadcast and converted as NumPy does it.
 
@@ -169,13 +191,9 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
                 array share memory, such as those of np.broadcast_to(a, shape).
             ValueError, TypeError, OverflowError: the array's dtype cannot hold the value.
         """
-        _answer_of("assign")(self, index, value)
-
-    def assign_at(self, index: Any, value: Any) -> None:
-        """Do what ``self[index] = value`` does, in the long way."""
         self._check_separate()
         if is_array_index(index):
-            _answer_of("put_item")(self, index, value)
+            _protocols["put_item"](self, index, value)
             return
         target = self[index]
         # In a[1:] += 1, Python assigns the view that it has just computed.
@@ -286,24 +304,158 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
         kind = checked_dtype(dtype)
         if kind == self.dtype:
             return self.copy() if copy else self
-        result: Array = _answer_of("astype")(self, kind)
-        return result
+        return self._in_dtype(kind)
 
-    def in_dtype(self, dtype: np.dtype[Any]) -> Array:
-        """Do what `astype` does, in the long way."""
+    @launchable
+    def _in_dtype(self, dtype: np.dtype[Any]) -> Array:
         return Array.of(self.device, converted(self.context, self, dtype))
+
+    # ----- Entries and shapes
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("the length of an array of shape () was asked for, but it has no axes; use array.size")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Array]:
+        """Yield a view of each entry of the first axis."""
+        if not self.shape:
+            raise TypeError("an array of shape () was to be iterated over, but it has no axes; use array.reshape(1)")
+        return (self[place] for place in range(self.shape[0]))
+
+    def reshape(self, *shape: Any) -> Array:
+        """Return the same elements, in C order, in another shape; one length may be -1.
+
+        The result is a view wherever NumPy gives one, else a copy on the device.
+
+        Raises:
+            ValueError: the shape has another number of elements.
+        """
+        given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        wanted = resolved_shape(self.shape, given)
+        strides = reshaped(self.shape, self.strides, wanted)
+        if strides is None:
+            return self.copy().reshape(wanted)
+        return self.view_at(wanted, strides)
+
+    def ravel(self) -> Array:
+        """Return all elements, in C order, as one axis: a view if NumPy gives one, else a copy on the device."""
+        return self.reshape(-1)
+
+    def flatten(self) -> Array:
+        """Return a copy of all elements, in C order, as one axis."""
+        return self.copy().reshape(-1)
+
+    def transpose(self, *axes: Any) -> Array:
+        """Return a view with the axes in another order: reversed, or that of `axes`.
+
+        Raises:
+            ValueError: an axis is missing, or there is none of that number.
+        """
+        given = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))) else axes
+        order = permutation(len(self.shape), given or ())
+        shape, strides = self.shape, self.strides
+        return self.view_at(tuple([shape[i] for i in order]), tuple([strides[i] for i in order]))
+
+    def swapaxes(self, axis1: int, axis2: int) -> Array:
+        """Return a view with two axes interchanged.
+
+        Raises:
+            ValueError: there is no such axis.
+        """
+        order = list(range(len(self.shape)))
+        axis1, axis2 = (resolve_axis(axis, self.shape) for axis in (axis1, axis2))
+        order[axis1], order[axis2] = order[axis2], order[axis1]
+        return self.transpose(order)
+
+    @property
+    def T(self) -> Array:  # noqa: N802 (NumPy's name)
+        """The view with all axes reversed."""
+        return self.transpose()
+
+    @property
+    def mT(self) -> Array:  # noqa: N802 (NumPy's name)
+        """The view with the last two axes interchanged."""
+        if len(self.shape) < 2:
+            raise ValueError(
+                f"the matrix transpose of an array of shape {self.shape} was asked for, which has no two axes; use .T"
+            )
+        return self.swapaxes(-1, -2)
+
+    def shares_memory(self, other: Array) -> bool:
+        """Return True if a byte may belong to both arrays."""
+        mine, theirs = ((a.shape, a.strides, a.offset, a.dtype.itemsize) for a in (self, other))
+        return self.buffer is other.buffer and may_share_bytes(mine, theirs)
+
+    # ----- Combinations of elements. Each is NumPy's function, which is computed on the device.
+
+    def sum(
+        self, axis: Axes = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None
+    ) -> Any:
+        """Return ``np.sum`` of the array. Small integers are summed in 64 bits, other than by `gpuscan.reduce`."""
+        return np.sum(self, axis, dtype, out, keepdims=keepdims, initial=initial)
+
+    def prod(
+        self, axis: Axes = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None
+    ) -> Any:
+        """Return ``np.prod`` of the array. Small integers are multiplied in 64 bits."""
+        return np.prod(self, axis, dtype, out, keepdims=keepdims, initial=initial)
+
+    def max(self, axis: Axes = None, out: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
+        """Return ``np.max`` of the array."""
+        return np.max(self, axis, out, keepdims=keepdims, initial=initial)
+
+    def min(self, axis: Axes = None, out: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
+        """Return ``np.min`` of the array."""
+        return np.min(self, axis, out, keepdims=keepdims, initial=initial)
+
+    def any(self, axis: Axes = None, out: Any = None, keepdims: bool = False) -> Any:
+        """Return ``np.any`` of the array."""
+        return np.any(self, axis, out, keepdims=keepdims)
+
+    def all(self, axis: Axes = None, out: Any = None, keepdims: bool = False) -> Any:
+        """Return ``np.all`` of the array."""
+        return np.all(self, axis, out, keepdims=keepdims)
+
+    def mean(self, axis: Axes = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+        """Return ``np.mean`` of an array of floats; for integers, pass ``dtype=np.float32``."""
+        return np.mean(self, axis, dtype, out, keepdims=keepdims)
+
+    def std(
+        self, axis: Axes = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False
+    ) -> Any:
+        """Return ``np.std`` of an array of floats; for integers, pass ``dtype=np.float32``."""
+        return np.std(self, axis, dtype, out, ddof, keepdims)
+
+    def var(
+        self, axis: Axes = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False
+    ) -> Any:
+        """Return ``np.var`` of an array of floats; for integers, pass ``dtype=np.float32``."""
+        return np.var(self, axis, dtype, out, ddof, keepdims)
+
+    def take(self, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
+        """Return ``np.take`` of the array: the elements at some indices of an axis."""
+        return np.take(self, indices, axis, out, mode)  # type: ignore[call-overload]
+
+    def cumsum(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+        """Return ``np.cumsum`` of the array. Small integers are summed in 64 bits."""
+        return np.cumsum(self, axis, dtype, out)
+
+    def cumprod(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+        """Return ``np.cumprod`` of the array. Small integers are multiplied in 64 bits."""
+        return np.cumprod(self, axis, dtype, out)
 
     # ----- As text
 
     def __repr__(self) -> str:
-        return represent(self)
+        return _represent(self)
 
     def __str__(self) -> str:
-        return plain_text(self)
+        return _plain_text(self)
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
-        return html_text(self)
+        return _html_text(self)
 
     def with_known_shape(self) -> Array:
         """Return the array itself; of one whose length only the device knows, an array that does not check reports."""
@@ -345,10 +497,10 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
     # ----- NumPy's and Python's protocols
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        return _answer_of("ufunc")(ufunc, method, inputs, options)
+        return _protocols["ufunc"](ufunc, method, inputs, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        return _answer_of("function")(function, args, options)
+        return _protocols["function"](function, args, options)
 
     def __dlpack__(self, *, copy: bool | None = None, dl_device: Any = None, **options: Any) -> Any:
         """Return a capsule of a copy in the CPU's memory, for ``from_dlpack`` of other libraries."""
@@ -405,13 +557,9 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
     def __complex__(self) -> complex:
         return complex(self.item())
 
+    @launchable
     def copy(self) -> Array:
         """Return a copy on the device, in C order; `copy.copy` and `copy.deepcopy` do the same."""
-        result: Array = _answer_of("copy")(self)
-        return result
-
-    def duplicated(self) -> Array:
-        """Do what `copy` does, in the long way."""
         with guarded(self.context):
             return Array.of(self.device, duplicate(self))
 
@@ -427,71 +575,14 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
         )
 
 
-# The functions that answer NumPy's protocols. They are made of scans and maps, which are above arrays.
+# The functions that answer NumPy's protocols, by the names of these. They are made of scans and maps, which are above
+# arrays; `gpuscan.api` imports their modules.
 _protocols: dict[str, Callable[..., Any]] = {}
 
 
-def _answer_of(protocol: str) -> Callable[..., Any]:
-    if not _protocols:
-        import_module("gpuscan.api.numpy_functions")  # It calls `answer_protocols`.
-    return _protocols[protocol]
-
-
 def answer_protocols(**answers: Callable[..., Any]) -> None:
-    """Let functions answer the protocols and methods of arrays that are made of scans and maps, by these names."""
+    """Let functions answer the protocols of arrays that are made of scans and maps, by these names."""
     _protocols.update(answers)
-
-
-class Picked(Array):
-    """An array on a device with a length that only the device knows until the caller asks for it.
-
-    Attributes:
-        count: the length, as one 32-bit word on the device. `Plan.record` takes it as ``length=``.
-    """
-
-    def __init__(self, memory: Array, dtype: np.dtype[Any], trailing: tuple[int, ...], count: Array) -> None:
-        self.device, self.context = memory.device, memory.context
-        self.buffer, self.offset, self.owner = memory.buffer, memory.offset, memory.owner
-        self._dtype = dtype
-        self.count = count
-        self._trailing = trailing
-
-    @property
-    def knows_length(self) -> bool:  # type: ignore[override]
-        """True if the length was asked for, so that it is known here as well."""
-        return "_shape" in vars(self)
-
-    def without_memory(self) -> Picked:
-        """Return an array of the same kind without its elements, for `over`."""
-        like = Picked.__new__(Picked)
-        like._dtype, like._trailing = self._dtype, self._trailing
-        return like
-
-    def over(self, memory: Array, count: Array) -> Picked:
-        """Return an array of the same kind with its elements in other memory."""
-        return Picked(memory, self._dtype, self._trailing, count)
-
-    @cached_property
-    def _shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        """The shape as NumPy defines it. The first use waits for the GPU."""
-        return (int(self.count.numpy()[0]), *self._trailing)
-
-    def with_known_shape(self) -> Array:
-        """Return the picked entries that there are by now. Unread reports stay unread."""
-        if "_shape" in vars(self):
-            return self
-        entry = prod(self._trailing) * int(self.dtype.itemsize)
-        length = int(self.count.read()[0])
-        # A run that timed out leaves any number.
-        most = (self.buffer.size - self.offset) // entry if entry else length
-        return Array(
-            self.device, self.buffer, (min(length, most), *self._trailing), self.dtype, self.offset, self.owner
-        )
-
-    @cached_property
-    def nbytes(self) -> int:  # type: ignore[override]
-        """The bytes of the picked entries. The first use waits for the GPU."""
-        return prod(self.shape) * int(self.dtype.itemsize)
 
 
 def new_array(device: OpenedDevice, content: np.ndarray[Any, Any] | None, shape: Any = (), dtype: Any = None) -> Array:
@@ -499,3 +590,59 @@ def new_array(device: OpenedDevice, content: np.ndarray[Any, Any] | None, shape:
     context = device._context
     made = empty(context, shape, dtype) if content is None else uploaded(context, content)
     return Array.of(device, made)
+
+
+# ----- Arrays as text, in NumPy's form. Only the numbers that are shown are read.
+
+_NAME = "gpuscan.Array("
+
+
+def _represent(array: Array) -> str:
+    """Return what `repr` shows: the numbers, the dtype and the device. Reading them may fail, but this never raises."""
+    shape, text = _text_of(array, separator=", ", prefix=_NAME)
+    whole = shape is None or (0 < prod(shape) <= np.get_printoptions()["threshold"] and not text.startswith("<"))
+    size = "" if whole else f", shape={shape}"
+    return f"{_NAME}{text}{size}, dtype={array.dtype}, device={array.device.capabilities.summary!r})"
+
+
+def _plain_text(array: Array) -> str:
+    """Return what `str` and `print` show, as NumPy does. This never raises."""
+    return _text_of(array)[1]
+
+
+def _html_text(array: Array) -> str:
+    """Return what notebooks show. This never raises."""
+    shape, text = _text_of(array)
+    rows = {
+        "shape": "unknown" if shape is None else shape,
+        "dtype": array.dtype,
+        "device": array.device.capabilities.summary,
+    }
+    if shape is not None:
+        rows |= {
+            "bytes": f"{prod(shape) * array.dtype.itemsize:,}",
+            "order": "C" if array.is_contiguous else f"strides {array.strides}",
+        }
+    return f"{html_table('gpuscan.Array', rows.items())}\n<pre>{escape(text)}</pre>"
+
+
+def _text_of(array: Array, **options: Any) -> tuple[tuple[int, ...] | None, str]:
+    """Return the shape, if it is known, and the numbers as text, or the error if they cannot be read."""
+    shape = None
+    try:
+        # Unread reports are left for the caller's next read, which raises what they tell of.
+        shown = known = array.with_known_shape()
+        shape, settings = known.shape, np.get_printoptions()
+        if known.size > settings["threshold"]:
+            options["threshold"] = 0
+            shown = known[np.ix_(*(_places_to_show(length, settings["edgeitems"]) for length in known.shape))]
+        values = contiguous(shown).read()
+        return shape, np.array2string(values, **options) if options or shape else str(values)
+    except Exception as error:
+        first = str(error).partition("\n")[0]
+        return shape, f"<not readable: {type(error).__name__}: {first}>"
+
+
+def _places_to_show(length: int, edge: int) -> np.ndarray[Any, Any]:
+    """Return the places of an axis that NumPy shows of a long array, and one more for the dots between them."""
+    return np.r_[: edge + 1, length - edge : length] if length > 2 * edge else np.arange(length)

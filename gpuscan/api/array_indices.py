@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, Picked, new_array
+from gpuscan.api.array import Array, answer_protocols, new_array
+from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
+from gpuscan.api.picked import Picked
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.device.strides import c_strides
 from gpuscan.engine.array_indices import IndexedArray, put, resolve_indices, take
@@ -213,3 +215,6 @@ def take_along_axis(array: Array, indices: Any, axis: int) -> Array:
         places=resolve_indices(array.context, [contiguous(places)], [(axis, length)]),
     )
     return Array.of(device, take(indexed))
+
+
+answer_protocols(take_item=launchable(take_item), put_item=put_item)

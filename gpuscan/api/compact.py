@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, Picked
+from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_place, check_separate
+from gpuscan.api.picked import Picked
 from gpuscan.api.team import Team
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.guards import guarded

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api.array import Array, answer_protocols, new_array
-from gpuscan.api.array_indices import put_item, take_along_axis, take_at, take_item
+from gpuscan.api.array_indices import take_along_axis, take_at
 from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import is_number
@@ -438,12 +438,4 @@ def _tile(A: Any, reps: Any) -> Array:  # noqa: N803 (NumPy's name)
     return repeated.copy().reshape(lengths)
 
 
-answer_protocols(
-    ufunc=launchable(apply_ufunc),
-    function=launchable(apply_function),
-    take_item=launchable(take_item),
-    put_item=put_item,
-    assign=launchable(Array.assign_at),
-    astype=launchable(Array.in_dtype),
-    copy=launchable(Array.duplicated),
-)
+answer_protocols(function=launchable(apply_function))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, Picked
+from gpuscan.api.array import Array
+from gpuscan.api.picked import Picked
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.foreign_buffers import check_buffer
 from gpuscan.device.steps import Binding

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, Picked, new_array
+from gpuscan.api.array import Array, new_array
 from gpuscan.api.groups import one_of
 from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.launches import launchable
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import in_form_of, is_on_device
+from gpuscan.api.picked import Picked
 from gpuscan.api.scan import scan
 from gpuscan.device.device_array import uploaded
 from gpuscan.engine.compaction import gathered

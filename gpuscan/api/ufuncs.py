@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.api.array import Array, answer_protocols
 from gpuscan.api.array_indices import take_at
 from gpuscan.api.cumulative_sums import promoted
 from gpuscan.api.home import home_of
+from gpuscan.api.launches import launchable
 from gpuscan.api.map import common_shape, is_number, mapped, numbers_of
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
@@ -302,3 +303,6 @@ def _checked_indices(name: str, indices: Any, length: int) -> np.ndarray[Any, An
             f"pass indices from 0 to {length - 1}"
         )
     return given.astype(np.int64)
+
+
+answer_protocols(ufunc=launchable(apply_ufunc))

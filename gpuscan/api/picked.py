@@ -1,0 +1,63 @@
+"""Arrays with a length that only the device knows, until the caller asks for it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array
+
+
+class Picked(Array):
+    """An array on a device with a length that only the device knows until the caller asks for it.
+
+    Attributes:
+        count: the length, as one 32-bit word on the device. `Plan.record` takes it as ``length=``.
+    """
+
+    def __init__(self, memory: Array, dtype: np.dtype[Any], trailing: tuple[int, ...], count: Array) -> None:
+        self.device, self.context = memory.device, memory.context
+        self.buffer, self.offset, self.owner = memory.buffer, memory.offset, memory.owner
+        self._dtype = dtype
+        self.count = count
+        self._trailing = trailing
+
+    @property
+    def knows_length(self) -> bool:  # type: ignore[override]
+        """True if the length was asked for, so that it is known here as well."""
+        return "_shape" in vars(self)
+
+    def without_memory(self) -> Picked:
+        """Return an array of the same kind without its elements, for `over`."""
+        like = Picked.__new__(Picked)
+        like._dtype, like._trailing = self._dtype, self._trailing
+        return like
+
+    def over(self, memory: Array, count: Array) -> Picked:
+        """Return an array of the same kind with its elements in other memory."""
+        return Picked(memory, self._dtype, self._trailing, count)
+
+    @cached_property
+    def _shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The shape as NumPy defines it. The first use waits for the GPU."""
+        return (int(self.count.numpy()[0]), *self._trailing)
+
+    def with_known_shape(self) -> Array:
+        """Return the picked entries that there are by now. Unread reports stay unread."""
+        if "_shape" in vars(self):
+            return self
+        entry = prod(self._trailing) * int(self.dtype.itemsize)
+        length = int(self.count.read()[0])
+        # A run that timed out leaves any number.
+        most = (self.buffer.size - self.offset) // entry if entry else length
+        return Array(
+            self.device, self.buffer, (min(length, most), *self._trailing), self.dtype, self.offset, self.owner
+        )
+
+    @cached_property
+    def nbytes(self) -> int:  # type: ignore[override]
+        """The bytes of the picked entries. The first use waits for the GPU."""
+        return prod(self.shape) * int(self.dtype.itemsize)
