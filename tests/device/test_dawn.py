@@ -265,7 +265,6 @@ def test_indices_on_the_device(dawn: gs.Device, dtype: str) -> None:
 
 
 def test_labels_that_are_missing(dawn: gs.Device) -> None:
-    test_labels.test_missing_labels(dawn, "int32", 100)
     test_labels.test_missing_labels_of_integers(dawn)
 
 
