@@ -7,29 +7,28 @@ A scan computes the states ``s[t] = op(s[t-1], x[t])``. Its results are ``y[t] =
 - ``G[t] = grad_y[t] + A[t+1]^T G[t+1]``, or of an exclusive scan ``G[t] = grad_y[t+1] + A[t+1]^T G[t+1]``;
 - ``grad_x[t] = B[t]^T G[t]``.
 
-The first is an affine recurrence (`transitions`), scanned in the other direction. Its elements carry along the numbers
+The first is an affine recurrence (`Transitions`), scanned in the other direction. Its elements carry along the numbers
 that the second needs, so that one kernel computes both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuscan.elements import Element, Field, Scalar, bundle_of, scalar_of
+from gpuscan.elements import Element, Field, Scalar, bundle_of, scalar_of, tuple_of
 from gpuscan.errors import OperatorError
-from gpuscan.operators.derivatives import Calculus, is_constant
-from gpuscan.operators.differentiation import CONTINUOUS, cotangents, dependent, is_analytic
+from gpuscan.operators.derivatives import DERIVATIVES, Calculus, is_constant
 from gpuscan.operators.evaluation import copied, evaluated, traced_again
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, reachable
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.trace import Map, Result, trace_operator
 from gpuscan.operators.traced_array import Traced
-from gpuscan.operators.transitions import Transitions, pattern_of, transitions
+from gpuscan.operators.traced_ufuncs import NoSuchForm
 
 FLOAT64 = scalar_of(np.dtype(np.float64))
 
@@ -366,3 +365,237 @@ def sum_of(count: int) -> Operator:
         return tuple(left[i] + right[i] for i in range(count))
 
     return Operator("sum", add)
+
+
+# ----- Derivatives of a graph
+#
+# Differentiate an expression graph in reverse mode: from the cotangents of results to those of inputs.
+
+
+CONTINUOUS = ("float", "complex")
+
+
+def dependent(nodes: Sequence[Node], inputs: Collection[Node]) -> set[int]:
+    """Return the indices of the nodes that the given ones need and that depend on the inputs."""
+    found = {node.index for node in inputs}
+    for node in reachable(nodes):
+        if any(arg.index in found for arg in node.args):
+            found.add(node.index)
+    return found
+
+
+def is_analytic(nodes: Sequence[Node], inputs: Collection[Node]) -> bool:
+    """Return True if all numbers are complex, and no real or imaginary part is taken of what depends on the inputs."""
+    if any(node.scalar != COMPLEX64 for node in (*nodes, *inputs)):
+        return False
+    depends = dependent(nodes, inputs)
+    return all(node.op not in ("real", "imag", "complex") for node in reachable(nodes) if _passes_on(node, depends))
+
+
+def _passes_on(node: Node, depends: set[int]) -> bool:
+    return node.scalar.kind in CONTINUOUS and any(arg.index in depends for arg in node.args)
+
+
+def cotangents(
+    graph: Graph,
+    results: Sequence[tuple[Node, Node]],
+    inputs: Sequence[Node],
+    described: str,
+    known_values: Mapping[int, Node] | None = None,
+) -> list[Node | None]:
+    """Return the cotangent of each input; None where it is 0 for all values.
+
+    Args:
+        graph: the graph, which grows.
+        results: each result and its cotangent.
+        inputs: the nodes to differentiate with respect to.
+        described: the function as messages name it.
+        known_values: for the index of a node, another node with the same value, which derivatives read in its place.
+
+    Raises:
+        OperatorError: an operation has no derivative.
+    """
+    calculus = Calculus(graph)
+    nodes = [node for node, _ in results]
+    depends = dependent(nodes, inputs)
+    found: dict[int, Node] = {}
+
+    def collect(node: Node, cotangent: Node) -> None:
+        known = found.get(node.index)
+        found[node.index] = cotangent if known is None else calculus.add(known, cotangent)
+
+    for node, cotangent in results:
+        if node.index in depends:
+            collect(node, cotangent)
+    for node in reversed(reachable(nodes)):
+        known = found.get(node.index)
+        if known is not None and node.args:
+            value = (known_values or {}).get(node.index, node)
+            _pass_on(calculus, node, calculus.wide(value), known, depends, collect, described)
+    return [found.get(node.index) for node in inputs]
+
+
+def _pass_on(
+    calculus: Calculus,
+    node: Node,
+    y: Node,
+    cotangent: Node,
+    depends: set[int],
+    collect: Callable[[Node, Node], None],
+    described: str,
+) -> None:
+    """Give each argument of a node its share of the node's cotangent; `y` has the node's value."""
+    if node.op == "cast":
+        (arg,) = node.args
+        if arg.scalar.kind in CONTINUOUS:
+            collect(arg, calculus.graph.cast(cotangent, calculus.wide(arg).scalar))
+        return
+    rules = DERIVATIVES.get(node.op)
+    if rules is None:
+        bits = "it reads the bits of numbers" if node.op == "view" else "it has no derivative"
+        raise OperatorError(
+            f"the gradient of {described} was asked for, which computes {node.op!r} of its arguments, and {bits}. "
+            "Write the operator with operations on floats, or with np.where"
+        )
+    args = tuple(calculus.wide(arg) for arg in node.args)
+    for arg, rule in zip(node.args, rules, strict=True):
+        if rule is None or arg.index not in depends or arg.scalar.kind not in CONTINUOUS:
+            continue
+        try:
+            share = rule(calculus, args, y, cotangent)
+        except NoSuchForm as error:
+            raise OperatorError(
+                f"the gradient of {described} was asked for, but the derivative of np.{node.op} has no form for "
+                f"{error}. Pass arrays of float32"
+            ) from None
+        collect(arg, share)
+
+
+# ----- Recurrences with few entries
+#
+# Affine recurrences ``v = b + M v'`` as operators that store only those entries of the matrices M that vary.
+#
+# The entries of the matrices of one recurrence fall into classes: 0 everywhere, 1 everywhere, and classes of entries
+# that are equal in every matrix and in every product. A diagonal matrix of one gate has a single class; the matrices of
+# a product of k x k matrices have k**2 instead of k**4.
+
+
+# The classes of the entries that are 0 or 1 in every product. The others count from 0.
+ZERO, ONE = -1, -2
+
+# The class of each entry of a matrix.
+Pattern = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """The operator that combines affine maps with matrices of one pattern.
+
+    Attributes:
+        pattern: the class of each entry.
+        places: for each class that is stored, an entry of it.
+        operator: combines an earlier and a later map. Each is a tuple: the numbers of the classes, then b, then numbers
+            that are carried along. The result has the carried numbers of the later map.
+        width: the count of numbers in a tuple.
+    """
+
+    pattern: Pattern
+    places: tuple[tuple[int, int], ...]
+    operator: Operator
+    width: int
+
+    @property
+    def size(self) -> int:
+        """The number of rows of a matrix."""
+        return len(self.pattern)
+
+    def element(self, scalars: Sequence[Scalar]) -> Element:
+        """Return the element that the operator combines: one field for each number, of these types."""
+        fields = tuple(Field(f"f{i}", scalar) for i, scalar in enumerate(scalars))
+        if self.width == 1:
+            return Element(fields)
+        return Element(fields, tuple_of(self.width))
+
+
+def pattern_of(entries: Sequence[Sequence[Hashable]], zero: Hashable, one: Hashable) -> Pattern:
+    """Return the classes of a matrix's entries, such that products of matrices with these classes have them too.
+
+    Args:
+        entries: a value for each entry. Entries with equal values are equal in every matrix.
+        zero, one: the values of the entries that are always 0 and 1.
+    """
+    size = range(len(entries))
+    numbers: dict[Hashable, int] = {zero: ZERO, one: ONE}
+    classes = [[numbers.setdefault(entry, len(numbers)) for entry in row] for row in entries]
+    while True:
+        keys: dict[Hashable, int] = {(ZERO, ()): ZERO, (ONE, ((ONE, ONE),)): ONE}
+        refined = [[keys.setdefault((classes[i][j], _terms(classes, i, j)), len(keys)) for j in size] for i in size]
+        if refined == classes:
+            break
+        classes = refined
+    stored = sorted({entry for row in classes for entry in row if entry not in (ZERO, ONE)})
+    order = {ZERO: ZERO, ONE: ONE} | {entry: place for place, entry in enumerate(stored)}
+    return tuple(tuple(order[entry] for entry in row) for row in classes)
+
+
+def _terms(classes: Sequence[Sequence[int]], i: int, j: int) -> tuple[tuple[int, int], ...]:
+    """Return the products of classes that are summed in entry (i, j) of a product of two matrices."""
+    pairs = ((classes[i][k], classes[k][j]) for k in range(len(classes)))
+    return tuple(sorted(pair for pair in pairs if ZERO not in pair))
+
+
+@lru_cache(maxsize=256)
+def transitions(pattern: Pattern, carried: int = 0) -> Transitions:
+    """Return the transitions with this pattern; the same object each time, so that its kernels are compiled once.
+
+    Args:
+        pattern: the class of each entry of a matrix.
+        carried: how many numbers an element carries along.
+    """
+    found: Mapping[int, tuple[int, int]] = {
+        entry: (i, j)
+        for i, row in reversed(list(enumerate(pattern)))
+        for j, entry in reversed(list(enumerate(row)))
+        if entry >= 0
+    }
+    places = tuple(found[entry] for entry in range(len(found)))
+    terms = [_terms(pattern, i, j) for i, j in places]
+    rows = [[(entry, j) for j, entry in enumerate(row) if entry != ZERO] for row in pattern]
+    stored = len(places)
+    width = stored + len(rows) + carried
+
+    def combine(left: Any, right: Any) -> Any:
+        if width == 1:
+            left, right = (left,), (right,)
+        matrix = [
+            _total([_entries(left, right, *pair, like=right[stored]) for pair in pairs])
+            if pairs
+            else np.zeros_like(right[stored])
+            for pairs in terms
+        ]
+        vector = [
+            _total([right[stored + i], *(_times(right, entry, left[stored + j]) for entry, j in row)])
+            for i, row in enumerate(rows)
+        ]
+        result = (*matrix, *vector, *(right[i] for i in range(stored + len(rows), width)))
+        return result if width > 1 else result[0]
+
+    return Transitions(pattern, places, Operator("transition", combine), width)
+
+
+def _entries(earlier: Any, later: Any, entry: int, other: int, like: Any) -> Any:
+    """Return the product of an entry of the later matrix and one of the earlier, in the type of `like`."""
+    if other == ONE:
+        return np.ones_like(like) if entry == ONE else later[entry]
+    return _times(later, entry, earlier[other])
+
+
+def _times(matrix: Any, entry: int, number: Any) -> Any:
+    return number if entry == ONE else matrix[entry] * number
+
+
+def _total(terms: Sequence[Any]) -> Any:
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total

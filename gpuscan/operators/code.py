@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
+from gpuscan import templates
 from gpuscan.elements import Element, HashedOnce
-from gpuscan.operators.arithmetic_library import arithmetic_functions, helpers_of
+from gpuscan.errors import OperatorError
 from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.parameters import Expression, concatenate, present
 from gpuscan.operators.trace import Result, trace_map, trace_operator
 from gpuscan.operators.user_wgsl import contained, has_loops
-from gpuscan.operators.wgsl_arithmetic import atomic_of, is_order_free, low_bits_suffice, neutral_of
-from gpuscan.operators.wgsl_emitter import emit
+from gpuscan.operators.wgsl_arithmetic import (
+    Text,
+    atomic_of,
+    is_order_free,
+    literal,
+    low_bits_suffice,
+    neutral_of,
+    spelled,
+)
 
 # Characters of WGSL up to which a function is short enough to run twice where registers are few.
 MAX_LIGHT_CHARACTERS = 400
@@ -96,7 +106,7 @@ def combine_code(operator: Operator, element: Element, native_int64: bool, *, ca
     traced = trace_operator(operator.function, element, operator.name)
     signature = "fn combine(a: Element, b: Element) -> Element"
     arguments = (("a", element), ("b", element))
-    late = low_bits_suffice(reachable([node for field in traced.fields for node in field]))
+    late = low_bits_suffice(reachable([node for each in traced.fields for node in each]))
     captured = _Captured("combine", traced if captures and operator.kinds is None else None)
     names = captured.names
     source = emit(signature, arguments, traced.fields, element, "Element", native_int64, wrap=not late, names=names)
@@ -193,3 +203,136 @@ def _in_vectors(constants: list[Node]) -> list[bytes | Expression]:
     """Return the numbers of constants, as they are computed with, and what fills the last vector of 16 bytes."""
     size = sum(len(present(node.data)) for node in constants)
     return [*(node.data for node in constants), bytes(-size % 16)]
+
+
+# ----- Expression graphs as WGSL
+#
+# Write an expression graph as one WGSL function.
+#
+# Every intermediate is a `let`, so that compilers keep it in a register. A short one that is used once stands inside
+# the expression that uses it, so that ``add`` reads ``return a + b;``.
+
+
+# Characters of an expression that may stand inside another one.
+INLINE_WIDTH = 40
+# Characters of a `return` on one line.
+LINE_WIDTH = 100
+
+
+def emit(
+    signature: str, arguments: Sequence[tuple[str, Element]], fields: Sequence[Sequence[Node]], result: Element,
+    result_type: str, native_int64: bool, wrap: bool = True, names: Mapping[int, str] | None = None,
+) -> str:  # fmt: skip
+    """Return the WGSL of a function.
+
+    Args:
+        signature: its text up to the body.
+        arguments: the name and the element of each argument.
+        fields: the nodes of each component of each field of the result.
+        result: the element that it returns.
+        result_type: the name of its type.
+        native_int64: True if WGSL has 64-bit numbers on the device.
+        wrap: keep narrow integers in their range after each operation.
+        names: names of numbers that the shader has already, by the index of their node.
+    """
+    results = [node for field in fields for node in field]
+    nodes = reachable(results)
+    uses = Counter(arg.index for node in nodes for arg in node.args)
+    uses.update(node.index for node in results)
+    lines: list[str] = []
+    texts: dict[int, Text] = {}
+    for node in nodes:
+        if node.scalar.name == "float64" and not native_int64:
+            raise OperatorError(
+                "the function computes in float64, and the adapter has no 64-bit numbers; "
+                'write .astype(np.float32), or pass device="numpy"'
+            )
+        name = (names or {}).get(node.index)
+        text = Text(name) if name else _text(node, texts, arguments, native_int64, wrap)
+        leaf = node.op in ("input", "constant")
+        if not leaf and (uses[node.index] > 1 or len(text.text) > INLINE_WIDTH) and not _is_return(node, uses, results):
+            lines.append(f"let v{len(lines)} = {text.text};")
+            text = Text(f"v{len(lines) - 1}")
+        texts[node.index] = text
+    lines.append(f"return {_constructed(fields, texts, result, result_type, native_int64)};")
+    return signature + " {\n" + "\n".join(f"    {line}" for line in lines) + "\n}"
+
+
+def _is_return(node: Node, uses: Counter[int], results: Sequence[Node]) -> bool:
+    """Return True if the node is the whole result, so that it needs no name of its own."""
+    return len(results) == 1 and node is results[0] and uses[node.index] == 1
+
+
+def _text(
+    node: Node, texts: dict[int, Text], arguments: Sequence[tuple[str, Element]], native_int64: bool, wrap: bool
+) -> Text:
+    if node.op == "constant":
+        return literal(node.value, node.scalar, native_int64)
+    if node.op == "input":
+        argument, field, component = node.data
+        name, element = arguments[argument]
+        return Text(element.member(name, field) + (f"[{component}]" if element.fields[field].shape else ""))
+    return spelled(node, [texts[arg.index] for arg in node.args], native_int64, wrap)
+
+
+def _constructed(
+    fields: Sequence[Sequence[Node]], texts: dict[int, Text], result: Element, result_type: str, native_int64: bool
+) -> str:
+    parts = []
+    for each, nodes in zip(result.fields, fields, strict=True):
+        bare = result.single and not each.shape
+        numbers = [texts[node.index].text if bare else texts[node.index].argument for node in nodes]
+        array_type = result_type if result.single else each.wgsl(native_int64)
+        parts.append(_call(array_type, numbers) if each.shape else numbers[0])
+    return parts[0] if result.single else _call(result_type, parts)
+
+
+def _call(function: str, arguments: Sequence[str]) -> str:
+    """Return a call, over several lines if it is long."""
+    line = f"{function}({', '.join(arguments)})"
+    if len(line) <= LINE_WIDTH and "\n" not in line:
+        return line
+    inner = ",\n".join(arguments).replace("\n", "\n        ")
+    return f"{function}(\n        {inner},\n    )"
+
+
+# ----- Functions that the shaders share
+#
+# The functions of shaders/shared/arithmetic.wgsl: arithmetic with NumPy's meaning where WGSL has none or another.
+
+
+class _Everything:
+    """Contains every name: renders all of arithmetic.wgsl."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+@cache
+def arithmetic_functions() -> dict[str, str]:
+    """Return the text of each function of shaders/shared/arithmetic.wgsl by its name, in the order of the file."""
+    text = templates.render("shared/arithmetic.wgsl", helpers=_Everything())
+    bodies = re.findall(r"^fn (\w+)(.*?^\})", text, flags=re.MULTILINE | re.DOTALL)
+    return {name: "fn " + name + body for name, body in bodies}
+
+
+@cache
+def _direct(name: str) -> frozenset[str]:
+    return _called(arithmetic_functions()[name]) - {name}
+
+
+def _called(source: str) -> frozenset[str]:
+    # WGSL's own functions have no underscore in their names, so most operators need no look at the library.
+    named = frozenset(re.findall(r"\b\w+_\w+(?=\()", source))
+    return named & arithmetic_functions().keys() if named else named
+
+
+def helpers_of(source: str) -> tuple[str, ...]:
+    """Return the names of the functions of arithmetic.wgsl that a WGSL text calls, directly or through others."""
+    needed: set[str] = set()
+    waiting = set(_called(source))
+    while waiting:
+        name = waiting.pop()
+        needed.add(name)
+        waiting |= _direct(name) - needed
+    return tuple(name for name in arithmetic_functions() if name in needed) if needed else ()

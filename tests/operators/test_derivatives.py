@@ -10,15 +10,13 @@ import pytest
 
 from gpuscan.elements import LEAF, Element, Structure, element_of
 from gpuscan.errors import OperatorError
-from gpuscan.operators.adjoint import adjoint
+from gpuscan.operators.adjoint import ONE, ZERO, adjoint, cotangents, pattern_of, transitions
 from gpuscan.operators.derivatives import DERIVATIVES
-from gpuscan.operators.differentiation import cotangents
 from gpuscan.operators.evaluation import copied, evaluated
 from gpuscan.operators.expression_graph import Graph, Node, reachable
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import operator
 from gpuscan.operators.trace import trace_map
-from gpuscan.operators.transitions import ONE, ZERO, pattern_of, transitions
 
 Array = np.ndarray[Any, Any]
 PAIR = Structure("tuple", (0, 1), (LEAF, LEAF))

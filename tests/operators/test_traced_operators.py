@@ -15,8 +15,7 @@ import pytest
 import wgpu
 
 from gpuscan.elements import LEAF, Element, Structure, element_of
-from gpuscan.operators.arithmetic_library import arithmetic_functions, helpers_of
-from gpuscan.operators.code import combine_code
+from gpuscan.operators.code import arithmetic_functions, combine_code, helpers_of
 from gpuscan.operators.named_operators import BUILTINS, resolve
 from gpuscan.operators.operator import operator, wgsl_operator
 from gpuscan.operators.user_wgsl import user_error
