@@ -18,18 +18,19 @@ from gpuscan.device.guards import guarded
 from gpuscan.engine.array_places import ArrayPlace, place_of_array
 from gpuscan.engine.device_seeds import bound_seeds
 from gpuscan.engine.element_copy import (
+    StridedView,
     contiguous,
     copied,
     copy_elements,
     duplicate,
     stretch_of,
     transposed,
+    view_of,
     write_elements,
 )
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.head_bits import ComparedKeys, HeadBits, MarkedHeads, can_compare, with_keys, with_offsets_there
 from gpuscan.engine.job import Job, Layout
-from gpuscan.engine.packed_arrays import packed_arrays, unpack
 from gpuscan.engine.places import DeviceSource
 from gpuscan.engine.preparation import check_elements, row_too_long, tile_on, whole_tile
 from gpuscan.engine.segment_heads import segment_heads
@@ -52,7 +53,7 @@ from gpuscan.planning.plan import reverses_rows, shares_words
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.problem.cache import cached_problem
 from gpuscan.problem.column_vectors import as_vectors, vectors_in
-from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, packed
+from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, packed, packed_element, places
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads
 
@@ -371,4 +372,34 @@ def _scan_rows_together(call: _Call) -> None:
         view = transposed(target, inner, length, f.storage_bytes)
         if target.buffer is result.buffer:
             view = replace(view, array=duplicate(target))
+        copy_elements(view, result)
+
+
+# ----- More fields than a shader binds
+#
+# Pack the fields of bundles that have more than a shader binds into arrays that carry several each, on the device.
+
+
+def packed_arrays(problem: Problem, leaves: Sequence[DeviceArray]) -> list[DeviceArray]:
+    """Pack the fields into the arrays that carry them, on the device."""
+    context = leaves[0].context
+    carriers = packed_element(problem.source).fields
+    arrays = [empty(context, (*problem.shape, *carrier.shape), carrier.scalar.dtype) for carrier in carriers]
+    for leaf, f, (carrier, start) in zip(leaves, problem.source.fields, places(problem.source), strict=True):
+        copy_elements(
+            view_of(leaf, (problem.size,), f.storage_bytes),
+            arrays[carrier],
+            offset=start,
+            run=f.storage_bytes,
+            pitch=carriers[carrier].storage_bytes,
+        )
+    return arrays
+
+
+def unpack(problem: Problem, wholes: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> None:
+    """Copy the fields of a packed problem's results to arrays of their own."""
+    fields, carriers = problem.destination.fields, packed_element(problem.destination).fields
+    count = math.prod(problem.results_shape)
+    for result, f, (carrier, start) in zip(results, fields, places(problem.destination), strict=True):
+        view = StridedView(wholes[carrier], start, (count,), (carriers[carrier].storage_bytes,), f.storage_bytes)
         copy_elements(view, result)

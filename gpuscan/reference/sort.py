@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.reference.sort_stages import orders
+from gpuscan.elements import Scalar, scalar_of
 
 Array = np.ndarray[Any, Any]
 
@@ -21,3 +21,128 @@ def argsort(keys: Array, axis: int, descending: bool = False) -> Array:
     """
     places: Array = np.argsort(orders(keys, descending), axis=axis, kind="stable")
     return places
+
+
+# ----- Stages
+#
+# CPU twins of the stages of sorts, each of the name of its template under ``shaders/sort/``.
+
+
+def orders(keys: Array, descending: bool = False) -> Array:
+    """Return unsigned integers of the keys' size that compare as the keys do in a sort: the twin of ``order_of``.
+
+    0.0 equals -0.0. Every NaN equals every other NaN and comes after all numbers, in descending sorts too.
+
+    Example:
+        >>> import numpy as np
+        >>> orders(np.array([-1, 0, 1], np.int8)).tolist()
+        [127, 128, 129]
+    """
+    scalar = scalar_of(keys.dtype)
+    unsigned = np.dtype(f"u{scalar.bits // 8}")
+    native: Array = np.ascontiguousarray(keys.astype(keys.dtype.newbyteorder("="), copy=False))
+    bits = native.view(unsigned)
+    order: Array = _ascending(bits, scalar)
+    if descending:
+        order = ~order
+    return np.where(_is_nan(bits, scalar), ~unsigned.type(0), order)
+
+
+def _ascending(bits: Array, scalar: Scalar) -> Array:
+    if scalar.kind == "bool":
+        return np.minimum(bits, np.uint8(1))
+    sign = bits.dtype.type(1 << (scalar.bits - 1))
+    if scalar.kind == "signed":
+        flipped: Array = bits ^ sign
+        return flipped
+    if scalar.kind != "float":
+        return bits
+    return np.where(bits & ~sign, np.where(bits & sign, ~bits, bits | sign), sign)
+
+
+def _is_nan(bits: Array, scalar: Scalar) -> Any:
+    if scalar.kind != "float":
+        return False
+    exponent = {"float16": 5, "float64": 11}.get(scalar.name, 8)
+    infinity = ((1 << exponent) - 1) << (scalar.bits - 1 - exponent)
+    return bits & bits.dtype.type((1 << (scalar.bits - 1)) - 1) > bits.dtype.type(infinity)
+
+
+def merge_rows(order: Array) -> Array:
+    """Return the indices that sort each row (rows, row_length), by stable merges of neighbouring runs."""
+    rows, length = order.shape
+    places = np.broadcast_to(np.arange(length), (rows, length)).copy()
+    width = 1
+    while width < length:
+        merged = np.empty_like(places)
+        for row in range(rows):
+            for pair in range(0, length, 2 * width):
+                middle, end = min(pair + width, length), min(pair + 2 * width, length)
+                left, right = order[row, places[row, pair:middle]], order[row, places[row, middle:end]]
+                ranks = np.arange(middle - pair) + np.searchsorted(right, left, side="left")
+                merged[row, pair + ranks] = places[row, pair:middle]
+                ranks = np.arange(end - middle) + np.searchsorted(left, right, side="right")
+                merged[row, pair + ranks] = places[row, middle:end]
+        places, width = merged, 2 * width
+    return places
+
+
+def differences(order: Array) -> tuple[int, bool]:
+    """Return the bits in which any key differs from the first one of its row, and whether any row is out of order."""
+    return int(np.bitwise_or.reduce(order ^ order[:, :1], axis=None)), bool((order[:, 1:] < order[:, :-1]).any())
+
+
+def plan_steps(found: int, falls: bool, digits: int, radix_bits: int) -> list[tuple[int, int, int]]:
+    """Return the steps as (digit, source, destination); 0 is the input, 1 the result, 2 the temporary array."""
+    mask = (1 << radix_bits) - 1
+    needed = [digit for digit in range(digits) if falls and found >> (digit * radix_bits) & mask] or [0]
+    steps, destination = [], 1
+    for digit in reversed(needed):
+        steps.append((digit, 0 if digit == needed[0] else 3 - destination, destination))
+        destination = 3 - destination
+    return steps[::-1]
+
+
+def count_digits(order: Array, digit: int, radix_bits: int, tile_size: int) -> Array:
+    """Return how many keys of each tile have each value of a digit: (rows, digit values, tiles of a row)."""
+    rows, length = order.shape
+    values = _digits(order, digit, radix_bits)
+    counts = np.zeros((rows, 1 << radix_bits, -(-length // tile_size)), np.uint32)
+    row, at = np.indices(order.shape)
+    np.add.at(counts, (row, values, at // tile_size), 1)
+    return counts
+
+
+def histogram(order: Array, digits: int, radix_bits: int) -> Array:
+    """Return how many keys of each row have each value of each digit: (rows, digits, digit values)."""
+    counts = [count_digits(order, digit, radix_bits, order.shape[1]) for digit in range(digits)]
+    return np.stack([each[..., 0] for each in counts], axis=1)
+
+
+def scan_histograms(counts: Array, row_length: int) -> Array:
+    """Return where the keys with each value of a digit begin in all rows: (rows, digits, digit values)."""
+    begins = np.arange(len(counts))[:, np.newaxis, np.newaxis] * row_length
+    bases: Array = (np.cumsum(counts, axis=-1) - counts + begins).astype(np.uint32)
+    return bases
+
+
+def look_back(counts: Array) -> Array:
+    """Return the counts of the tiles before each tile of a row: (rows, digit values, tiles of a row)."""
+    before: Array = (np.cumsum(counts, axis=-1) - counts).astype(np.uint32)
+    return before
+
+
+def scatter_digits(order: Array, digit: int, radix_bits: int, offsets: Array, tile_size: int) -> Array:
+    """Return the place in all rows of each key, given where the first key of each tile with each digit belongs."""
+    values = _digits(order, digit, radix_bits)
+    places = np.empty(order.shape, np.uint32)
+    taken = offsets.copy()
+    for row, column in np.ndindex(*order.shape):
+        bucket = row, values[row, column], column // tile_size
+        places[row, column] = taken[bucket]
+        taken[bucket] += 1
+    return places
+
+
+def _digits(order: Array, digit: int, radix_bits: int) -> Array:
+    return (order.astype(np.uint64) >> np.uint64(digit * radix_bits)).astype(np.int64) & ((1 << radix_bits) - 1)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.device.litmus import HALVES, Litmus, ProbeBench
+from gpuscan.device.capability_probe import HALVES, Litmus, ProbeBench
 from gpuscan.elements import SCALARS, scalar_of
 from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.planning.tile_shapes import TileShape

@@ -15,9 +15,8 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan.device import probe_cache
-from gpuscan.device.capability_probe import probe
-from gpuscan.device.litmus import HALVES, Litmus, ProbeBench
+from gpuscan.device import capability_probe
+from gpuscan.device.capability_probe import HALVES, Litmus, ProbeBench, probe
 from gpuscan.device.requirements import checked_limits, wanted_features, wanted_limits
 from gpuscan.planning.capabilities import Capabilities
 from tests.harness.builds import count_measurements
@@ -150,7 +149,7 @@ def test_found_on_a_device_of_small_limits(adapter, tmp_path: Path, monkeypatch)
 def test_a_damaged_cache_means_measuring(adapter, wgpu_device, found, tmp_path: Path, monkeypatch):
     """Assert that the probe measures again and replaces the damaged file."""
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path))
-    probe_cache.store(found)
+    capability_probe.store_findings(found)
     [file] = (tmp_path / "probe").iterdir()
     file.write_text("{")
     assert probe(adapter, wgpu_device).progress_earlier == found.progress_earlier

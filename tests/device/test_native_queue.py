@@ -10,7 +10,7 @@ import wgpu
 from wgpu.backends.wgpu_native import ffi, lib
 
 import gpuscan as gs
-from gpuscan.device import c_types, native_queue, queue
+from gpuscan.device import backends, native_queue, queue
 from gpuscan.device.native_queue import NativeQueue, missing_internal
 from tests.harness.devices import queue_of
 from tests.oracle import assert_same, ufunc_scan
@@ -96,7 +96,7 @@ def test_types_are_parsed_ahead_in_every_version() -> None:
     known = dict(ffi._parsed_types)
     try:
         ffi._parsed_types.clear()
-        c_types._parse(ffi)
+        backends._parse(ffi)
         assert {"WGPUBufferDescriptor *", "WGPUSubmissionIndex *", "uint32_t *"} <= ffi._parsed_types.keys()
     finally:
         ffi._parsed_types.update(known)

@@ -18,8 +18,8 @@ from typing import Any
 import platformdirs
 import pytest
 
+from gpuscan.device import capability_probe, disk_cache
 from gpuscan.device import capability_probe as probe
-from gpuscan.device import disk_cache, probe_cache
 from gpuscan.planning.capabilities import Capabilities
 from tests.fakes import FakeAdapter, capabilities
 
@@ -149,9 +149,9 @@ def described(found: Capabilities) -> dict[str, Any]:
 def test_what_is_stored_is_loaded(folder):
     """Assert that there is one readable file and nothing else."""
     found = capabilities()
-    assert probe_cache.load(described(found)) is None
-    probe_cache.store(found)
-    assert probe_cache.load(described(found)) == found
+    assert capability_probe.load_findings(described(found)) is None
+    capability_probe.store_findings(found)
+    assert capability_probe.load_findings(described(found)) == found
     [file] = folder.iterdir()
     assert json.loads(file.read_text())["content"]["name"] == "GeForce"
 
@@ -161,16 +161,16 @@ def test_what_is_stored_is_loaded(folder):
 )
 def test_another_driver_or_version_is_another_entry(folder, change):
     """Assert that another driver, version or set of features has findings of its own."""
-    probe_cache.store(capabilities())
-    assert probe_cache.load(described(capabilities(**change))) is None
+    capability_probe.store_findings(capabilities())
+    assert capability_probe.load_findings(described(capabilities(**change))) is None
 
 
 def test_another_version_of_gpuscan_is_another_entry(folder, monkeypatch):
     """Assert that another version of gpuscan has findings of its own."""
     found = capabilities()
-    probe_cache.store(found)
-    monkeypatch.setattr(probe_cache, "__version__", "99")
-    assert probe_cache.load(described(found)) is None
+    capability_probe.store_findings(found)
+    monkeypatch.setattr(capability_probe, "__version__", "99")
+    assert capability_probe.load_findings(described(found)) is None
 
 
 DAMAGE = {
@@ -190,12 +190,12 @@ DAMAGE = {
 def test_a_damaged_file_counts_as_absent_and_is_mended(folder, damage):
     """Write content of any kind in the file's place."""
     found = capabilities()
-    probe_cache.store(found)
+    capability_probe.store_findings(found)
     [file] = folder.iterdir()
     file.write_bytes(damage)
-    assert probe_cache.load(described(found)) is None
-    probe_cache.store(found)
-    assert probe_cache.load(described(found)) == found
+    assert capability_probe.load_findings(described(found)) is None
+    capability_probe.store_findings(found)
+    assert capability_probe.load_findings(described(found)) == found
 
 
 @pytest.mark.parametrize(
@@ -212,12 +212,12 @@ def test_a_damaged_file_counts_as_absent_and_is_mended(folder, damage):
 def test_a_wrong_field_counts_as_damage(folder, name, value):
     """Assert that a verdict that is no longer a bool does not count, nor a number that no device has."""
     found = capabilities()
-    probe_cache.store(found)
+    capability_probe.store_findings(found)
     [file] = folder.iterdir()
     data = json.loads(file.read_text())
     data["content"][name] = value
     file.write_text(json.dumps(data))
-    assert probe_cache.load(described(found)) is None
+    assert capability_probe.load_findings(described(found)) is None
 
 
 @pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e999"])
@@ -268,14 +268,14 @@ def test_another_adapters_file_is_not_taken(folder):
     """Assert that a file is not taken for another adapter, if two keys ever share a name."""
     found = capabilities()
     other = capabilities(name="Radeon")
-    probe_cache.store(found)
-    probe_cache.store(other)
+    capability_probe.store_findings(found)
+    capability_probe.store_findings(other)
     first, second = folder.iterdir()
     first_text, second_text = first.read_text(), second.read_text()
     first.write_text(second_text)
     second.write_text(first_text)
-    assert probe_cache.load(described(found)) is None
-    assert probe_cache.load(described(other)) is None
+    assert capability_probe.load_findings(described(found)) is None
+    assert capability_probe.load_findings(described(other)) is None
 
 
 @pytest.mark.parametrize("what", ["a file in the folder's place", "a folder in the file's place"])
@@ -286,22 +286,22 @@ def test_a_cache_that_cannot_be_used_is_done_without(folder, what):
         folder.parent.mkdir(parents=True)
         folder.write_text("")
     else:
-        probe_cache.store(found)
+        capability_probe.store_findings(found)
         [file] = folder.iterdir()
         file.unlink()
         file.mkdir()
         (file / "full").touch()
     before = sorted(folder.parent.rglob("*"))
-    assert probe_cache.load(described(found)) is None
-    probe_cache.store(found)
+    assert capability_probe.load_findings(described(found)) is None
+    capability_probe.store_findings(found)
     assert sorted(folder.parent.rglob("*")) == before
 
 
 def test_distrust_of_another_process_is_not_taken_over(folder):
     """Assert that a file has nothing to say about timeouts: other programs may have caused them."""
     found = capabilities()
-    probe_cache.store(replace(found, distrusted=("lookback",)))
-    assert probe_cache.load(described(found)) == found
+    capability_probe.store_findings(replace(found, distrusted=("lookback",)))
+    assert capability_probe.load_findings(described(found)) == found
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="only the cache folder of Linux follows the variable")

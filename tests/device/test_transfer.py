@@ -16,7 +16,7 @@ import gpuscan as gs
 from gpuscan.device import transfer
 from gpuscan.device.transfer import copy, download, upload
 from gpuscan.engine.mapped_files import is_mapped_file
-from gpuscan.engine.strided_rows import StridedRows
+from gpuscan.engine.places import StridedRows
 from tests.harness.builds import small_transfers
 from tests.harness.devices import pool_of, queue_of
 

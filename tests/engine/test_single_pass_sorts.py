@@ -15,7 +15,7 @@ from gpuscan.planning import sort_heuristics
 from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS, InjectedFaults
 from gpuscan.planning.sort_plan import DigitKernel, TileSort, plan_sort
 from gpuscan.planning.strategies import choose_sort_strategy, unsafe_reason
-from gpuscan.reference import sort_stages as twins
+from gpuscan.reference import sort as twins
 from tests.api.test_sort import assert_sorted, keys_of, order_of
 from tests.engine.test_sorting import RADIX_BITS, tile_call, tile_values, ways
 from tests.harness.builds import shorten_waits

@@ -12,7 +12,7 @@ import gpuscan as gs
 from gpuscan.elements import scalar_of
 from gpuscan.planning import sort_heuristics
 from gpuscan.planning.sort_plan import RowSort, TileSort, plan_sort
-from gpuscan.reference import sort_stages as twins
+from gpuscan.reference import sort as twins
 from tests.api.test_sort import assert_sorted, keys_of, order_of
 from tests.harness.sorts import run_stage, sort_in_tiles
 

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import strategies as st
 
 from gpuscan import cli
-from gpuscan.device import probe_cache
+from gpuscan.device import capability_probe
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.plan import plan_scan
 from tests.fakes import LIMITS, capabilities, spec
@@ -232,18 +232,18 @@ def spoiled(draw: Any, value: Any) -> Any:
 def test_a_spoiled_probe_cache_counts_as_absent_or_is_whole(cache: Path, data: st.DataObject) -> None:
     """Assert that nothing of a wrong type is taken from damaged or other JSON."""
     found = capabilities()
-    probe_cache.store(found)
+    capability_probe.store_findings(found)
     [file] = (cache / "probe").iterdir()
     kept = json.loads(file.read_text())
     text = json.dumps(spoiled(data.draw, kept))
     file.write_bytes(text[: data.draw(st.one_of(st.just(len(text)), st.integers(0, len(text))))].encode())
     named = {each: getattr(found, each) for each in found.__dataclass_fields__}
-    loaded = probe_cache.load(named)
+    loaded = capability_probe.load_findings(named)
     if loaded is not None:
         assert Capabilities.from_json(json.loads(json.dumps(loaded.to_json()))) == loaded
         assert type(loaded.spins_per_second) is float
         plan = plan_scan(spec(row_length=100_000), replace(loaded, limits=LIMITS), "lookback", "a test")
         assert 0 < plan.spin_rounds < 1 << 32
         assert all(type(size) is int for size in (*loaded.subgroup_sizes, *loaded.limits.values()))
-    probe_cache.store(found)
-    assert probe_cache.load(named) == found
+    capability_probe.store_findings(found)
+    assert capability_probe.load_findings(named) == found
