@@ -22,9 +22,8 @@ import click
 import gpuscan as gs
 from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.planning.tile_shapes import TileShape
-from gpuscan.tools.bench.calls import time_calls
 from gpuscan.tools.bench.cases import ScanCase
-from gpuscan.tools.bench.command import Request, measure_all, safe_strategies, show
+from gpuscan.tools.bench.command import Request, measure_all, safe_strategies, show, time_calls
 from gpuscan.tools.bench.contenders import Contender, copy_contender
 from gpuscan.tools.bench.timing import GpuTimer
 from gpuscan.tools.option_types import CountType, DtypeType, ListType, OperatorType, TargetType

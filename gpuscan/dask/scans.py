@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from operator import getitem
 from typing import Any
 
-from gpuscan.dask.call import call_of, with_initial
-from gpuscan.dask.graphs import reduce_axis, scan_by_totals, scan_sequentially
+import dask.array as da
+import numpy as np
+from dask._task_spec import List, Task, TaskRef, convert_legacy_graph
+from dask.base import clone_key, is_dask_collection, tokenize
+from dask.core import flatten
+from dask.highlevelgraph import HighLevelGraph
+
+import gpuscan
+from gpuscan.dask.tasks import Work, result_of, unboxed_leaf
 from gpuscan.dask.workers import threads
-from gpuscan.problem.arguments import as_flag, resolve_axis
+from gpuscan.device.adapters import NUMPY
+from gpuscan.elements import Structure
+from gpuscan.operators.named_operators import resolve
+from gpuscan.operators.trace import structure_of
+from gpuscan.problem.arguments import as_flag, check_library, resolve_axis, structure_and_leaves
+from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH, IndexedMap, as_map
+from gpuscan.problem.leading_axes import split_axes
+from gpuscan.problem.problem import make_problem
+from gpuscan.problem.results import over_arrays, own_axes
 
 METHODS = ("totals", "sequential")
 
@@ -113,3 +132,426 @@ def reduce(x: Any, op: Any = "add", *, axis: int | tuple[int, ...] | None = None
         # Along the last axis first: this combines the elements in C order.
         x = reduce_axis(call_of(x, op, last, None))
     return x
+
+
+# ----- Graphs
+#
+# Write a call as a graph of tasks, with dask's own building blocks.
+
+
+def scan_by_totals(call: Call, seeds: Sequence[Any]) -> Any:
+    """Return the scan by totals of blocks, which are computed from arrays of their own.
+
+    Otherwise every block would be kept until its prefix is known.
+    """
+    work, axis, lead = call.work, call.axis, call.lead
+    if call.blocks > 1:
+        twin = replace(call, arrays=tuple(map(_twin, call.arrays)))
+        totals = _boxes(twin, work.total, twin.arrays)
+        known = slice(1, None) if work.reverse else slice(-1)
+        index = tuple(known if i == axis else slice(None) for i in lead)
+        totals = totals.blocks[index].rechunk({axis: -1})
+    else:
+        totals = da.full(tuple(map(len, call.chunks)), None, dtype=object, chunks=1)
+    pairs = [part for place, seed in enumerate(seeds) for part in (seed, _rows_indices(call, place))]
+    prefixes = da.blockwise(
+        *(work.prefixes, lead, totals, lead, *pairs),
+        **_object_options(call.ndim),
+        adjust_chunks={i: (call.blocks,) if i == axis else 1 for i in lead},
+    ).rechunk({axis: 1})
+    array, result = call.arrays[0], call.results[0]
+    of_element = array.shape[call.ndim :]
+    if len(call.arrays) > 1 or len(call.results) > 1 or result.shape[call.ndim :] != of_element:
+        return work.results.nested(_unboxed(call, _boxes(call, work.block, call.arrays, prefixes), call.results))
+    indices = call.indices(0)
+    meta = np.empty((0,) * array.ndim, result.dtype)
+    found = da.blockwise(
+        *(work.lone_block, indices, prefixes, lead, array, indices),
+        **_options(meta),
+        adjust_chunks=dict(zip(lead, call.chunks, strict=True)),
+    )
+    return work.results.nested([found])
+
+
+def _twin(array: Any) -> Any:
+    """Return an equal array that tasks of its own compute.
+
+    `dask.graph_manipulation.clone` does the same, but as of dask 2026.8 it leaves keys inside tasks as they are.
+    """
+    graph = dict(array.dask)
+    tasks = convert_legacy_graph(graph)
+    # What else there is are futures of a cluster, which are computed already.
+    futures = {key: value for key, value in graph.items() if key not in tasks}
+    if any(key in futures for key in flatten(array.__dask_keys__())):
+        return array
+    names = {key: clone_key(key, "gpuscan") for key in tasks}
+    twins = {names[key]: task.substitute(names, key=names[key]) for key, task in tasks.items()}
+    name = clone_key(array.name, "gpuscan")
+    whole = HighLevelGraph.from_collections(name, twins | futures)
+    return da.Array(whole, name, array.chunks, meta=array._meta)
+
+
+def scan_sequentially(call: Call, seeds: Sequence[Any], read_ahead: int) -> Any:
+    """Return the scan in which each block takes its prefix from the block before it.
+
+    Args:
+        call: the call.
+        seeds: an initial value for each row; none if they share one.
+        read_ahead: the number of blocks that may be computed, and wait for their prefixes, at a time.
+    """
+    work, axis = call.work, call.axis
+    name = "gpuscan-steps-" + tokenize(call.arrays, seeds, work, read_ahead)
+    counts = [range(len(each)) for each in call.chunks]
+    along = reversed(counts[axis]) if work.reverse else counts[axis]
+    rows = product(*call.without_axis(counts))
+    blocks = [(*row[:axis], k, *row[axis:]) for k, row in product(along, rows)]
+    leaves = [[(array.name, *block, *(0,) * (array.ndim - call.ndim)) for array in call.arrays] for block in blocks]
+    carries = [(name + "-carry", *block) for block in blocks]
+    steps, names = waiting_graph(name, call.arrays, leaves, carries[: max(0, len(blocks) - read_ahead)])
+    before: dict[tuple[int, ...], Any] = {}
+    for block, keys, carry in zip(blocks, leaves, carries, strict=True):
+        row = call.without_axis(block)
+        start = [(seed.name, *row, *(0,) * (seed.ndim - len(row))) for seed in seeds]
+        prefix = TaskRef(before[row]) if row in before else List(*map(TaskRef, start))
+        step = (name, *block)
+        steps[step] = Task(step, work.step, prefix, *(TaskRef(names.get(key, key)) for key in keys))
+        # A task of its own takes the carry, so that the results need not wait for the next block.
+        steps[carry] = CarryTask(carry, getitem, TaskRef(step), 1)
+        before[row] = carry
+    graph = HighLevelGraph.from_collections(name, steps, dependencies=seeds)
+    found = []
+    for place, result in enumerate(call.results):
+        own = f"{name}-{place}"
+        of_element = result.shape[call.ndim :]
+        pick = {(own, *block, *(0,) * len(of_element)): (partial(result_of, place), (name, *block)) for block in blocks}
+        whole = HighLevelGraph({**graph.layers, own: pick}, {**graph.dependencies, own: {name}})
+        chunks = (*call.chunks, *((n,) for n in of_element))
+        found.append(da.Array(whole, own, chunks, meta=np.empty((0,) * result.ndim, result.dtype)))
+    return work.results.nested(found)
+
+
+def reduce_axis(call: Call) -> Any:
+    """Return the reduction along the call's axis."""
+    work = call.work
+    totals = _boxes(call, work.total, call.arrays).rechunk({call.axis: -1})
+    rows = call.without_axis(call.lead)
+    boxes = da.blockwise(*(work.row_results, rows, totals, call.lead), **_object_options(len(rows)))
+    return work.elements.nested(_unboxed(call, boxes, call.elements, rows))
+
+
+def _boxes(call: Call, function: Callable[..., Any], arrays: Sequence[Any], prefixes: Any = None) -> Any:
+    """Return a dask array with one object for each block: what a function of the blocks' arrays returns."""
+    pairs = [part for place, array in enumerate(arrays) for part in (array, call.indices(place))]
+    first = () if prefixes is None else (prefixes, call.lead)
+    options = _object_options(call.ndim) | {"adjust_chunks": dict.fromkeys(call.lead, 1)}
+    return da.blockwise(function, call.lead, *first, *pairs, **options)
+
+
+def _unboxed(call: Call, boxes: Any, like: Sequence[Any], lead: tuple[int, ...] | None = None) -> list[Any]:
+    """Return the dask arrays of the blocks that a dask array of objects holds.
+
+    Args:
+        call: the call.
+        boxes: the objects.
+        like: for each array, one of its dtype with the axes of its element.
+        lead: the indices of the other axes (default: those that the call's arrays share).
+    """
+    lead = call.lead if lead is None else lead
+    found = []
+    for place, each in enumerate(like):
+        own = call.indices(place, like)[call.ndim :]
+        taken = da.blockwise(
+            *(partial(unboxed_leaf, place), (*lead, *own), boxes, lead),
+            **_options(np.empty((0,) * (len(lead) + len(own)), each.dtype)),
+            new_axes=dict(zip(own, each.shape[call.ndim :], strict=True)),
+            adjust_chunks={i: call.chunks[i] for i in lead},
+        )
+        found.append(taken)
+    return found
+
+
+def _rows_indices(call: Call, place: int) -> tuple[int, ...]:
+    """Return the indices of an initial value's axes: those of the rows, then those of the element."""
+    own = call.indices(place, call.elements)
+    return (*call.without_axis(own[: call.ndim]), *own[call.ndim :])
+
+
+def _options(meta: Any) -> dict[str, Any]:
+    return {"dtype": meta.dtype, "meta": meta, "concatenate": True, "align_arrays": False}
+
+
+def _object_options(ndim: int) -> dict[str, Any]:
+    return _options(np.empty((0,) * ndim, object))
+
+
+# ----- Blocks that wait for their turn
+#
+# Bound the blocks that are computed ahead of a sequential scan: each waits for an earlier block's carry.
+
+
+# The graph of a dask array, or a part of one.
+Graph = dict[Any, Any]
+
+
+class CarryTask(Task):  # type: ignore[misc]
+    """A task that is never fused with those that wait for it: they would get the whole block that it belongs to."""
+
+    __slots__ = ()
+
+    @property
+    def block_fusion(self) -> bool:
+        return True
+
+
+def waiting_graph(
+    name: str, arrays: Sequence[Any], blocks: Sequence[Sequence[Any]], carries: Sequence[Any]
+) -> tuple[Graph, Graph]:
+    """Return the graph of dask arrays in which blocks wait for carries, and its keys by those of the arrays.
+
+    Args:
+        name: what the new keys are made from.
+        arrays: the arrays. Their own graphs do not change.
+        blocks: the keys of each block of the scan, in its order.
+        carries: the key of the carry that each of the last blocks waits for. The blocks before do not wait.
+    """
+    graph = {key: task for array in arrays for key, task in dict(array.dask).items()}
+    tasks = convert_legacy_graph(graph)
+    # What else there is are futures of a cluster, which are computed already.
+    futures = {key: task for key, task in graph.items() if key not in tasks}
+    first = _first_blocks(tasks, blocks)
+    names = {key: clone_key(key, name) for key in first}
+    twins: Graph = {}
+    for key, block in first.items():
+        task = tasks[key].substitute(names, key=names[key])
+        waits = block - (len(blocks) - len(carries))
+        # A task that takes another one's result of the same block waits with that one.
+        own = (tasks.get(dependency) for dependency in tasks[key].dependencies if first.get(dependency) == block)
+        if waits >= 0 and isinstance(task, Task) and not any(isinstance(each, Task) for each in own):
+            # As a producer of data it may run on any idle worker, not only on the one that has the carry.
+            task = Task(names[key], _after, TaskRef(carries[waits]), task, _data_producer=True)
+        twins[names[key]] = task
+    return twins | futures, names
+
+
+def _first_blocks(tasks: Mapping[Any, Any], blocks: Sequence[Sequence[Any]]) -> dict[Any, int]:
+    """Return the number of the first block that needs each task."""
+    first: dict[Any, int] = {}
+    for number, keys in enumerate(blocks):
+        left = list(keys)
+        while left:
+            key = left.pop()
+            if key in tasks and key not in first:
+                first[key] = number
+                left.extend(tasks[key].dependencies)
+    return first
+
+
+def _after(carry: Any, value: Any) -> Any:
+    return value
+
+
+# ----- Calls
+#
+# Bring a call on dask arrays into normal form, and check it before anything is computed.
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call in normal form.
+
+    Attributes:
+        arrays: the dask arrays, depth first, with equal chunks along the axes that they share.
+        structure: the way in which the user nests the arrays. Structured arrays are not taken apart.
+        results: for each result, an array of its dtype with the axes of its element, and no elements.
+        elements: the same for what is combined.
+        ndim: the number of axes that the arrays share.
+        axis: the axis to scan along, 0 or more.
+        work: what the tasks have to know.
+    """
+
+    arrays: tuple[Any, ...]
+    structure: Structure
+    results: tuple[np.ndarray[Any, Any], ...]
+    elements: tuple[np.ndarray[Any, Any], ...]
+    ndim: int
+    axis: int
+    work: Work
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        """The indices of the shared axes, as `dask.array.blockwise` takes them."""
+        return tuple(range(self.ndim))
+
+    def indices(self, place: int, arrays: Sequence[Any] | None = None) -> tuple[int, ...]:
+        """Return the indices of all axes of an array. Those of the element's axes are used by no other array.
+
+        Args:
+            place: the array's place among others.
+            arrays: those others (default: the arrays of the call).
+        """
+        own = (self.arrays if arrays is None else arrays)[place].ndim - self.ndim
+        return (*self.lead, *(self.ndim + 100 * (place + 1) + i for i in range(own)))
+
+    def without_axis(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Return what belongs to the axes other than the scanned one."""
+        return tuple(value for i, value in enumerate(values) if i != self.axis)
+
+    @property
+    def chunks(self) -> tuple[tuple[Any, ...], ...]:
+        """The chunks along the shared axes."""
+        return tuple(self.arrays[0].chunks[: self.ndim])
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks the arrays have along the scanned axis."""
+        return len(self.chunks[self.axis])
+
+
+def call_of(
+    x: Any,
+    op: Any,
+    axis: int | None,
+    dtype: Any,
+    *,
+    exclusive: bool = False,
+    reverse: bool = False,
+    before: Callable[..., Any] | None = None,
+    after: Callable[[Any], Any] | None = None,
+) -> Call:
+    """Check the arguments, and return the call.
+
+    Raises:
+        ValueError, TypeError, OperatorError: as `scan` and `reduce`.
+    """
+    operator = resolve(op)
+    structure, arrays = structure_of(over_arrays(_as_dask_array, x))
+    check_known(arrays)
+    # The shapes and the axis are checked on arrays of the same shapes that take no memory.
+    shapes = [tuple(1 if np.isnan(n) else int(n) for n in array.shape) for array in arrays]
+    like = [np.broadcast_to(np.zeros((), a.dtype), shape) for a, shape in zip(arrays, shapes, strict=True)]
+    bundle = structure.nested(like)
+    if isinstance(as_map(before), IndexedMap):
+        assert before is not None
+        shape, trailing = split_axes(*structure_and_leaves(bundle), own_axes(bundle), operator, before)
+        along = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
+        index = _indices_along(arrays[0], len(shape), along)
+        return call_of(
+            (structure.nested(arrays), index),
+            op,
+            along,
+            dtype,
+            exclusive=exclusive,
+            reverse=reverse,
+            before=partial(_apply_to_pair, before),
+            after=after,
+        )
+    shape, trailing = split_axes(*structure_and_leaves(bundle), own_axes(bundle), operator, before)
+    axis = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
+    ndim = len(shape)
+    # Scans of empty arrays on NumPy show the dtypes of what is combined, and of the results.
+    empty = structure.nested([np.empty((0,) * ndim + a.shape[ndim:], a.dtype) for a in like])
+    options = {"axis": axis, "dtype": dtype, "before": before, "device": NUMPY}
+    combined, elements = structure_of(gpuscan.scan(empty, op, **options))
+    returned, results = (
+        (combined, elements) if after is None else structure_of(gpuscan.scan(empty, op, after=after, **options))
+    )
+    work = Work(structure, op, axis, ndim, combined, returned, exclusive, reverse, dtype, before, after)
+    arrays = [array.rechunk(dict.fromkeys(range(ndim, array.ndim), -1)) for array in arrays]
+    call = Call(tuple(arrays), structure, tuple(results), tuple(elements), ndim, axis, work)
+    if len(arrays) > 1:
+        pairs = [part for place, array in enumerate(arrays) for part in (array, call.indices(place))]
+        call = replace(call, arrays=tuple(da.core.unify_chunks(*pairs)[1]))
+    return call
+
+
+def _apply_to_pair(function: Callable[[Any, Any], Any], pair: Any) -> Any:
+    return function(*pair)
+
+
+def _indices_along(array: Any, ndim: int, axis: int) -> Any:
+    """Return the index of each element along an axis, as a dask array with the chunks of another one.
+
+    Args:
+        array: the other one.
+        ndim: how many of its axes are no part of an element.
+        axis: the axis.
+
+    Raises:
+        ValueError: its chunks along these axes have unknown lengths.
+    """
+    shape, chunks = array.shape[:ndim], array.chunks[:ndim]
+    if any(np.isnan(n) for n in shape):
+        raise ValueError(
+            "before= of two parameters takes the index of each element, but chunks of unknown lengths were passed. "
+            "Call compute_chunk_sizes() on the arrays"
+        )
+    dtype = np.int32 if shape[axis] <= MAX_INT32_LENGTH else np.int64
+    along = da.arange(shape[axis], chunks=(chunks[axis],), dtype=dtype)
+    return da.broadcast_to(along[(slice(None), *[None] * (ndim - axis - 1))], shape, chunks=chunks)
+
+
+def _as_dask_array(x: Any) -> Any:
+    check_library(x, ["xarray"])
+    return da.asarray(x)
+
+
+def check_known(arrays: Sequence[Any]) -> None:
+    """Raise ValueError if an axis has a known length in one array of a bundle, and an unknown one in another."""
+    for axis in range(min(array.ndim for array in arrays) if arrays else 0):
+        known = {bool(np.isnan(array.shape[axis])) for array in arrays}
+        if len(known) > 1:
+            raise ValueError(
+                f"a bundle of arrays was passed in which some have chunks of unknown lengths along axis {axis}, and "
+                "others have not, so their shapes cannot be compared. Call compute_chunk_sizes() on the arrays"
+            )
+
+
+def is_shared(value: Any, array: Any, ndim: int) -> bool:
+    """Return True if all rows share an initial value, which has at most as many axes as an element of the array."""
+    if is_dask_collection(value) or isinstance(value, np.ndarray) or not array.dtype.names:
+        return not is_dask_collection(value) and np.ndim(value) <= array.ndim - ndim
+    return True  # one record, such as a tuple
+
+
+def with_initial(call: Call, initial: Any) -> tuple[Call, tuple[Any, ...]]:
+    """Return the call with the initial value that all rows share, or dask arrays of one for each row.
+
+    Raises:
+        ValueError, TypeError: it does not fit; or an exclusive scan has neither this nor an identity.
+    """
+    work = call.work
+    like = call.structure.nested([np.empty((0,) * call.ndim + a.shape[call.ndim :], a.dtype) for a in call.arrays])
+    check = partial(make_problem, like, work.op, axis=call.axis, dtype=work.dtype, before=work.before)
+    if initial is None:
+        check(exclusive=work.exclusive)
+        return call, ()
+    try:
+        values = work.elements.flatten(initial)
+    except (TypeError, ValueError, KeyError, IndexError):
+        raise ValueError(
+            f"initial {initial!r} was passed, but it does not nest as the elements do; pass one value for each array "
+            "of an element, nested as the input is, or what before= returns"
+        ) from None
+    if all(is_shared(value, array, call.ndim) for value, array in zip(values, call.elements, strict=True)):
+        check(initial=initial)
+        return replace(call, work=replace(work, initial=initial)), ()
+    values = [value if is_dask_collection(value) else np.asarray(value) for value in values]
+    elements = [a.shape[call.ndim :] for a in call.elements]
+    check(initial=work.elements.nested([np.zeros(e, v.dtype) for v, e in zip(values, elements, strict=True)]))
+    rows, chunks = call.without_axis(call.arrays[0].shape[: call.ndim]), call.without_axis(call.chunks)
+    if any(np.isnan(n) for n in rows):
+        raise ValueError(
+            "initial of one value for each row was passed with arrays of chunks of unknown lengths. Call "
+            "compute_chunk_sizes() on the arrays, or pass one value for all rows"
+        )
+    seeds = []
+    for value, element in zip(values, elements, strict=True):
+        try:
+            wide = da.broadcast_to(da.asarray(value), (*rows, *element))
+        except ValueError:
+            raise ValueError(
+                f"initial of shape {value.shape} was passed, which does not broadcast to {(*rows, *element)}, the "
+                "array's shape without the scanned axis. Pass one value, or one for each row"
+            ) from None
+        seeds.append(wide.rechunk((*chunks, *((n,) for n in element))))
+    return call, tuple(seeds)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import jax  # noqa: TID253 (only users of JAX import this package)
 import jax.numpy as jnp  # noqa: TID253
 import numpy as np
+from jax.extend.core import Primitive  # noqa: TID253
+from jax.interpreters import ad, batching, mlir  # noqa: TID253
 
 from gpuscan.api.row_scan import RowScan
-from gpuscan.jax.derivatives import DifferentiableScan
+from gpuscan.errors import OperatorError
 from gpuscan.jax.traced_function import call_with, free_values, row_function
 from gpuscan.operators.operator import name_of
 from gpuscan.operators.row_functions import check_combined, row_operator
@@ -132,3 +137,176 @@ def _checked_axis(leaves: Sequence[Any], axis: Any) -> int:
     if len(set(lengths)) > 1:
         raise ValueError(f"arrays of the lengths {lengths} along axis {index} were passed; pass arrays of one length")
     return found.pop()
+
+
+# ----- Derivatives
+#
+# The derivative of a scan as a primitive of JAX: linear in its tangents, with a transpose, batches and derivatives.
+
+
+# Arrays of JAX.
+Arrays = Sequence[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class DifferentiableScan:
+    """A scan, without its arrays.
+
+    Attributes:
+        rows: the scan by gpuscan.
+        combined: its operator, a function of the leaves of a left and of a right element.
+        by_jax: the scan by JAX, a function of leaves. It has the derivatives that are no scans of gpuscan's: those of
+            large elements, and derivatives of derivatives.
+        make_rows: returns the scan by gpuscan with another operator, for some times as many leaves.
+    """
+
+    rows: RowScan
+    combined: Callable[[Arrays, Arrays], Arrays]
+    by_jax: Callable[..., Arrays]
+    make_rows: Callable[[Callable[[Arrays, Arrays], Arrays], int], RowScan]
+
+    def results(self, leaves: Arrays) -> Arrays:
+        """Return the scanned leaves, which JAX may differentiate in both modes."""
+
+        @jax.custom_jvp
+        def scanned(*leaves: Any) -> Arrays:
+            return _called(self.rows.scanned, leaves, leaves)
+
+        @scanned.defjvp
+        def derivative(leaves: Arrays, rates: Arrays) -> tuple[Arrays, Arrays]:
+            are_floats = all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in leaves)
+            if not are_floats or not self.rows.has_gradient:
+                return scanned(*leaves), jax.jvp(self.by_jax, leaves, rates)[1]
+            results = scanned(*leaves)
+            return results, tuple(_derivative.bind(*leaves, *results, *rates, scan=self, transposed=False))
+
+        found: Arrays = scanned(*leaves)
+        return found
+
+    # ----- The derivative. Arrays may have axes of batches in front.
+
+    def rates(self, leaves: Arrays, rates: Arrays) -> Arrays:
+        """Return the rates of change of the results, given those of the leaves."""
+        if self._dual is None:
+            return self.rates_by_jax(leaves, rates)
+        return _called(self._dual.scanned, [*leaves, *rates], [*leaves, *rates])[len(leaves) :]
+
+    def cotangents(self, leaves: Arrays, results: Arrays, given: Arrays) -> Arrays:
+        """Return the cotangents of the leaves, given those of the results."""
+        # JAX's gradient with respect to complex numbers is the conjugate of gpuscan's.
+        weights = [jnp.conj(each) for each in given]
+        count = len(leaves)
+        found = _called(
+            lambda arrays: self.rows.gradients(arrays[:count], arrays[count : 2 * count], arrays[2 * count :]),
+            [*leaves, *results, *weights],
+            leaves,
+        )
+        return tuple(jnp.conj(each) for each in found)
+
+    @cached_property
+    def _dual(self) -> RowScan | None:
+        """The scan of leaves and their rates of change; None if that cannot become a kernel."""
+
+        def dual(left: Arrays, right: Arrays) -> Arrays:
+            count = len(left) // 2
+            values = tuple(left[:count]), tuple(right[:count])
+            rates = tuple(left[count:]), tuple(right[count:])
+            found = jax.jvp(self.combined, values, rates)
+            return [*chain(*found)]
+
+        try:
+            return self.make_rows(dual, 2)
+        except OperatorError:
+            return None
+
+    # ----- The same by JAX
+
+    def rates_by_jax(self, leaves: Arrays, rates: Arrays) -> Arrays:
+        found: Arrays = jax.jvp(self._batches_by_jax(leaves), tuple(leaves), tuple(rates))[1]
+        return found
+
+    def cotangents_by_jax(self, leaves: Arrays, given: Arrays) -> Arrays:
+        found: Arrays = jax.vjp(self._batches_by_jax(leaves), *leaves)[1](tuple(given))
+        return found
+
+    def _batches_by_jax(self, leaves: Arrays) -> Callable[..., Arrays]:
+        function = self.by_jax
+        for _ in range(leaves[0].ndim - self.rows.ranks[0]):
+            function = jax.vmap(function)
+        return function
+
+
+# ----- The primitive
+# Its arguments are the leaves of a scan, its results, and vectors like these, in which it is linear: the rates of
+# change of the leaves, or if it is `transposed` the cotangents of the results.
+
+_derivative = Primitive("gpuscan_derivative")
+_derivative.multiple_results = True
+
+
+def _thirds(arrays: Arrays) -> tuple[Arrays, Arrays, Arrays]:
+    count = len(arrays) // 3
+    return arrays[:count], arrays[count : 2 * count], arrays[2 * count :]
+
+
+@_derivative.def_impl
+def _computed(*arrays: Any, scan: DifferentiableScan, transposed: bool) -> list[Any]:
+    leaves, results, vectors = _thirds(arrays)
+    return [*(scan.cotangents(leaves, results, vectors) if transposed else scan.rates(leaves, vectors))]
+
+
+@_derivative.def_abstract_eval
+def _shaped(*avals: Any, **_: Any) -> list[Any]:
+    return [jax.core.ShapedArray(each.shape, each.dtype) for each in _thirds(avals)[0]]
+
+
+def _derived_again(primals: Arrays, tangents: Arrays, **options: Any) -> tuple[list[Any], list[Any]]:
+    """Return the primitive's results and their rates of change.
+
+    The results of the scan count as a function of the leaves, so their own rates of change are not read.
+    """
+    scan, transposed = options["scan"], options["transposed"]
+    (leaves, results, vectors), (of_leaves, _, of_vectors) = _thirds(primals), _thirds(tangents)
+    found = _derivative.bind(*primals, **options)
+    by_vectors = _derivative.bind(*leaves, *results, *map(ad.instantiate_zeros, of_vectors), **options)
+    if all(isinstance(each, ad.Zero) for each in of_leaves):
+        return found, by_vectors
+
+    def by_jax(*leaves: Any) -> Arrays:
+        return tuple((scan.cotangents_by_jax if transposed else scan.rates_by_jax)(leaves, vectors))
+
+    by_leaves = jax.jvp(by_jax, tuple(leaves), tuple(map(ad.instantiate_zeros, of_leaves)))[1]
+    return found, [one + other for one, other in zip(by_vectors, by_leaves, strict=True)]
+
+
+def _transposed(given: Arrays, *primals: Any, scan: DifferentiableScan, transposed: bool) -> list[Any]:
+    leaves, results, _ = _thirds(primals)
+    weights = map(ad.instantiate_zeros, given)
+    found: list[Any] = _derivative.bind(*leaves, *results, *weights, scan=scan, transposed=not transposed)
+    return [None] * (len(leaves) + len(results)) + found
+
+
+def _batched(arrays: Arrays, axes: Sequence[int | None], **options: Any) -> tuple[list[Any], list[int]]:
+    size = next(array.shape[axis] for array, axis in zip(arrays, axes, strict=True) if axis is not None)
+    whole = [
+        jnp.broadcast_to(array, (size, *array.shape)) if axis is None else jnp.moveaxis(array, axis, 0)
+        for array, axis in zip(arrays, axes, strict=True)
+    ]
+    found = _derivative.bind(*whole, **options)
+    return found, [0] * len(found)
+
+
+ad.primitive_jvps[_derivative] = _derived_again
+ad.primitive_transposes[_derivative] = _transposed
+batching.primitive_batchers[_derivative] = _batched
+mlir.register_lowering(_derivative, mlir.lower_fun(_computed, multiple_results=True))
+
+
+def _called(function: Callable[[list[Any]], list[Any]], arguments: Arrays, like: Arrays) -> tuple[Any, ...]:
+    """Return the arrays that a function of NumPy arrays gives on the host; they are like `like`."""
+
+    def on_host(*arrays: Any) -> tuple[Any, ...]:
+        return tuple(function([np.asarray(array) for array in arrays]))
+
+    shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in like)
+    return tuple(jax.pure_callback(on_host, shapes, *arguments, vmap_method="broadcast_all"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax  # noqa: TID253 (only users of JAX import this package)
@@ -10,8 +11,20 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun  # noqa: TID253
 
 from gpuscan.errors import OperatorError
-from gpuscan.jax.primitives import CALLS, ELEMENTWISE, FOLDS, NAMES, OTHERS, TYPED
-from gpuscan.operators.components import Numbers, apply, constants_of, folded
+from gpuscan.operators.components import (
+    OTHER,
+    Numbers,
+    apply,
+    constants_of,
+    contracted,
+    converted,
+    folded,
+    gathered,
+    is_other,
+    logistic,
+    select,
+)
+from gpuscan.operators.matrices import Rows, factor_cholesky, factor_lu, over_matrices, solve_triangular, swap_rows
 from gpuscan.operators.row_functions import RowFunction
 
 
@@ -114,3 +127,260 @@ def _apply(equation: Any, arrays: list[Numbers], name: str) -> list[Numbers]:
         )
     consts = [constants_of(const) for const in getattr(inner, "consts", ())]
     return _run(getattr(inner, "jaxpr", inner), consts, arrays, name)
+
+
+# ----- Primitives
+#
+# The primitives of JAX that an operator may consist of, on arrays of numbers (`gpuscan.operators.components`).
+
+
+# Primitives that work number by number, and the function of numbers that does the same.
+ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "add_any": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "neg": np.negative,
+    "sign": np.sign,
+    "abs": np.abs,
+    "max": np.maximum,
+    "min": np.minimum,
+    "rem": np.fmod,
+    "pow": np.power,
+    "square": np.square,
+    "sqrt": np.sqrt,
+    "cbrt": np.cbrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "log": np.log,
+    "log1p": np.log1p,
+    "expm1": np.expm1,
+    "logistic": logistic,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "tanh": np.tanh,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "is_finite": np.isfinite,
+    "real": np.real,
+    "imag": np.imag,
+    "conj": np.conj,
+    "complex": lambda real, imag: real + 1j * imag,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "not": np.invert,
+    "shift_left": np.left_shift,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    "stop_gradient": lambda x: x,
+    "copy": lambda x: x,
+    "copy_p": lambda x: x,
+}
+# Primitives that combine numbers along axes.
+FOLDS: dict[str, Callable[[Any, Any], Any]] = {
+    "reduce_sum": np.add,
+    "reduce_prod": np.multiply,
+    "reduce_max": np.maximum,
+    "reduce_min": np.minimum,
+    "reduce_and": np.bitwise_and,
+    "reduce_or": np.bitwise_or,
+    "reduce_xor": np.bitwise_xor,
+}
+# Primitives that contain the primitives of a function.
+CALLS = frozenset("jit pjit closed_call core_call custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr".split())
+CALLS |= {"remat", "remat2", "checkpoint"}
+
+
+def div(x: Numbers, y: Numbers, *, dtype: np.dtype[Any]) -> Numbers:
+    if dtype.kind in "iu":
+        raise NotImplementedError("div of integers")
+    return apply(np.divide, x, y)
+
+
+def shift_right(x: Numbers, y: Numbers, *, dtype: np.dtype[Any], kind: str) -> Numbers:
+    if dtype.kind != kind:
+        raise NotImplementedError(f"that shift of {dtype}")
+    return apply(np.right_shift, x, y)
+
+
+# Primitives that depend on the dtype of the result.
+TYPED: dict[str, Callable[..., Numbers]] = {
+    "div": div,
+    "shift_right_arithmetic": partial(shift_right, kind="i"),
+    "shift_right_logical": partial(shift_right, kind="u"),
+}
+
+
+def select_n(which: Numbers, *cases: Numbers) -> Numbers:
+    if len(cases) != 2:
+        raise NotImplementedError(f"select_n of {len(cases)} cases")
+    return apply(select, which, cases[1], cases[0])
+
+
+def rounded(x: Numbers, *, rounding_method: Any) -> Numbers:
+    if int(rounding_method) != 1:
+        raise NotImplementedError("round away from zero")
+    return apply(np.rint, x)
+
+
+def broadcast_in_dim(x: Numbers, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], **_: Any) -> Numbers:
+    own = [1] * len(shape)
+    for axis, place in enumerate(broadcast_dimensions):
+        own[place] = x.shape[axis]
+    return np.broadcast_to(x.reshape(own), tuple(shape))
+
+
+def sliced(x: Numbers, *, start_indices: Any, limit_indices: Any, strides: Any) -> Numbers:
+    strides = strides or [None] * x.ndim
+    return x[tuple(slice(*bounds) for bounds in zip(start_indices, limit_indices, strides, strict=True))]
+
+
+def dot_general(x: Numbers, y: Numbers, *, dimension_numbers: Any, **_: Any) -> Numbers:
+    sums, batch = dimension_numbers
+    return contracted(x, y, sums, batch)
+
+
+def iota(*, dtype: Any, shape: Sequence[int], dimension: int, **_: Any) -> Numbers:
+    along = np.arange(shape[dimension], dtype=dtype)
+    others = [axis for axis in range(len(shape)) if axis != dimension]
+    return constants_of(np.broadcast_to(np.expand_dims(along, others), tuple(shape)))
+
+
+def reshape(x: Numbers, *, new_sizes: Sequence[int], dimensions: Any, **_: Any) -> Numbers:
+    if dimensions is not None:
+        raise NotImplementedError("reshape in another order")
+    return x.reshape(tuple(new_sizes))
+
+
+# ----- Small matrices
+
+
+def lu(x: Numbers, **_: Any) -> list[Numbers]:
+    """Return the factors, the row that each one was swapped with, and the order of the rows."""
+
+    def factor(rows: Rows) -> tuple[Rows, list[Any], list[Any]]:
+        swaps = factor_lu(rows, len(rows[0]))
+        order: Rows = [[np.int32(row)] for row in range(len(rows))]
+        for row, place in enumerate(swaps):
+            swap_rows(order, row, place)
+        return rows, swaps, [row for (row,) in order]
+
+    return over_matrices(factor, x)
+
+
+def cholesky(x: Numbers, **_: Any) -> list[Numbers]:
+    return over_matrices(lambda rows: [factor_cholesky(rows)], x)
+
+
+def triangular_solve(
+    a: Numbers,
+    b: Numbers,
+    *,
+    left_side: bool,
+    lower: bool,
+    transpose_a: bool,
+    conjugate_a: bool,
+    unit_diagonal: bool,
+) -> Numbers:
+    if conjugate_a:
+        a = apply(np.conj, a)
+    if transpose_a:
+        a, lower = np.swapaxes(a, -1, -2), not lower
+    if not left_side:
+        a, b, lower = np.swapaxes(a, -1, -2), np.swapaxes(b, -1, -2), not lower
+    (x,) = over_matrices(lambda a, b: [solve_triangular(a, b, lower=lower, unit=unit_diagonal)], a, b)
+    return x if left_side else np.swapaxes(x, -1, -2)
+
+
+# ----- Indices
+
+
+def gather(
+    x: Numbers, indices: Numbers, *, dimension_numbers: Any, slice_sizes: Sequence[int], mode: Any, **_: Any
+) -> Numbers:
+    """Return slices of an array at indices, which may be traced: each number is then chosen among all in question."""
+    numbers = dimension_numbers
+    batched = tuple(getattr(numbers, "operand_batching_dims", ()))
+    by_batch = dict(zip(batched, getattr(numbers, "start_indices_batching_dims", ()), strict=True))
+    kept = [axis for axis in range(x.ndim) if axis not in (*numbers.collapsed_slice_dims, *batched)]
+    sliced = dict(zip(numbers.offset_dims, (slice_sizes[axis] for axis in kept), strict=True))
+    places = iter(indices.shape[:-1])
+    shape = [sliced[axis] if axis in sliced else next(places) for axis in range(indices.ndim - 1 + len(sliced))]
+    fills = "FILL" in str(mode)
+    found = []
+    for at in np.ndindex(*shape):
+        batch = tuple(at[axis] for axis in range(len(shape)) if axis not in sliced)
+        place = dict.fromkeys(range(x.ndim), 0)
+        place |= {axis: at[out] for axis, out in zip(kept, numbers.offset_dims, strict=True)}
+        place |= {axis: batch[other] for axis, other in by_batch.items()}
+        starts = dict(zip(numbers.start_index_map, indices[batch], strict=True))
+        limits = {axis: x.shape[axis] - slice_sizes[axis] for axis in starts}
+        found.append(_pick(x, place, starts, limits, fills))
+    return gathered(found, tuple(shape))
+
+
+def _pick(x: Numbers, place: dict[int, int], starts: dict[int, Any], limits: dict[int, int], fills: bool) -> Any:
+    """Return the number of an array at a place, which the starts of a slice move along some axes."""
+    if not starts:
+        return x[tuple(place[axis] for axis in range(x.ndim))]
+    (axis, start), *rest = starts.items()
+    if is_other(start):
+        return OTHER
+    choices: Sequence[int] = range(limits[axis] + 1)
+    is_constant = isinstance(start, (int, np.integer))
+    if fills and not is_constant:
+        raise NotImplementedError("gather with a fill value; pass mode='clip' to jax.numpy.take")
+    if fills and start not in choices:
+        raise IndexError(f"index {start} was passed for an axis of {x.shape[axis]} numbers")
+    if is_constant:
+        choices = [min(max(int(start), 0), limits[axis])]
+    moved = [_pick(x, place | {axis: place[axis] + choice}, dict(rest), limits, fills) for choice in choices]
+    if any(map(is_other, moved)):
+        return OTHER
+    result = moved[0]
+    for choice, number in zip(choices[1:], moved[1:], strict=True):
+        result = select(start >= choice, number, result)
+    return result
+
+
+# Primitives with parameters.
+OTHERS: dict[str, Callable[..., Any]] = {
+    "integer_pow": lambda x, *, y: apply(lambda number: number**y, x),
+    "select_n": select_n,
+    "round": rounded,
+    "broadcast_in_dim": broadcast_in_dim,
+    "slice": sliced,
+    "split": lambda x, *, sizes, axis: np.split(x, np.cumsum(sizes)[:-1].tolist(), axis),
+    "dot_general": dot_general,
+    "iota": iota,
+    "reshape": reshape,
+    "convert_element_type": lambda x, *, new_dtype, **_: apply(partial(converted, dtype=np.dtype(new_dtype)), x),
+    "squeeze": lambda x, *, dimensions: x.reshape([n for i, n in enumerate(x.shape) if i not in dimensions]),
+    "expand_dims": lambda x, *, dimensions: np.expand_dims(x, tuple(dimensions)),
+    "transpose": lambda x, *, permutation: x.transpose([int(axis) for axis in permutation]),
+    "rev": lambda x, *, dimensions: np.flip(x, tuple(dimensions)),
+    "concatenate": lambda *arrays, dimension: np.concatenate(arrays, dimension),
+    "stack": lambda *arrays, axis: np.stack(arrays, axis),
+    "gather": gather,
+    "lu": lu,
+    "cholesky": cholesky,
+    "triangular_solve": triangular_solve,
+}
+NAMES = sorted((*ELEMENTWISE, *FOLDS, *TYPED, *OTHERS, "custom_linear_solve"))

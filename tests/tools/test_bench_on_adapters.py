@@ -19,7 +19,7 @@ from gpuscan import cli
 from gpuscan.api.device import Device
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.planning.tuned_tiles import runs_on
-from gpuscan.tools.bench import calls, command, timing, tune
+from gpuscan.tools.bench import command, timing, tune
 from gpuscan.tools.bench.cases import ScanCase
 from gpuscan.tools.bench.command import Request, measure_all
 from gpuscan.tools.bench.contenders import CopySubject, copy_contender, measure, scan_contenders
@@ -263,14 +263,14 @@ def test_tune_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 
 def test_calls_are_timed(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure each call briefly; a peer that is missing is a row without a time."""
-    monkeypatch.setattr(calls, "WARM_SECONDS", 0.0)
-    monkeypatch.setattr(calls, "MEASURED_SECONDS", 0.0)
+    monkeypatch.setattr(command, "WARM_SECONDS", 0.0)
+    monkeypatch.setattr(command, "MEASURED_SECONDS", 0.0)
     monkeypatch.setitem(CALLS, "cupy", lambda size: iter(need("no_such_module")))
-    found = calls.time_calls(device, [1000], ["numpy", "cupy", "cub"])
+    found = command.time_calls(device, [1000], ["numpy", "cupy", "cub"])
     assert {each.library for each in found} == {"gpuscan", "numpy", "cupy"}
     assert all(0 < each.least <= each.seconds < 10 for each in found if each.library != "cupy")
     shown = io.StringIO()
-    Console(file=shown, width=80).print(*calls.calls_table(found))
+    Console(file=shown, width=80).print(*command.calls_table(found))
     assert "no_such_module is not installed" in shown.getvalue()
     assert [row["elements"] for row in (each.row() for each in found)] == [1000] * len(found)
 
@@ -279,8 +279,8 @@ def test_several_devices_are_timed(
     device: Device, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Compare two devices with one, and find a wrong result."""
-    monkeypatch.setattr(calls, "WARM_SECONDS", 0.0)
-    monkeypatch.setattr(calls, "MEASURED_SECONDS", 0.0)
+    monkeypatch.setattr(command, "WARM_SECONDS", 0.0)
+    monkeypatch.setattr(command, "MEASURED_SECONDS", 0.0)
     pair = [device, Device(device)]
     command.bench_devices(pair, [5000], STDOUT)
     data = json.loads(capsys.readouterr().out)

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import json
+import statistics
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
+import gpuscan as gs
 from gpuscan import Device
 from gpuscan.planning.strategies import STRATEGIES, unsafe_reason
 from gpuscan.replaced_file import replaced_file
-from gpuscan.tools.bench.calls import CallTime, calls_table, time_calls, time_devices
 from gpuscan.tools.bench.cases import ScanCase, takes
 from gpuscan.tools.bench.contenders import Contender, copy_contender, run_suite, scan_contenders
-from gpuscan.tools.bench.peers import peer_contenders
-from gpuscan.tools.bench.results import Measurement, failures, need_matplotlib, report, save_plot, tables
+from gpuscan.tools.bench.peers import CALLS, Call, peer_contenders
+from gpuscan.tools.bench.results import OURS, Measurement, failures, need_matplotlib, report, save_plot, tables
 from gpuscan.tools.bench.timing import GpuTimer
 from gpuscan.tools.output import STDOUT, fail_to_write, progress_console, table_console, write_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
+
 
 # The numbers of elements of the arrays, on GPUs and on software adapters.
 GPU_SIZES = tuple(1 << exponent for exponent in (16, 18, 20, 22, 25, 28))
@@ -156,3 +161,182 @@ def show(
 def bench_devices(devices: Sequence[Device], sizes: Sequence[int], json_path: Path | None) -> None:
     """Measure calls that several devices share, print a table, and write the file asked for."""
     show(devices, [], time_devices(devices, sizes), json_path, None, ["gpuscan", *sys.argv[1:]])
+
+
+# ----- The time of calls
+#
+# The wall-clock time of calls from Python: what a program waits for, with transfers, the kernel and the wait.
+
+
+# The numbers of elements of the arrays, on GPUs and on software adapters.
+GPU_SIZES = (1 << 10, 1 << 20, 1 << 24)
+CPU_SIZES = (1 << 10, 1 << 20)
+# Seconds that a call is repeated before it is measured, and then measured.
+WARM_SECONDS = 0.2
+MEASURED_SECONDS = 0.4
+# Runs of a call that are measured at least.
+MIN_RUNS = 9
+
+# The numbers of elements that several devices share: of NumPy arrays, and of arrays on the devices.
+SHARED_GPU_SIZES = (1 << 28, 1 << 29)
+SHARED_CPU_SIZES = (1 << 22, 1 << 22)
+
+
+@dataclass(frozen=True)
+class CallTime:
+    """The wall-clock time of one call.
+
+    Attributes:
+        library: ``"gpuscan"`` or a peer's name.
+        call: what was called.
+        size: the number of elements: float32, or uint32 for several devices.
+        seconds: the median time; None if the library could not be called.
+        least: the shortest time.
+        note: why there is no time.
+        right: False if a result differs from NumPy's.
+    """
+
+    library: str
+    call: str
+    size: int
+    seconds: float | None = None
+    least: float | None = None
+    note: str = ""
+    right: bool = True
+
+    def row(self) -> dict[str, Any]:
+        """Return the time as data for JSON, in microseconds."""
+        times = {"microseconds": self.seconds, "least_microseconds": self.least}
+        rounded = {name: None if value is None else round(1e6 * value, 2) for name, value in times.items()}
+        named = {"library": self.library, "call": self.call, "elements": self.size}
+        return named | rounded | {"note": self.note, "right": self.right}
+
+
+def time_calls(device: Device, sizes: Sequence[int], peers: Sequence[str]) -> list[CallTime]:
+    """Return the times of sums of float32 by gpuscan and by the peers."""
+    usual = CPU_SIZES if device.capabilities.adapter_type == "CPU" else GPU_SIZES
+    found = []
+    for size in sizes or usual:
+        found += [_time(OURS, name, size, call) for name, call in _own_calls(device, size)]
+        for peer in peers:
+            if peer not in CALLS:
+                continue
+            try:
+                found += [_time(peer, name, size, call) for name, call in CALLS[peer](size)]
+            except Exception as error:  # a peer's failure is a row of the table
+                found.append(CallTime(peer, "", size, note=f"{error}".partition("\n")[0]))
+    return found
+
+
+def time_devices(devices: Sequence[Device], sizes: Sequence[int]) -> list[CallTime]:
+    """Return the times of sums of uint32 on the first device, and on the first 2, 3, … devices.
+
+    Arrays are NumPy's, or on the devices. Then a call ends when all devices are done.
+    """
+    cpu = devices[0].capabilities.adapter_type == "CPU"
+    from_numpy, on_devices = ([size] for size in (SHARED_CPU_SIZES if cpu else SHARED_GPU_SIZES))
+    found = []
+    for size in sizes or from_numpy:
+        x = np.arange(size, dtype=np.uint32)
+        out, wanted = np.empty_like(x), np.cumsum(x, dtype=np.uint32)
+        for count in range(1, len(devices) + 1):
+            team = list(devices[:count])
+            timed = _time(OURS, f"scan(NumPy array, out=…), {count} devices", size, partial(_scan_on, team, x, out))
+            found.append(replace(timed, right=np.array_equal(out, wanted)))
+    for size in sizes or on_devices:
+        x = np.arange(size, dtype=np.uint32)
+        wanted = np.cumsum(x, dtype=np.uint32)
+        for count in range(1, len(devices) + 1):
+            array: Any = devices[0].asarray(x) if count == 1 else gs.ShardedArray.from_numpy(x, list(devices[:count]))
+            results: list[Any] = []
+            call = partial(_scan_there, array, devices[0] if count == 1 else array, results)
+            timed = _time(OURS, f"scan(array), synchronize(), {count} devices", size, call)
+            found.append(replace(timed, right=np.array_equal(results.pop().numpy(), wanted)))
+            del array, call
+            for device in devices[:count]:
+                device.memory_cleanup()
+    return found
+
+
+def _scan_on(devices: list[Any], x: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> None:
+    gs.scan(x, out=out, device=devices)
+
+
+def _scan_there(array: Any, waits: Any, results: list[Any]) -> None:
+    results[:] = [gs.scan(array)]
+    waits.synchronize()
+
+
+def calls_table(times: Sequence[CallTime]) -> list[RenderableType]:
+    """Return the table of the times, with a section for each size, and the reasons for missing times."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    title = "Calls from Python, wall-clock time"
+    table = Table(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("elements", no_wrap=True)
+    table.add_column("call", overflow="fold")
+    table.add_column("µs", justify="right", no_wrap=True)
+    table.add_column("least", justify="right", no_wrap=True)
+    missing = Table.grid(padding=(0, 2))
+    for (library, note), sizes in _list_reasons(times).items():
+        missing.add_row(Text(f"no time for {library} at {', '.join(sizes)}"), Text(note, "dim"))
+    for size, group in groupby([each for each in times if each.seconds is not None], key=lambda each: each.size):
+        section = list(group)
+        for place, each in enumerate(section):
+            first, last = place == 0, place + 1 == len(section)
+            called = f"{each.library} {each.call}{'' if each.right else ', WRONG'}".strip()
+            table.add_row(f"{size:,}" if first else "", called, *_microseconds(each), end_section=last)
+    return [table, missing]
+
+
+def _list_reasons(times: Sequence[CallTime]) -> dict[tuple[str, str], list[str]]:
+    """Return the sizes at which a library could not be called, by the library and the reason."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for each in times:
+        if each.seconds is None:
+            found.setdefault((each.library, each.note), []).append(f"{each.size:,}")
+    return found
+
+
+def _microseconds(each: CallTime) -> list[str]:
+    return [f"{1e6 * value:,.1f}" for value in (each.seconds, each.least) if value is not None]
+
+
+def _time(library: str, name: str, size: int, call: Callable[[], object]) -> CallTime:
+    end = time.perf_counter() + WARM_SECONDS
+    call()
+    while time.perf_counter() < end:
+        call()
+    times: list[float] = []
+    end = time.perf_counter() + MEASURED_SECONDS
+    while len(times) < MIN_RUNS or time.perf_counter() < end:
+        begin = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begin)
+    return CallTime(library, name, size, statistics.median(times), min(times))
+
+
+def _own_calls(device: Device, size: int) -> Iterator[Call]:
+    x = np.ones(size, np.float32)
+    a, o, into = device.asarray(x), device.empty(x.shape, x.dtype), np.empty_like(x)
+    plan = device.plan(x.shape, x.dtype)
+
+    def and_wait(call: Callable[[], object], times: int = 1) -> Callable[[], object]:
+        def run() -> None:
+            for _ in range(times):
+                call()
+            device.synchronize()
+
+        return run
+
+    yield "device.synchronize()", device.synchronize
+    yield "asarray(x), synchronize()", and_wait(lambda: device.asarray(x))
+    yield "a.numpy()", a.numpy
+    yield "scan(a, out=o), synchronize()", and_wait(lambda: gs.scan(a, out=o))
+    yield "scan(a), synchronize()", and_wait(lambda: gs.scan(a))
+    yield "plan(a, out=o), synchronize()", and_wait(lambda: plan(a, out=o))
+    yield "10 plan(a, out=o), synchronize()", and_wait(lambda: plan(a, out=o), 10)
+    yield "reduce(a).numpy()", lambda: gs.reduce(a).numpy()
+    yield "scan(NumPy array, out=…)", lambda: gs.scan(x, out=into, device=device)
