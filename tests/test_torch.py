@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="the extra torch, some hundred megab
 from torch.utils import _pytree as pytree  # noqa: E402 (it needs torch)
 
 import gpuscan.torch  # noqa: E402
-from gpuscan.planning.array_heuristics import ARRAYS  # noqa: E402
+from gpuscan.planning.heuristics import ARRAYS  # noqa: E402
 
 
 def loop(a: Any, b: Any, axis: int, initial: Any, reverse: bool) -> Any:

@@ -23,7 +23,7 @@ from gpuscan.engine.group_results import label_range, reduce_groups
 from gpuscan.engine.group_tables import combine_speculatively, count_labels, number_few, plan_table
 from gpuscan.engine.groups import mark_missing, scan_groups, sort_labels
 from gpuscan.operators.trace import Map, traced
-from gpuscan.planning.group_heuristics import group_heuristics_for
+from gpuscan.planning.heuristics import group_heuristics_for
 from gpuscan.problem.groups import (
     checked_count,
     in_order,

@@ -23,7 +23,7 @@ from gpuscan.engine.selective_scan import (
     selective_gradients,
     selective_scan,
 )
-from gpuscan.planning.array_heuristics import ARRAYS
+from gpuscan.planning.heuristics import ARRAYS
 from gpuscan.problem.broadcasting import summed_to
 from gpuscan.reference import selective_stages as stages
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpuscan.device.steps import Binding
 from gpuscan.device.strides import joined
 from gpuscan.device.transfer import padded
-from gpuscan.planning.array_heuristics import ARRAYS
+from gpuscan.planning.heuristics import ARRAYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

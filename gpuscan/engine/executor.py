@@ -31,7 +31,7 @@ from gpuscan.engine.planner import Planner
 from gpuscan.engine.record import Buffers, Origin, are_owned, steps_of_plan
 from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError
-from gpuscan.planning.transfer_heuristics import TRANSFERS
+from gpuscan.planning.heuristics import TRANSFERS
 from gpuscan.recent_values import RecentValues
 
 if TYPE_CHECKING:

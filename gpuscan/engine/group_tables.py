@@ -20,8 +20,8 @@ from gpuscan.engine.device_seeds import bound_seeds
 from gpuscan.engine.element_copy import bindable, interchanged, written
 from gpuscan.engine.preparation import check_elements
 from gpuscan.engine.record import are_owned, max_workgroups, uniform_of
-from gpuscan.planning.group_heuristics import group_heuristics_for
 from gpuscan.planning.group_plan import plan_groups
+from gpuscan.planning.heuristics import group_heuristics_for
 from gpuscan.planning.plan import grid_of
 from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.cache import cached_problem

@@ -14,7 +14,7 @@ from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Dispatch, Step
 from gpuscan.device.transfer import padded, upload
 from gpuscan.engine.record import WORKGROUP_SIZE, are_owned, stage_dispatch, uniform_of
-from gpuscan.planning.array_heuristics import ARRAYS
+from gpuscan.planning.heuristics import ARRAYS
 
 Array = np.ndarray[Any, Any]
 # Bindings begin at multiples of 256 bytes, which are this many numbers.

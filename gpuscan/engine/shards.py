@@ -26,7 +26,7 @@ from gpuscan.engine.element_copy import stretch_of, write_elements
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.operators.operator import operator
-from gpuscan.planning.team_heuristics import TEAMS
+from gpuscan.planning.heuristics import TEAMS
 from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.problem.problem_parts import cut, in_memory

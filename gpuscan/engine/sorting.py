@@ -18,7 +18,7 @@ from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import StridedView, bindable, contiguous, copied, copy_elements, interchanged, view_of
 from gpuscan.engine.record import WORKGROUP_SIZE, stage_dispatch, uniform_of
 from gpuscan.errors import DeviceMemoryError
-from gpuscan.planning.sort_heuristics import sort_heuristics_for
+from gpuscan.planning.heuristics import sort_heuristics_for
 from gpuscan.planning.sort_plan import RowSort, plan_sort
 from gpuscan.problem.cache import cached_problem
 

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 
 from gpuscan.elements import SCALARS, HashedOnce, Scalar
 from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.group_heuristics import GroupHeuristics, group_heuristics_for
+from gpuscan.planning.heuristics import GroupHeuristics, group_heuristics_for
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import Access, BoundArray, WaitPolicy
 from gpuscan.planning.plan import target_of

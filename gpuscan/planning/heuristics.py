@@ -381,3 +381,275 @@ def heuristics_for(adapter_type: str) -> Heuristics:
     if adapter_type == "IntegratedGPU":
         return INTEGRATED_GPU
     return CPU if adapter_type == "CPU" else GPU
+
+
+# ----- Sorts
+
+
+@dataclass(frozen=True)
+class SortHeuristics:
+    """The tuning constants of sorts for one class of adapter. The defaults are those of a GPU."""
+
+    # Bits of a digit where subgroups rank a tile. With 8, a key of 32 bits takes four steps. Not tuned.
+    radix_bits: int = 8
+    # The same where single invocations do: each has counters of its own, so more bits leave room for fewer of them.
+    serial_radix_bits: int = 4
+    # True to rank by subgroups where the adapter has them.
+    subgroups: bool = True
+    # Invocations in a workgroup that ranks by subgroups, words of keys for each of them, and the turns in which a tile
+    # that is in order is stored. With more turns a workgroup takes less workgroup memory, and more of them run at a
+    # time: on an H200, those of a compute unit have 48 KiB together. H200, 2^27 uint32: 3.72 ms; in 4 and 8 turns 3.86
+    # and 4.22; 20 words in 2 turns or in one 3.94 and 4.23 ms, 16 words 4.24 and 4.59, 24, 28 and 40 words 4.01, 4.04
+    # and 5.18; 512 invocations of 12, 16 or 20 words in 2 turns 4.32, 5.06 and 4.88.
+    workgroup: int = 256
+    items: int = 32
+    turns: int = 2
+    # The same where keys take their indices along, which are stored in the same room after the keys. H200, pairs of
+    # 2^27 uint32: 5.5 ms; in 2 turns 5.8, with 512 invocations of 8 words 5.6, with 384 of 12 words in 2 turns 5.5.
+    workgroup_with_places: int = 256
+    items_with_places: int = 16
+    turns_with_places: int = 1
+    # Copies of the counters of a workgroup that counts digits. H200, 2^27 uint32: 0.96 ms; with 4 0.97, with 8 1.02.
+    copies: int = 2
+    # The same where single invocations rank.
+    serial_workgroup: int = 128
+    serial_items: int = 64
+    # Elements for each invocation, at least, and the number of tiles that a smaller array is cut into. Not tuned.
+    min_items: int = 8
+    min_tiles: int = 512
+    # Invocations in a workgroup that sorts whole rows. Not tuned.
+    row_workgroup: int = 256
+    # Elements that such a workgroup sorts, at most, so that several workgroups share a compute unit. Not tuned.
+    row_capacity: int = 2048
+    # Rows share a workgroup once there are this many workgroups. Not tuned.
+    min_row_workgroups: int = 512
+    # Keys that an invocation compares with the first one of their row. Not tuned.
+    keys_compared: int = 16
+    # The order in which "auto" tries how tiles learn where their elements belong; the first that is safe on the adapter
+    # is taken. With "lookback" first, keys move in a single pass for each digit, which reads each key once and not
+    # twice. H200, 2^28 uint32: 8.0 ms, and 7.3 with three dispatches, since a tile waits for the posts of others.
+    strategy_order: tuple[str, ...] = ("three_dispatch", "lookback", "fallback")
+    # Tiles that a look covers, and for which a sum is posted, in a single pass. With fewer, a tile that looks far back
+    # reads more words; with more, it needs more registers. Not tuned.
+    block: int = 8
+    # Tiles of a workgroup that counts the values of all digits, at most. With fewer, more workgroups add to the same
+    # counts. Not tuned.
+    stretch: int = 32
+    # Tiles of a row, at least, that take a single pass: the counts of all digits of a row take as much memory as this
+    # many of its tiles. Not tuned.
+    min_single_pass_tiles: int = 8
+
+
+SORTS_GPU = SortHeuristics()
+
+SORTS_CPU = replace(
+    SORTS_GPU,
+    # An invocation is a serial loop, so long stretches and few invocations are best.
+    subgroups=False,
+    serial_radix_bits=8,
+    serial_workgroup=16,
+    serial_items=2048,
+    min_items=64,
+    min_tiles=16,
+    row_workgroup=64,
+    min_row_workgroups=16,
+    keys_compared=64,
+    # llvmpipe ends a loop after 65,535 iterations; with 4 tiles there are 8,192.
+    stretch=4,
+)
+
+
+def sort_heuristics_for(adapter_type: str) -> SortHeuristics:
+    """Return the table for an adapter of this type, such as ``"DiscreteGPU"`` or ``"CPU"``."""
+    return SORTS_CPU if adapter_type == "CPU" else SORTS_GPU
+
+
+# ----- Groups
+
+
+@dataclass(frozen=True)
+class GroupHeuristics:
+    """The tuning constants of groups for one class of adapter. The defaults are those of a GPU."""
+
+    # True if the lanes of a subgroup combine a stretch together. Otherwise each invocation has a stretch of its own.
+    subgroups: bool = True
+    # Stretches that all rows together are cut into, about: a workgroup for each. H200, 2^26 float32 with 1,000 labels:
+    # 0.94 ms, by a sort 8.0 ms. Other numbers of stretches were last measured with one subgroup in a workgroup.
+    stretches: int = 3500
+    # Elements of a stretch, at least and at most. Not tuned.
+    min_stretch: int = 2048
+    max_stretch: int = 1 << 20
+    # Words of elements that an invocation loads before it combines them, so that several loads are under way; a quarter
+    # of that where operators are long. H200, with 8 subgroups in place of 4: 4, 8 and 16 words are alike within 10 %.
+    steps: int = 8
+    # Words of an element, at most. Not tuned.
+    max_words: int = 8
+    # Subgroups that share the carries of a workgroup; more of them if carries take more words than these for each. The
+    # more words a workgroup takes, the fewer workgroups run at a time. H200, 2^26 int32 with 1,000 labels, the last
+    # stage, when they took turns in a loop: 0.51 ms, with 2, 8 and 16 of them 0.61, 0.86 and 1.3 ms.
+    subgroups_per_workgroup: int = 4
+    carry_words_per_subgroup: int = 512
+    # Invocations in a workgroup where each has a stretch of its own. Not tuned.
+    serial_workgroup: int = 32
+    # Invocations in a workgroup that combines the elements of a stretch by atomics; the elements that each loads at a
+    # time; the carries for each label, at most, so that few invocations add to one at a time; and the words that all of
+    # them take. H200, 2^26 int32, 1,000 labels: 0.145 ms; with 4,096 words 0.195 ms, with 4 elements 0.21 ms.
+    atomic_workgroup: int = 256
+    atomic_steps: int = 8
+    atomic_copies: int = 32
+    atomic_words: int = 1024
+    # As `stretches`, for reductions by atomics.
+    atomic_stretches: int = 1056
+    # Words of carries from which on a reduction by atomics combines elements in the table, not in workgroup memory; and
+    # how many tables there are, at most, and the words of all of them, which should stay in the GPU's cache. With
+    # several tables, fewer invocations add to one carry at a time. Not tuned.
+    max_atomic_words: int = 6000
+    atomic_tables: int = 8
+    atomic_table_words: int = 1 << 22
+    # Labels side by side, and parts of their stretches one below the other, of a workgroup that scans the table; and
+    # the carries that an invocation loads at a time. H200, 2,048 stretches of 1,000 labels: with 32 and 8, 2.5 times as
+    # long.
+    carry_columns: int = 8
+    carry_parts: int = 32
+    carry_loads: int = 4
+    # Labels that a reduction by atomics makes a table for before it knows their number, if the caller does not pass it.
+    # Not tuned.
+    expected_labels: int = 2048
+    # Words of the table for each word that is read and written otherwise, at most. Each of them is written twice and
+    # read three times. Not tuned.
+    max_table_share: float = 0.25
+    # Elements from which on the largest of labels on the device is read, which waits for the device. Not tuned.
+    min_read_elements: int = 1 << 20
+
+
+GROUPS_GPU = GroupHeuristics()
+
+GROUPS_CPU = replace(
+    GROUPS_GPU,
+    # An invocation is a serial loop. llvmpipe ends a loop after 65,535 iterations. With 16 or 256 stretches in place of
+    # 64, lavapipe takes as long for 2^21 int32 and 1,000 labels: 51 ms; by a sort it takes 243 ms.
+    subgroups=False,
+    stretches=64,
+    min_stretch=512,
+    max_stretch=1 << 15,
+    steps=1,
+    serial_workgroup=8,
+    carry_columns=32,
+    carry_parts=1,
+    carry_loads=1,
+    # lavapipe, scan of 2^18 int32: 10,000 labels, a share of 2.4: 17 ms, by a sort 35 ms; 100,000 labels, a share of 6:
+    # 39 and 42 ms, a share of 24: 107 and 42 ms.
+    max_table_share=2.0,
+    min_read_elements=1 << 12,
+)
+
+
+def group_heuristics_for(adapter_type: str) -> GroupHeuristics:
+    """Return the table for an adapter of this type, such as ``"DiscreteGPU"`` or ``"CPU"``."""
+    return GROUPS_CPU if adapter_type == "CPU" else GROUPS_GPU
+
+
+# ----- Arrays: copies, maps and selective scans
+
+
+@dataclass(frozen=True)
+class ArrayHeuristics:
+    """The tuning constants for arrays, on every adapter."""
+
+    # The distance between two rows of a view, in lengths of a row, up to which kernels read it where it is. Up to 2, no
+    # strategy moves more bytes than with a copy: three dispatches read 2 * 2n and write n, and with a copy they move
+    # 2n + n + 3n. There was no experiment.
+    max_pitch: int = 2
+    # The most states of a selective scan that are computed at a time. A device holds up to eight arrays of this size.
+    # Not tuned.
+    max_states: int = 1 << 25
+    # The channels and steps of a workgroup of a selective scan, and the states of an invocation. The tiles of inputs
+    # and weights, 12.8 kB, fit into the 16 KiB of workgroup memory that every adapter has.
+    selective_channels: int = 64
+    selective_times: int = 16
+    selective_states: int = 16
+    # The same for its gradient: channels, steps of a tile, and steps of a stretch. An invocation holds the states of a
+    # stretch. The first that fits is taken. They need 42, 24 and 14 kB, most of it for a number of each channel, step
+    # of a stretch, state and weight.
+    selective_gradient_tiles: tuple[tuple[int, int, int], ...] = ((32, 16, 8), (32, 16, 4), (16, 16, 4))
+    # The fewest states of all rows, 16 of each at most, for which a GPU computes the gradient by one kernel instead of
+    # several over all states. H200: 0.77 and 1.32 ms for 2^11 rows of 16 states; of 2^10 rows of 64, 4.9 and 2.4 ms.
+    min_selective_gradient_states: int = 1 << 15
+    # The most steps of that gradient, which bound the time that an invocation takes: 45 ms on an H200.
+    max_selective_gradient_length: int = 1 << 16
+    # The invocations that a selective scan should have on a GPU. If it has fewer rows, the steps are cut into chunks,
+    # which takes a second pass.
+    selective_rows: int = 1 << 14
+    # The least and the most steps of such a chunk. The most bounds the time that an invocation takes, and its loops.
+    min_selective_chunk: int = 128
+    max_selective_chunk: int = 1 << 13
+    # The most bytes of the input of a selective scan that are on a device at a time. While one piece is computed, the
+    # next is uploaded.
+    selective_piece_bytes: int = 64 << 20
+
+
+ARRAYS = ArrayHeuristics()
+
+
+# ----- Device teams
+
+
+@dataclass(frozen=True)
+class TeamHeuristics:
+    """The tuning constants of device teams."""
+
+    # Bytes of a stripe of a long array. Short stripes overlap better, and each one costs a carry through the CPU.
+    stripe_bytes: int = 64 << 20
+    # The fewest bytes of a stripe: below that, a second device costs more than it saves. Not tuned.
+    min_stripe_bytes: int = 4 << 20
+    # Stripes are multiples of this many places if they are longer: whole blocks of most tiles.
+    whole_places: int = 1 << 16
+    # Stripes of one device at a time: one is uploaded, one is scanned or waits for its carry, one is downloaded.
+    stripes_in_flight: int = 3
+    # The fewest rows for each device before rows are divided: fewer would be shared unevenly. Not tuned.
+    min_rows_each: int = 4
+    # Bytes of the scan that measures the speed of unequal devices.
+    speed_sample_bytes: int = 16 << 20
+    # How many times as much as the slowest device a device gets, at most.
+    max_speed_ratio: int = 16
+    # The least length of the divided axis of an array on several devices for which the first device gets a second
+    # stretch: 64 MiB of float32. In shorter ones, the launch of one more scan costs more than it saves. Not tuned.
+    min_ordered_length: int = 1 << 24
+
+
+TEAMS = TeamHeuristics()
+
+
+# ----- Copies by the CPU, submissions and waits
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """The tuning constants for copies by the CPU, on every adapter."""
+
+    # Threads that copy at the same time, at most. H100: one does not fill the bus, more than eight do not help.
+    max_copy_threads: int = 8
+    # Copies of one device at the same time: one part is filled while the results of another are written. H200, 512 MiB:
+    # 28.5 GB/s with 16 threads, 26.9 with 8.
+    copies_at_a_time: int = 2
+    # Bytes that are worth a thread, and bytes of a staging buffer. The experiments were not recorded.
+    min_copy_share_bytes: int = 2 << 20
+    staging_bytes: int = 32 << 20
+    # Staging buffers in a ring: one is filled, one is on the bus, one waits.
+    staging_depth: int = 3
+    # Up to this many bytes, the queue's own staging uploads faster: on an H100 and lavapipe, numbers not recorded.
+    single_write_bytes: int = 1 << 20
+    # Parts in flight: one is filled, one is on the GPU, one is read back.
+    parts_in_flight: int = 3
+    # Parts of one call that write their results at the same time, on other threads. Not tuned.
+    parts_draining: int = 1
+    # Calls that write their results at the same time. Each of them copies with `max_copy_threads`. Not tuned.
+    max_drains: int = 4
+    # Runs held back at most, and their bytes. lavapipe: ten calls of a plan and a wait take 250 us, 660 without.
+    held_runs: int = 16
+    held_bytes: int = 64 << 20
+    # Seconds in which a wait polls again and again, before it lets the driver put the thread to sleep.
+    spin_seconds: float = 200e-6
+
+
+TRANSFERS = Transfers()

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.errors import GpuscanError, smaller
-from gpuscan.planning.heuristics import CPU, heuristics_for
+from gpuscan.planning.heuristics import CPU, TEAMS, heuristics_for
 from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS
 from gpuscan.planning.plan import LENGTH_LIMIT, plan_scan
 from gpuscan.planning.spec import ScanSpec, column_chunk
-from gpuscan.planning.team_heuristics import TEAMS
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 
 if TYPE_CHECKING:

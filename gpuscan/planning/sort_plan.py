@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from gpuscan.elements import Scalar
 from gpuscan.planning.capabilities import Capabilities
+from gpuscan.planning.heuristics import SortHeuristics, sort_heuristics_for
 from gpuscan.planning.kernel_parts import NO_FAULTS, STATE_HEADER_WORDS, InjectedFaults, Target, WaitPolicy
 from gpuscan.planning.plan import target_of, wait_bounds
-from gpuscan.planning.sort_heuristics import SortHeuristics, sort_heuristics_for
 
 # The halves of workgroup memory in a sort of rows: each round merges from one half to the other.
 _HALVES = 2

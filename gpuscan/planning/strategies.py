@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from gpuscan.errors import StrategyError
 from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.heuristics import heuristics_for
-from gpuscan.planning.sort_heuristics import sort_heuristics_for
+from gpuscan.planning.heuristics import heuristics_for, sort_heuristics_for
 
 STRATEGIES = ("lookahead", "lookback", "fallback", "three_dispatch")
 

@@ -21,8 +21,8 @@ from gpuscan.engine.group_tables import (
     run_stages,
     scan_by_table,
 )
-from gpuscan.planning.group_heuristics import group_heuristics_for
 from gpuscan.planning.group_plan import GroupTable
+from gpuscan.planning.heuristics import group_heuristics_for
 from gpuscan.problem.problem import make_problem
 from gpuscan.reference import group_stages as twins
 from gpuscan.reference.stages import Joiner

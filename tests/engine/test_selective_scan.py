@@ -11,7 +11,7 @@ import pytest
 import gpuscan as gs
 from gpuscan.api.selective_scan import SelectiveScan
 from gpuscan.engine import selective_scan as engine
-from gpuscan.planning.array_heuristics import ARRAYS
+from gpuscan.planning.heuristics import ARRAYS
 from gpuscan.reference import selective_stages as stages
 from tests.oracle import half_of
 

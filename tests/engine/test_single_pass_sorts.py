@@ -11,7 +11,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.elements import scalar_of
-from gpuscan.planning import sort_heuristics
+from gpuscan.planning import heuristics
 from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS, InjectedFaults
 from gpuscan.planning.sort_plan import DigitKernel, TileSort, plan_sort
 from gpuscan.planning.strategies import choose_sort_strategy, unsafe_reason
@@ -58,9 +58,9 @@ def safe_strategies(device: gs.Device) -> list[str]:
 
 def prefer(monkeypatch: pytest.MonkeyPatch, *strategies: str) -> None:
     """Let "auto" try these strategies of sorts in this order."""
-    for table in ("GPU", "CPU"):
-        changed = replace(getattr(sort_heuristics, table), strategy_order=strategies)
-        monkeypatch.setattr(sort_heuristics, table, changed)
+    for table in ("SORTS_GPU", "SORTS_CPU"):
+        changed = replace(getattr(heuristics, table), strategy_order=strategies)
+        monkeypatch.setattr(heuristics, table, changed)
 
 
 # ----- Stages

@@ -10,7 +10,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.elements import scalar_of
-from gpuscan.planning import sort_heuristics
+from gpuscan.planning import heuristics
 from gpuscan.planning.sort_plan import RowSort, TileSort, plan_sort
 from gpuscan.reference import sort as twins
 from tests.api.test_sort import assert_sorted, keys_of, order_of
@@ -108,7 +108,7 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
 def test_turns(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Assert that sorts are right in the workgroups of GPUs, with turns that do not store equally much of a tile."""
     workgroup = {"workgroup_with_places": 256, "items_with_places": 7, "turns_with_places": 4, "min_tiles": 1}
-    monkeypatch.setattr(sort_heuristics, "CPU", replace(sort_heuristics.GPU, **workgroup))
+    monkeypatch.setattr(heuristics, "SORTS_CPU", replace(heuristics.SORTS_GPU, **workgroup))
     keys = keys_of(np.float32, (2, 4001))
     found, places = sort_in_tiles(device, keys, False)
     assert_sorted(found, keys)

@@ -13,7 +13,7 @@ import gpuscan as gs
 from gpuscan.device.device_array import uploaded
 from gpuscan.engine.record import stage_dispatch
 from gpuscan.engine.sorting import sort_device
-from gpuscan.planning import sort_heuristics
+from gpuscan.planning import heuristics
 
 Array = np.ndarray[Any, Any]
 
@@ -77,5 +77,5 @@ def use_little_workgroup_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     Dawn sets workgroup memory to zero, which SwiftShader unrolls word by word: a sort takes it 0.5 s instead of 3 to 6
     to compile.
     """
-    small = replace(sort_heuristics.CPU, radix_bits=4, serial_radix_bits=4, row_capacity=256)
-    monkeypatch.setattr(sort_heuristics, "CPU", small)
+    small = replace(heuristics.SORTS_CPU, radix_bits=4, serial_radix_bits=4, row_capacity=256)
+    monkeypatch.setattr(heuristics, "SORTS_CPU", small)
