@@ -1,9 +1,10 @@
 """Hold every tuning constant: one frozen table for each class of adapter, and one for the copies of the CPU.
 
 A constant belongs here if changing it changes only the speed, or which of several safe shapes is chosen. Each entry
-names the hardware and the experiment that it comes from, or says that there was none. "H100" is an NVIDIA H100 through
-Vulkan, "H200" an NVIDIA H200 through Vulkan, "lavapipe" is Mesa's software Vulkan driver, and "llvmpipe" is the
-rasteriser that lavapipe and Mesa's software OpenGL share.
+names the hardware and the experiment that it comes from, or says that it was not measured, and why that is enough; "not
+measured on record" if nobody noted the numbers. "H100" is an NVIDIA H100 through Vulkan, "H200" an NVIDIA H200 through
+Vulkan, "lavapipe" is Mesa's software Vulkan driver, and "llvmpipe" is the rasteriser that lavapipe and Mesa's software
+OpenGL share.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Heuristics:
     """The tuning constants for one class of adapter. The defaults are those of a discrete GPU."""
 
     # ----- Strategies
-    # The order in which "auto" tries strategies. A scan is bound by memory on a GPU, so the order is that of traffic.
+    # The order in which "auto" tries strategies. Not measured as such: a scan is bound by memory, so it is by traffic.
     strategy_order: tuple[str, ...] = ("lookahead", "lookback", "fallback", "three_dispatch")
     # The numbers of tiles for which look-back is faster than look-ahead: so few that each looks at all before it, or a
     # few times more than run at once, so that most tiles find their prefix posted. H200: 8.86 against 9.2 us at 2^20
@@ -47,15 +48,18 @@ class Heuristics:
     lookback_tiles: range = range(128, 513)
 
     # ----- Waits
-    # Polls in one round of a wait. Between rounds a tile asks whether the run was given up. Not tuned.
+    # Polls in one round of a wait. Between rounds a tile asks whether the run was given up. Not measured: a question
+    # for each 4,096 polls is lost among them.
     spins_per_round: int = 4096
-    # The seconds that a tile waits for a post before it times out. A generous bound against hanging. Not tuned.
+    # The seconds that a tile waits for a post before it times out. A generous bound against hanging. Not measured: only
+    # a run that would hang comes near it.
     lookback_seconds: float = 0.5
-    # The fewest polls before a timeout, even if other programs made polls slow while the probe ran. Not tuned.
+    # The fewest polls before a timeout, even if other programs made polls slow while the probe ran. Not measured: it is
+    # far above what a run without disturbance needs.
     min_lookback_spins: int = 1 << 18
     # A time that every poll exceeds, since it waits for memory that workgroups share. H200: 180 ns.
     fastest_poll_seconds: float = 5e-9
-    # None: the number of polls follows from `lookback_seconds` and the speed that the probe measured.
+    # None: the number of polls follows from `lookback_seconds` and the probe. Not measured: as `lookback_seconds`.
     fixed_lookback_spins: int | None = None
     # Polls before a workgroup under fallback reduces the late tile itself. H100, 2^28, every second post withheld: 0.88
     # of the unblocked speed with 4 polls, 0.76 after 2 us, 0.31 after 20 us. Smith, Levien & Owens found a few, too.
@@ -71,7 +75,7 @@ class Heuristics:
     # Waits without success after which a workgroup does what another one has claimed. H100, 2^25: after 4 waits the
     # unblocked scan takes 172 us instead of 106; 16 and 64 waits differ from 8 by less than runs do.
     impatient_waits: int = 8
-    # Divisions that pass the time between two polls. A GPU needs none.
+    # Divisions that pass the time between two polls. Not measured: a GPU needs none.
     pause_divisions: int = 0
     # From this number of tiles on, one workgroup folds for all. H100 under lookback: 736 instead of 923 us at 2^28, but
     # 21.9 instead of 17.5 us at 2^22.
@@ -79,8 +83,8 @@ class Heuristics:
     # Up to this number of tiles, one that looks back looks at all tiles before it at once. H200,
     # uint32: 8.86 us at 2^20 and 13.25 at 2^22, where look-ahead takes 9.2 and 13.9; 512 tiles take longer at once.
     max_tiles_at_once: int = 256
-    # The iterations that the loops of an operator's WGSL may make in one combination. A limit against hanging shaders,
-    # not tuned.
+    # The iterations that the loops of an operator's WGSL may make in one combination. Not measured: it is a limit
+    # against hanging shaders, not a matter of speed.
     max_loop_iterations: int = 1 << 16
 
     # ----- Fold of the aggregates
@@ -95,9 +99,10 @@ class Heuristics:
     # The same where only two subgroups meet after each round. H200, 3x3 matrices in 64 x 4 chunks of 4: 0.734 of a
     # copy, and 0.715 without rounds.
     min_words_for_rounds_of_two: int = 9
-    # A fold ends a round after `spins_per_round` divided by this many looks that find nothing new. Not tuned.
+    # A fold ends a round after `spins_per_round` divided by this many looks that find nothing new. Not measured: it
+    # matters only when no tile makes progress.
     fold_patience_divisor: int = 2
-    # Looks that find nothing new until the fold asks whether the run was given up. Not tuned.
+    # Looks that find nothing new until the fold asks whether the run was given up. Not measured: it seldom happens.
     fold_glance: int = 64
     # Blocks from one hint, which says how far a fold is, to the next. H100 under fallback, 2^25: 2 instead of 8, and
     # `fold_rest` of 8 instead of 16, took every second post withheld from 0.83 to 0.845 of the unblocked speed.
@@ -108,9 +113,10 @@ class Heuristics:
     # Looks that find nothing new for tiles before the workgroup's own, before a fold under fallback helps. H100, 2^25:
     # 16 and 64 looks differ from 32 by less than runs do.
     fallback_fold_looks: int = 32
-    # Looks that find nothing new, before the first workgroup under look-ahead hands the fold over: about 0.2 ms.
+    # Looks that find nothing new, before the first workgroup under look-ahead hands the fold over: about 0.2 ms. H100:
+    # scans in which that does not happen are as fast as before.
     handover_looks: int = 256
-    # Looks of a waiting tile at its prefix under look-ahead, for one look at whether a workgroup folds.
+    # Looks of a waiting tile at its prefix under look-ahead, for one look at whether a workgroup folds. As above.
     handover_spins: int = 16
 
     # ----- Shape of the code
@@ -126,16 +132,18 @@ class Heuristics:
     # The largest element in storage, in bytes, for which chunks are scanned twice and kept in their storage form.
     # H100: bytes from 0.81 to 0.945 of a copy, 16-bit integers from 0.96 to 0.98, 32- and 64-bit numbers unchanged.
     recomputed_bytes: int = 2
-    # The largest item, in words, for which chunks are scanned twice: an element, and a head flag. Not tuned.
+    # The largest item, in words, for which chunks are scanned twice: an element, and a head flag. Not measured: it
+    # follows from `recomputed_bytes`, with one word for the flag.
     recomputed_words: int = 2
-    # Words that an invocation of a compaction loads in one iteration, so that several loads are under way. The
-    # experiment was not recorded.
+    # Words that an invocation of a compaction loads in one iteration, so that several loads are under way. Not measured
+    # on record: a vector of four words is the widest load of WGSL.
     moved_words_in_flight: int = 4
 
     # ----- Tiles with subgroups
     # Invocations in a workgroup. Measured on an H100, sums of 2^16 to 2^28 words.
     workgroup: int = 256
-    # The numbers of steps that tiles are built with. Few, so that few pipelines are compiled. Not tuned.
+    # The numbers of steps that tiles are built with. Few, so that few pipelines are compiled. Not measured: the shapes
+    # that were measured below are among them.
     steps: tuple[int, ...] = (1, 2, 4, 6, 8, 12)
     # Invocations in a workgroup for items of several words, and for single words where look-ahead runs; such tiles take
     # `few_steps` steps. H100, uint32 of 2^25 under look-ahead: 2597 GB/s in 512 x 4 chunks, 2543 in 256 x 12. complex64
@@ -178,7 +186,7 @@ class Heuristics:
         MeasuredShape(words=9, fields=1, lanes=64, steps=4, chunk=4, joined_once=True),
         MeasuredShape(words=16, fields=1, lanes=128, steps=5, chunk=1, long_too=True),
     )
-    # The fewest tiles of such a shape.
+    # The fewest tiles of such a shape. Not measured: the shapes were measured for arrays of many tiles.
     min_measured_tiles: int = 1024
     # Words of payload that one invocation keeps between load and store. Measured on an H100, uint32 of 2^25 and 2^28.
     register_words: int = 48
@@ -187,20 +195,22 @@ class Heuristics:
     # The same for 64-bit numbers, for matrices in one array, and for chunks kept in their storage form. H100: 64-bit
     # numbers from 0.95 to 0.97 of a copy with 8 steps instead of 6; bytes 0.94 with 8 steps of 16.
     few_register_words: int = 32
-    # Elements of a mask in a chunk. An invocation keeps their bits and not their sums. The experiment was not recorded.
+    # Elements of a mask in a chunk. An invocation keeps their bits, not their sums. Not measured on record: one load.
     mask_chunk: int = 16
-    # The numbers of steps for masks. The experiment was not recorded.
+    # The numbers of steps for masks. Not measured on record: `mask_chunk` makes tiles large with few steps.
     mask_steps: tuple[int, ...] = (1, 2, 4)
-    # A small array is cut into at least this many tiles, so that every compute unit has work. Not tuned.
+    # A small array is cut into at least this many tiles, so that every compute unit has work. Not measured: such a scan
+    # takes hardly longer than its launch.
     min_tiles: int = 64
 
     # ----- Tiles without subgroups
     # Invocations in a workgroup, for items of fewer than `serial_wide_item_words` words and for wider ones. Not
-    # tuned on a GPU, since almost all GPUs have subgroups.
+    # measured on a GPU: almost all GPUs have subgroups.
     serial_workgroup: int = 256
     serial_wide_workgroup: int = 256
     serial_wide_item_words: int = 4
-    # Words in a chunk, for elements of one word and for wider ones. Taken over from CPU adapters, not tuned on a GPU.
+    # Words in a chunk, for elements of one word and for wider ones. Not measured on a GPU, but taken over from CPU
+    # adapters: almost all GPUs have subgroups.
     serial_chunk_words: int = 64
     serial_wide_chunk_words: int = 64
     # Elements in a chunk of a long operator, unless tiles end with rows. The first call of logaddexp takes 1.4 instead
@@ -208,31 +218,35 @@ class Heuristics:
     serial_long_chunk: int = 32
 
     # ----- Tiles that end where rows end
-    # Elements in a row, at least. Shorter rows share tiles. The experiment was not recorded.
+    # Elements in a row, at least. Shorter rows share tiles. Not measured on record: a row of four words for each lane
+    # of a subgroup is the least that fills one.
     min_row: int = 128
-    # Invocations in a workgroup, at most. The experiment was not recorded.
+    # Invocations in a workgroup, at most. Not measured on record: it is the workgroup of other tiles, `wide_workgroup`.
     row_workgroup: int = 512
     # Elements in a tile, at least: of a row that takes several tiles, and of a row that takes one. H100, sums of rows
     # of 128: 1660 GB/s in tiles of their own, 1818 in tiles that rows share. (12288, 8192) recurrences: 3003 and 1712.
     min_row_tile: int = 2048
     min_lone_row_tile: int = 256
-    # The share of a tile that must be filled with elements. Not tuned.
+    # The share of a tile that must be filled with elements. Not measured: it bounds the share of lanes without work.
     min_row_use: float = 0.75
-    # Of the tiles that are filled at least this well, as a share of the best one, the largest is taken. Not tuned.
+    # Of the tiles that are filled at least this well, as a share of the best one, the largest is taken. Not measured:
+    # at most a tenth of the lanes is lost by it.
     row_use_tolerance: float = 0.9
-    # Words in a chunk, at least, of a row that takes several tiles and of a row that takes one. A GPU has no such rule.
+    # Words in a chunk, at least, of a row in several tiles and of a row in one. Not measured: a GPU has no such rule.
     min_row_chunk_words: int = 0
     min_lone_row_chunk_words: int = 0
 
     # ----- Tiles of columns
-    # Invocations side by side: a cache line of 32-bit numbers, 128 bytes on NVIDIA's GPUs. Not tuned.
+    # Invocations side by side: a cache line of 32-bit numbers, 128 bytes on NVIDIA's. Not measured: fewer waste it.
     columns: int = 32
-    # Invocations one below the other where all `columns` are used, and the most where fewer are used. Not tuned.
+    # Invocations one below the other where all `columns` are used, and the most where fewer are used. Not measured:
+    # with `columns` they make the workgroups of other tiles.
     column_groups: int = 8
     max_column_groups: int = 16
-    # Invocations in a workgroup, at least. A GPU has no such rule.
+    # Invocations in a workgroup, at least. Not measured: a GPU has no such rule.
     min_column_workgroup: int = 1
-    # The numbers of rows that one invocation takes. Few, so that few pipelines are compiled. Not tuned.
+    # The numbers of rows that one invocation takes. Few, so that few pipelines are compiled. Not measured: each is
+    # twice the one before, so that no tile is more than half empty.
     column_rows: tuple[int, ...] = (1, 2, 4, 8, 16)
     # The words of an element, and the rows that one invocation takes of it if there is one result of at most two words
     # and columns are at least `min_deep_column` such tiles long. H200, of a copy: maxima of (8, 2048, 1536), unpaired,
@@ -253,7 +267,8 @@ class Heuristics:
     # 1536), 96 chains, 0.757 instead of 0.729, their gradients 0.849 instead of 0.793; sums of (8, 2048, 1536), 192
     # chains, 0.841 instead of 0.827. With 48 chains sums take 1 % longer, and with 32 recurrences 4 %.
     min_waiting_chains: int | None = 96
-    # Words of payload that one invocation keeps between load and store. Taken over from `register_words`, not tuned.
+    # Words of payload that one invocation keeps between load and store. Not measured, but taken over from
+    # `register_words`: the registers are the same.
     column_register_words: int = 48
     # Columns, groups, rows and chunk of the tile for single words in chains of at least `long_column_chain` such tiles.
     # H100: (1, 131072, 512) from 1785 to 2329 GB/s, but (8, 2048, 1536) with its short chains from 2288 to 2039.
@@ -290,12 +305,12 @@ class Heuristics:
     # An array is cut into at least this many pieces if they are large enough, so that the first upload and the last
     # download, which nothing overlaps, are short. H200, 256 MiB: 25 ms with 4 pieces, 31 with 8.
     pieces_wanted: int = 4
-    # Bytes of the largest field in a slab. The experiment was not recorded.
+    # Bytes of the largest field in a slab. Not measured on record: such a slab keeps the bus busy and fits any GPU.
     slab_bytes: int = 128 << 20
-    # The same for memory-mapped files, which may be larger than memory. The experiment was not recorded.
+    # The same for memory-mapped files, which may be larger than memory. Not measured on record: it bounds memory.
     mapped_slab_bytes: int = 16 << 20
     # A NumPy array of another memory order is brought into C order on the device if it has at least this many bytes.
-    # None: always on the CPU. The experiment was not recorded.
+    # None: always on the CPU. Not measured on record: a smaller copy takes no longer than a submission.
     min_transposed_bytes: int | None = 1 << 20
     # The smallest copy on the device, in bytes, that a kernel makes and not the driver. None: always the driver. H200,
     # 1 GiB: the driver takes 2.7 ms, and 10 ms from byte 20 on.
@@ -310,13 +325,13 @@ GPU = Heuristics()
 # A GPU that shares the computer's memory.
 INTEGRATED_GPU = replace(
     GPU,
-    # Not measured.
+    # Not measured: the numbers are those of CPU adapters, which share the memory as well.
     single_piece_bytes=4 << 20,
     min_piece_bytes=2 << 20,
     pieces_wanted=8,
-    # A copy to the GPU's memory gains nothing, since it is the same memory. Not measured.
+    # A copy to the GPU's memory gains nothing, since it is the same memory. Not measured: it would be a copy more.
     min_transposed_bytes=None,
-    # Free buffers take memory from other programs. Not tuned.
+    # Free buffers take memory from other programs. Not measured: it is a share of the memory, not a matter of speed.
     max_free_bytes=64 << 20,
 )
 
@@ -328,10 +343,10 @@ CPU = replace(
     strategy_order=("three_dispatch", "lookback", "fallback"),
     # llvmpipe ends loops after 65,535 iterations, so the number of polls is fixed below that.
     fixed_lookback_spins=57_344,
-    # Polls before a workgroup reduces the late tile itself. The experiment was not recorded.
+    # Polls before a workgroup reduces the late tile itself. Not measured on record: "auto" has no waits here.
     fallback_spins=256,
-    # Divisions between two polls, since a poll is faster than the system's switch to another thread. The experiment was
-    # not recorded.
+    # Divisions between two polls, since a poll is faster than the system's switch to another thread. Not measured on
+    # record: software adapters take three dispatches unless they are asked.
     pause_divisions=48,
     # In all combinations of an invocation together, since llvmpipe ends every loop after 65,535 iterations in all.
     max_loop_iterations=50_000,
@@ -339,7 +354,7 @@ CPU = replace(
     fold_patience_divisor=4,
     fold_rest=0,
     fallback_fold_looks=8,
-    # llvmpipe compiles small loops sooner. The experiment was not recorded.
+    # llvmpipe compiles small loops sooner. Not measured on record: one load at a time is the shortest loop.
     moved_words_in_flight=1,
     # An invocation is one serial loop, so long chunks and few invocations are best. lavapipe, elements of 2 words and
     # more: `gpuscan tune` gains 0 to 3.4 % over chunks of 128 words, and 10 to 18 % over chunks of 64.
@@ -351,7 +366,7 @@ CPU = replace(
     min_lone_row_chunk_words=4,
     # With fewer invocations, llvmpipe's OpenGL never leaves the loop of fallback.
     min_column_workgroup=8,
-    # An invocation keeps its rows on the stack, so it may take many. The experiment was not recorded.
+    # An invocation keeps its rows on the stack, so it may take many. Not measured on record: few need them.
     column_rows=(1, 4, 16, 64),
     column_register_words=192,
     deep_column_rows=(),
@@ -363,14 +378,14 @@ CPU = replace(
     max_vector_columns=8,
     max_vector_words=8,
     max_function_vector=4,
-    # Smaller pieces stay in the caches of the CPU. Measured on lavapipe; the numbers were not recorded.
+    # Smaller pieces stay in the caches of the CPU. Not measured on record: common caches are as large.
     single_piece_bytes=4 << 20,
     piece_bytes=8 << 20,
     min_piece_bytes=2 << 20,
     pieces_wanted=8,
-    # As for an integrated GPU.
+    # Not measured: as for an integrated GPU.
     min_transposed_bytes=None,
-    # Not measured.
+    # Not measured: a kernel would copy by the same cores as NumPy.
     min_kernel_copy_bytes=None,
     max_free_bytes=64 << 20,
 )
@@ -390,11 +405,12 @@ def heuristics_for(adapter_type: str) -> Heuristics:
 class SortHeuristics:
     """The tuning constants of sorts for one class of adapter. The defaults are those of a GPU."""
 
-    # Bits of a digit where subgroups rank a tile. With 8, a key of 32 bits takes four steps. Not tuned.
+    # Bits of a digit where subgroups rank a tile. With 8, a key of 32 bits takes four steps. Not measured: published
+    # sorts for GPUs use 8 bits, which divide all keys.
     radix_bits: int = 8
-    # The same where single invocations do: each has counters of its own, so more bits leave room for fewer of them.
+    # The same where single invocations do. Not measured: each has counters, so more bits leave room for fewer of them.
     serial_radix_bits: int = 4
-    # True to rank by subgroups where the adapter has them.
+    # True to rank by subgroups where the adapter has them. Not measured: single invocations rank one after the other.
     subgroups: bool = True
     # Invocations in a workgroup that ranks by subgroups, words of keys for each of them, and the turns in which a tile
     # that is in order is stored. With more turns a workgroup takes less workgroup memory, and more of them run at a
@@ -411,32 +427,35 @@ class SortHeuristics:
     turns_with_places: int = 1
     # Copies of the counters of a workgroup that counts digits. H200, 2^27 uint32: 0.96 ms; with 4 0.97, with 8 1.02.
     copies: int = 2
-    # The same where single invocations rank.
+    # The same where single invocations rank. Not measured: almost all GPUs have subgroups.
     serial_workgroup: int = 128
     serial_items: int = 64
-    # Elements for each invocation, at least, and the number of tiles that a smaller array is cut into. Not tuned.
+    # Elements for each invocation, at least, and the number of tiles that a smaller array is cut into. Not measured: a
+    # sort of so few elements takes hardly longer than its launches.
     min_items: int = 8
     min_tiles: int = 512
-    # Invocations in a workgroup that sorts whole rows. Not tuned.
+    # Invocations in a workgroup that sorts whole rows. Not measured: it is the workgroup of other tiles.
     row_workgroup: int = 256
-    # Elements that such a workgroup sorts, at most, so that several workgroups share a compute unit. Not tuned.
+    # Elements that such a workgroup sorts, at most, so that several workgroups share a compute unit. Not measured: it
+    # is eight elements for each invocation, as `min_items`.
     row_capacity: int = 2048
-    # Rows share a workgroup once there are this many workgroups. Not tuned.
+    # Rows share a workgroup once there are this many workgroups. Not measured: they fill 132 compute units.
     min_row_workgroups: int = 512
-    # Keys that an invocation compares with the first one of their row. Not tuned.
+    # Keys that an invocation compares with the first one of their row. Not measured: the test for equal digits reads
+    # each key once, whatever the number.
     keys_compared: int = 16
     # The order in which "auto" tries how tiles learn where their elements belong; the first that is safe on the adapter
     # is taken. With "lookback" first, keys move in a single pass for each digit, which reads each key once and not
     # twice. H200, 2^28 uint32: 8.0 ms, and 7.3 with three dispatches, since a tile waits for the posts of others.
     strategy_order: tuple[str, ...] = ("three_dispatch", "lookback", "fallback")
     # Tiles that a look covers, and for which a sum is posted, in a single pass. With fewer, a tile that looks far back
-    # reads more words; with more, it needs more registers. Not tuned.
+    # reads more words; with more, it needs more registers. Not measured: single passes are no one's first choice.
     block: int = 8
     # Tiles of a workgroup that counts the values of all digits, at most. With fewer, more workgroups add to the same
-    # counts. Not tuned.
+    # counts. Not measured: single passes are not the first choice of any adapter.
     stretch: int = 32
     # Tiles of a row, at least, that take a single pass: the counts of all digits of a row take as much memory as this
-    # many of its tiles. Not tuned.
+    # many of its tiles. Not measured: single passes are not the first choice of any adapter.
     min_single_pass_tiles: int = 8
 
 
@@ -444,7 +463,7 @@ SORTS_GPU = SortHeuristics()
 
 SORTS_CPU = replace(
     SORTS_GPU,
-    # An invocation is a serial loop, so long stretches and few invocations are best.
+    # Not measured on record: an invocation is a serial loop, so long stretches and few invocations are best.
     subgroups=False,
     serial_radix_bits=8,
     serial_workgroup=16,
@@ -471,25 +490,26 @@ def sort_heuristics_for(adapter_type: str) -> SortHeuristics:
 class GroupHeuristics:
     """The tuning constants of groups for one class of adapter. The defaults are those of a GPU."""
 
-    # True if the lanes of a subgroup combine a stretch together. Otherwise each invocation has a stretch of its own.
+    # True if the lanes of a subgroup combine a stretch together. Otherwise each invocation has one of its own.
+    # Not measured: almost all GPUs have subgroups.
     subgroups: bool = True
     # Stretches that all rows together are cut into, about: a workgroup for each. H200, 2^26 float32 with 1,000 labels:
     # 0.94 ms, by a sort 8.0 ms. Other numbers of stretches were last measured with one subgroup in a workgroup.
     stretches: int = 3500
-    # Elements of a stretch, at least and at most. Not tuned.
+    # Elements of a stretch, at least and at most. Not measured: they bound what `stretches` gives.
     min_stretch: int = 2048
     max_stretch: int = 1 << 20
     # Words of elements that an invocation loads before it combines them, so that several loads are under way; a quarter
     # of that where operators are long. H200, with 8 subgroups in place of 4: 4, 8 and 16 words are alike within 10 %.
     steps: int = 8
-    # Words of an element, at most. Not tuned.
+    # Words of an element, at most. Not measured: wider elements are rare, and take the sort.
     max_words: int = 8
     # Subgroups that share the carries of a workgroup; more of them if carries take more words than these for each. The
     # more words a workgroup takes, the fewer workgroups run at a time. H200, 2^26 int32 with 1,000 labels, the last
     # stage, when they took turns in a loop: 0.51 ms, with 2, 8 and 16 of them 0.61, 0.86 and 1.3 ms.
     subgroups_per_workgroup: int = 4
     carry_words_per_subgroup: int = 512
-    # Invocations in a workgroup where each has a stretch of its own. Not tuned.
+    # Invocations in a workgroup where each has a stretch of its own. Not measured: almost all GPUs have subgroups.
     serial_workgroup: int = 32
     # Invocations in a workgroup that combines the elements of a stretch by atomics; the elements that each loads at a
     # time; the carries for each label, at most, so that few invocations add to one at a time; and the words that all of
@@ -498,11 +518,11 @@ class GroupHeuristics:
     atomic_steps: int = 8
     atomic_copies: int = 32
     atomic_words: int = 1024
-    # As `stretches`, for reductions by atomics.
+    # As `stretches`, for reductions by atomics. Not measured on record: eight for each compute unit of an H200.
     atomic_stretches: int = 1056
     # Words of carries from which on a reduction by atomics combines elements in the table, not in workgroup memory; and
     # how many tables there are, at most, and the words of all of them, which should stay in the GPU's cache. With
-    # several tables, fewer invocations add to one carry at a time. Not tuned.
+    # several tables, fewer invocations add to one carry at a time. Not measured: they are 24 kB and 16 MiB.
     max_atomic_words: int = 6000
     atomic_tables: int = 8
     atomic_table_words: int = 1 << 22
@@ -513,12 +533,13 @@ class GroupHeuristics:
     carry_parts: int = 32
     carry_loads: int = 4
     # Labels that a reduction by atomics makes a table for before it knows their number, if the caller does not pass it.
-    # Not tuned.
+    # Not measured: more labels are handled in another way.
     expected_labels: int = 2048
     # Words of the table for each word that is read and written otherwise, at most. Each of them is written twice and
-    # read three times. Not tuned.
+    # read three times. Not measured on a GPU: such a table moves about as many words as the elements.
     max_table_share: float = 0.25
-    # Elements from which on the largest of labels on the device is read, which waits for the device. Not tuned.
+    # Elements from which on the largest of labels on the device is read, which waits for the device. Not measured: a
+    # sort of fewer elements, which a table would save, takes no longer than the wait.
     min_read_elements: int = 1 << 20
 
 
@@ -557,20 +578,21 @@ class ArrayHeuristics:
     """The tuning constants for arrays, on every adapter."""
 
     # The distance between two rows of a view, in lengths of a row, up to which kernels read it where it is. Up to 2, no
-    # strategy moves more bytes than with a copy: three dispatches read 2 * 2n and write n, and with a copy they move
-    # 2n + n + 3n. There was no experiment.
+    # strategy moves more bytes than with a copy: three dispatches read 2 * 2n and write n, and with a copy they move 2n
+    # + n + 3n. Not measured, since it follows from this count.
     max_pitch: int = 2
     # The most states of a selective scan that are computed at a time. A device holds up to eight arrays of this size.
-    # Not tuned.
+    # Not measured: it is a share of the memory, not a matter of speed.
     max_states: int = 1 << 25
     # The channels and steps of a workgroup of a selective scan, and the states of an invocation. The tiles of inputs
-    # and weights, 12.8 kB, fit into the 16 KiB of workgroup memory that every adapter has.
+    # and weights, 12.8 kB, fit into the 16 KiB of workgroup memory that every adapter has. Not measured: with
+    # fewer, inputs are loaded more often.
     selective_channels: int = 64
     selective_times: int = 16
     selective_states: int = 16
     # The same for its gradient: channels, steps of a tile, and steps of a stretch. An invocation holds the states of a
     # stretch. The first that fits is taken. They need 42, 24 and 14 kB, most of it for a number of each channel, step
-    # of a stretch, state and weight.
+    # of a stretch, state and weight. Not measured: what fits decides.
     selective_gradient_tiles: tuple[tuple[int, int, int], ...] = ((32, 16, 8), (32, 16, 4), (16, 16, 4))
     # The fewest states of all rows, 16 of each at most, for which a GPU computes the gradient by one kernel instead of
     # several over all states. H200: 0.77 and 1.32 ms for 2^11 rows of 16 states; of 2^10 rows of 64, 4.9 and 2.4 ms.
@@ -578,13 +600,13 @@ class ArrayHeuristics:
     # The most steps of that gradient, which bound the time that an invocation takes: 45 ms on an H200.
     max_selective_gradient_length: int = 1 << 16
     # The invocations that a selective scan should have on a GPU. If it has fewer rows, the steps are cut into chunks,
-    # which takes a second pass.
+    # which takes a second pass. Not measured: 2^14 invocations fill a GPU.
     selective_rows: int = 1 << 14
-    # The least and the most steps of such a chunk. The most bounds the time that an invocation takes, and its loops.
+    # The least and the most steps of such a chunk. Not measured: they bound the time of an invocation, and its loops.
     min_selective_chunk: int = 128
     max_selective_chunk: int = 1 << 13
     # The most bytes of the input of a selective scan that are on a device at a time. While one piece is computed, the
-    # next is uploaded.
+    # next is uploaded. Not measured: the same as `stripe_bytes`.
     selective_piece_bytes: int = 64 << 20
 
 
@@ -599,21 +621,24 @@ class TeamHeuristics:
     """The tuning constants of device teams."""
 
     # Bytes of a stripe of a long array. Short stripes overlap better, and each one costs a carry through the CPU.
+    # Not measured: uploading one takes some milliseconds, beside which a carry is short.
     stripe_bytes: int = 64 << 20
-    # The fewest bytes of a stripe: below that, a second device costs more than it saves. Not tuned.
+    # The fewest bytes of a stripe: below that, a second device costs more than it saves. Not measured: a few launches.
     min_stripe_bytes: int = 4 << 20
-    # Stripes are multiples of this many places if they are longer: whole blocks of most tiles.
+    # Stripes are multiples of this many places if they are longer. Not measured: they are whole blocks of most tiles.
     whole_places: int = 1 << 16
-    # Stripes of one device at a time: one is uploaded, one is scanned or waits for its carry, one is downloaded.
+    # Stripes of one device at a time. Not measured: one is uploaded, one is scanned or waits, one is downloaded.
     stripes_in_flight: int = 3
-    # The fewest rows for each device before rows are divided: fewer would be shared unevenly. Not tuned.
+    # The fewest rows for each device before rows are divided: fewer would be shared unevenly. Not measured: with four
+    # rows, shares are off by at most an eighth of a device's work.
     min_rows_each: int = 4
-    # Bytes of the scan that measures the speed of unequal devices.
+    # Bytes of the scan that measures the speed of unequal devices. Not measured: it takes longer than its launch.
     speed_sample_bytes: int = 16 << 20
-    # How many times as much as the slowest device a device gets, at most.
+    # How many times as much as the slowest device a device gets, at most. Not measured: a bound for wrong samples.
     max_speed_ratio: int = 16
     # The least length of the divided axis of an array on several devices for which the first device gets a second
-    # stretch: 64 MiB of float32. In shorter ones, the launch of one more scan costs more than it saves. Not tuned.
+    # stretch: 64 MiB of float32. In shorter ones, the launch of one more scan costs more than it saves. Not measured:
+    # such a scan takes a small share of its transfers' time.
     min_ordered_length: int = 1 << 24
 
 
@@ -632,23 +657,27 @@ class Transfers:
     # Copies of one device at the same time: one part is filled while the results of another are written. H200, 512 MiB:
     # 28.5 GB/s with 16 threads, 26.9 with 8.
     copies_at_a_time: int = 2
-    # Bytes that are worth a thread, and bytes of a staging buffer. The experiments were not recorded.
+    # Bytes that are worth a thread, and bytes of a staging buffer. Not measured on record: a thread starts in far less
+    # time than it copies 2 MiB, and 32 MiB keep the bus busy.
     min_copy_share_bytes: int = 2 << 20
     staging_bytes: int = 32 << 20
-    # Staging buffers in a ring: one is filled, one is on the bus, one waits.
+    # Staging buffers in a ring. Not measured: one is filled, one is on the bus, one waits.
     staging_depth: int = 3
-    # Up to this many bytes, the queue's own staging uploads faster: on an H100 and lavapipe, numbers not recorded.
+    # Up to this many bytes, the queue's own staging uploads faster: on an H100 and lavapipe. Not measured on record:
+    # such an upload takes about as long as a launch.
     single_write_bytes: int = 1 << 20
-    # Parts in flight: one is filled, one is on the GPU, one is read back.
+    # Parts in flight. Not measured: one is filled, one is on the GPU, one is read back.
     parts_in_flight: int = 3
-    # Parts of one call that write their results at the same time, on other threads. Not tuned.
+    # Parts of one call that write their results at the same time, on other threads. Not measured: one writes at the
+    # speed of memory, since its copies have several threads.
     parts_draining: int = 1
-    # Calls that write their results at the same time. Each of them copies with `max_copy_threads`. Not tuned.
+    # Calls that write results at the same time, each with `max_copy_threads`. Not measured: four fill a bus.
     max_drains: int = 4
     # Runs held back at most, and their bytes. lavapipe: ten calls of a plan and a wait take 250 us, 660 without.
     held_runs: int = 16
     held_bytes: int = 64 << 20
-    # Seconds in which a wait polls again and again, before it lets the driver put the thread to sleep.
+    # Seconds in which a wait polls again and again, before the driver puts the thread to sleep. H200: 40
+    # us less for each wait with 300 us, since the driver wakes a thread late.
     spin_seconds: float = 200e-6
 
 
