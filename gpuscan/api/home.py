@@ -101,13 +101,13 @@ class Distributed(ABC):
         """Return the reduction of a bundle of such arrays."""
 
 
-def distributed_in(x: Any) -> Distributed | None:
+def find_distributed(x: Any) -> Distributed | None:
     """Return the first array of a bundle that is on several devices; None if there is none."""
     if isinstance(x, Distributed):
         return x
     if isinstance(x, (tuple, dict, list)):
         with suppress(RecursionError):  # `problem/arguments.py` refuses bundles that nest so deep
-            found = map(distributed_in, parts_of(x) or ())
+            found = map(find_distributed, parts_of(x) or ())
             return next((each for each in found if each is not None), None)
     return None
 

@@ -10,7 +10,7 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.groups import count_groups, execute_reduction, one_of
-from gpuscan.api.home import Devices, distributed_in, team_or_home
+from gpuscan.api.home import Devices, find_distributed, team_or_home
 from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_out, is_on_device
 from gpuscan.api.reduced_axes import joined, reduced_axes
@@ -118,7 +118,7 @@ def reduce(
         raise ValueError(
             f"num_groups={num_groups!r} was passed without groups=; pass the labels as groups=, or neither"
         )
-    if (distributed := distributed_in(x)) is not None:
+    if (distributed := find_distributed(x)) is not None:
         refused = {"groups": groups, "device": device}
         options["segments"] = segments
         return distributed._reduce_bundle(x, op, axis, options, keepdims=keepdims, out=out, refused=refused)

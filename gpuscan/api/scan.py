@@ -12,7 +12,7 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.groups import execute_groups
-from gpuscan.api.home import Devices, distributed_in, team_or_home
+from gpuscan.api.home import Devices, find_distributed, team_or_home
 from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.reduce import reduce
@@ -148,7 +148,7 @@ def scan(
     """
     options = {"axis": axis, "exclusive": exclusive, "reverse": reverse, "initial": initial, "segments": segments}
     options |= {"keys": keys, "dtype": dtype, "before": before, "after": after}
-    if (distributed := distributed_in(x)) is not None:
+    if (distributed := find_distributed(x)) is not None:
         refused = {"device": device, "groups": groups}
         more = {"compensated": compensated, "return_total": return_total}
         return distributed._scan_bundle(x, op, options, out=out, strategy=strategy, refused=refused, **more)
