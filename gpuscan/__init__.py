@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuscan.api.device import Device, default_device, devices
     from gpuscan.api.export import export
     from gpuscan.api.linear_recurrence import linear_recurrence, linear_recurrence_vjp
+    from gpuscan.api.loop import loop, loop_form
     from gpuscan.api.map import map  # noqa: A004 (the public name)
     from gpuscan.api.progress_bar import progress_bar
     from gpuscan.api.reduce import reduce
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         DeviceLostError,
         DeviceMemoryError,
         GpuscanError,
+        LoopError,
         OperatorError,
         ProgressTimeoutError,
         StrategyError,
@@ -58,6 +60,8 @@ _HOMES = {
     "export": "gpuscan.api.export",
     "linear_recurrence": "gpuscan.api.linear_recurrence",
     "linear_recurrence_vjp": "gpuscan.api.linear_recurrence",
+    "loop": "gpuscan.api.loop",
+    "loop_form": "gpuscan.api.loop",
     "map": "gpuscan.api.map",
     "progress_bar": "gpuscan.api.progress_bar",
     "reduce": "gpuscan.api.reduce",
@@ -74,6 +78,7 @@ _HOMES = {
     "DeviceLostError": "gpuscan.errors",
     "DeviceMemoryError": "gpuscan.errors",
     "GpuscanError": "gpuscan.errors",
+    "LoopError": "gpuscan.errors",
     "OperatorError": "gpuscan.errors",
     "ProgressTimeoutError": "gpuscan.errors",
     "StrategyError": "gpuscan.errors",
@@ -114,6 +119,7 @@ __all__ = [
     "DeviceLostError",
     "DeviceMemoryError",
     "GpuscanError",
+    "LoopError",
     "MemoryUsage",
     "Operator",
     "OperatorError",
@@ -132,6 +138,8 @@ __all__ = [
     "export",
     "linear_recurrence",
     "linear_recurrence_vjp",
+    "loop",
+    "loop_form",
     "map",
     "operator",
     "progress_bar",

@@ -22,6 +22,10 @@ class OperatorError(GpuscanError, ValueError):
     """The operator cannot be traced, compiled, or is not associative."""
 
 
+class LoopError(OperatorError):
+    """The step of a loop has no associative form, or a method did not find the loop's results."""
+
+
 class StrategyError(GpuscanError, ValueError):
     """The strategy is unknown, or the probe found it unsafe on this adapter."""
 

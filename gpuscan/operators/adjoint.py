@@ -301,7 +301,7 @@ class _Derivation:
         graph = Graph()
         places = {node: graph.input(0, used.index(slots[node.data[1]]), node.data[2], node.scalar) for node in inputs}
         nodes = [[node] for node in copied(numbers, graph, places)]
-        return used, _map(graph, bundle_of([self.fields[slot] for slot in used]), nodes, result)
+        return used, map_of(graph, bundle_of([self.fields[slot] for slot in used]), nodes, result)
 
     def _after(
         self, found: Transitions, scalars: Sequence[Scalar], carried: Sequence[Node], results: Sequence[Node],
@@ -320,10 +320,10 @@ class _Derivation:
         places |= dict(zip(carried, inputs[stored + found.size :], strict=True))
         nodes = iter(copied(results, graph, places))
         by_field = [[next(nodes) for _ in range(field.count)] for field in fields]
-        return _map(graph, found.element(scalars), by_field, bundle_of(fields))
+        return map_of(graph, found.element(scalars), by_field, bundle_of(fields))
 
 
-def _map(graph: Graph, source: Element, fields: Sequence[Sequence[Node]], result: Element) -> Map:
+def map_of(graph: Graph, source: Element, fields: Sequence[Sequence[Node]], result: Element) -> Map:
     """Return a function of one element, given by the nodes of each field of its result."""
     traced = Result(tuple(tuple(nodes) for nodes in fields), result)
 
@@ -345,7 +345,7 @@ def with_flag(fields: Sequence[Field], count: int) -> Map:
     kept = fields[:count]
     nodes = [[graph.input(0, i, c, field.scalar) for c in range(field.count)] for i, field in enumerate(kept)]
     nodes.append([graph.constant(True, BOOL)])
-    return _map(graph, bundle_of(fields), nodes, bundle_of([*kept, Field("begun", BOOL)]))
+    return map_of(graph, bundle_of(fields), nodes, bundle_of([*kept, Field("begun", BOOL)]))
 
 
 def _right(left: Any, right: Any) -> Any:

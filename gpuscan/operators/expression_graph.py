@@ -83,10 +83,18 @@ class Graph:
 
     Args:
         with_floats: True to make constants of the values that expressions have now.
+        whole: True if traced values stand for whole arrays, without scanned axes before them. So they can be indexed
+            and multiplied as such, and each node's line of the user's code is noted.
+
+    Attributes:
+        whole: as above.
+        lines: for the index of a node, the line that made it.
     """
 
-    def __init__(self, *, with_floats: bool = False) -> None:
+    def __init__(self, *, with_floats: bool = False, whole: bool = False) -> None:
         self._with_floats = with_floats
+        self.whole = whole
+        self.lines: dict[int, str] = {}
         self.nodes: list[Node] = []
         self._known: dict[Any, Node] = {}
         self._operations = 0
@@ -103,6 +111,8 @@ class Graph:
                     'device="numpy"' + running_line()
                 )
             node = Node(len(self.nodes), op, args, scalar, data)
+            if self.whole:
+                self.lines[node.index] = running_line()
             self.nodes.append(node)
             self._known[key] = node
         return node

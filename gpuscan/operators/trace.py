@@ -42,7 +42,7 @@ class Result:
 
 def trace_operator(function: Callable[..., Any], element: Element, name: str) -> Result:
     """Trace ``function(left, right)``, which must return an element like its arguments."""
-    graph, value = _call_twice(function, [element, element], name)
+    graph, value = call_twice(function, [element, element], name)
     leaves = _flatten(element.structure, value, function, name)
     fields = [
         _field_nodes(graph, leaf, field, function, name) for leaf, field in zip(leaves, element.fields, strict=True)
@@ -88,7 +88,7 @@ def traced(function: Callable[[Any], Any], element: Element, name: str) -> Map:
 
 
 def _traced(function: Callable[[Any], Any], element: Element, name: str) -> Map:
-    graph, value = _call_twice(function, [element], name)
+    graph, value = call_twice(function, [element], name)
     result = _mapped(graph, value, function, name)
     places = tuple(node.index for nodes in result.fields for node in nodes)
     return Map(function, element, (*graph.described(), places, result.element), result)
@@ -101,7 +101,7 @@ def trace_map(function: Callable[..., Any], element: Element, name: str) -> Resu
     """Trace ``function(x)``, which may return another kind of element."""
     if isinstance(function, Map) and function.source == element:
         return function.result
-    return _mapped(*_call_twice(function, [element], name), function, name)
+    return _mapped(*call_twice(function, [element], name), function, name)
 
 
 def _mapped(graph: Graph, value: Any, function: Callable[..., Any], name: str) -> Result:
@@ -125,13 +125,21 @@ def _mapped(graph: Graph, value: Any, function: Callable[..., Any], name: str) -
     return Result(tuple(tuple(leaf.nodes.ravel()) for leaf in leaves), Element(fields, structure))
 
 
-def _call_twice(function: Callable[..., Any], elements: Sequence[Element], name: str) -> tuple[Graph, Any]:
+def call_twice(
+    function: Callable[..., Any], elements: Sequence[Element], name: str, *, whole: bool = False
+) -> tuple[Graph, Any]:
     """Call the function, and call it again to find out if it depends on more than its arguments.
 
     The first call has parameters in the place of the floats that the function closes over. If they act as the floats do
     in the second call, the graph has expressions of them as constants.
+
+    Args:
+        function: the function.
+        elements: its arguments.
+        name: the function as messages name it.
+        whole: as in `Graph`.
     """
-    graph, second = Graph(), Graph()
+    graph, second = Graph(whole=whole), Graph(whole=whole)
     value: Any = None
     with trace_with_parameters() as parameters:
         try:
@@ -148,7 +156,7 @@ def _call_twice(function: Callable[..., Any], elements: Sequence[Element], name:
                 return graph, value
             for each in parameters:
                 each.reveal_all()
-            graph = Graph()
+            graph = Graph(whole=whole)
             value = _call(function, _arguments(graph, elements), name)
     if graph.described() != second.described() or _nodes_of(value, graph) != _nodes_of(again, second):
         raise OperatorError(

@@ -59,6 +59,18 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         return ElementShape(self.nodes.shape)
 
     @property
+    def ndim(self) -> int:
+        if not self.graph.whole:
+            raise operator_error("x.ndim counts the scanned axes of an array, too; write len(x.shape) for the element's")
+        return self.nodes.ndim
+
+    @property
+    def size(self) -> int:
+        if not self.graph.whole:
+            raise operator_error("x.size counts the scanned axes of an array, too")
+        return self.nodes.size
+
+    @property
     def real(self) -> Traced:
         return self._part(0)
 
@@ -70,6 +82,12 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         if self.scalar != COMPLEX64:
             return self if index == 0 else constant_like(self, 0)
         return elementwise(self.graph, lambda node: self.graph.parts(node)[index], [self.nodes], FLOAT32)
+
+    @property
+    def T(self) -> Traced:  # noqa: N802 (NumPy's name)
+        if not self.graph.whole:
+            raise operator_error("x.T reverses the scanned axes of an array, too; write x.mT for a matrix")
+        return Traced(self.graph, self.nodes.T, self.scalar)
 
     @property
     def mT(self) -> Traced:  # noqa: N802 (NumPy's name)
@@ -125,7 +143,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
                 "an index that depends on the data is not traced; write np.where(mask, a, b), or "
                 "np.take_along_axis(values, indices, axis=-1) along an axis of the element"
             )
-        if not any(part is Ellipsis for part in parts):
+        if not any(part is Ellipsis for part in parts) and not (self.graph.whole and self.shape):
             if not self.shape:
                 raise operator_error(
                     f"the function indexes {abbreviate(index)} into one {self.scalar.name} number; only a bundle has "
@@ -137,12 +155,16 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         return index
 
     def __iter__(self) -> Any:
+        if self.graph.whole and self.shape:
+            return (self[i] for i in range(len(self.nodes)))
         raise operator_error(
             "a traced array is not iterated over; index its trailing axis: x[..., 0], x[..., 1], and where a "
             "value decides, write np.where(condition, a, b)"
         )
 
     def __len__(self) -> int:
+        if self.graph.whole and self.shape:
+            return len(self.nodes)
         raise operator_error("a traced array has no len(); write x.shape[-1] for its trailing axis")
 
     def __contains__(self, item: Any) -> bool:
@@ -165,6 +187,11 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     __int__ = __float__ = __complex__ = __index__ = __round__ = item = tolist = _number
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if self.graph.whole and dtype in (None, object):
+            numbers = np.empty(self.shape, dtype=object)
+            for at in np.ndindex(self.shape):
+                numbers[at] = Traced(self.graph, np.asarray(self.nodes[at], dtype=object), self.scalar)
+            return numbers
         raise operator_error(
             "a traced value does not become a NumPy array; write np.stack([a, b], axis=-1) for a vector of numbers, "
             "and one np.where for each field of a tuple"
@@ -318,6 +345,12 @@ def is_exact_constant(value: Any) -> bool:
 def broadcast_check(name: str, traced: Sequence[Traced]) -> None:
     """Refuse traced operands of different numbers of axes: on arrays the scanned axes come before them."""
     shapes = [each.shape for each in traced]
+    if traced and traced[0].graph.whole:
+        try:
+            np.broadcast_shapes(*shapes)
+        except ValueError as error:
+            raise operator_error(f"{name} of the shapes {' and '.join(map(str, shapes))}: {error}") from None
+        return
     if len({len(shape) for shape in shapes}) > 1:
         raise operator_error(
             f"{name} of element shapes {' and '.join(map(str, shapes))}: on arrays these axes would not line up; "
@@ -335,8 +368,26 @@ def check_float64(name: str, dtypes: Sequence[Any], results: Sequence[Any], trac
         )
 
 
+def joined(value: Any) -> Any:
+    """Return an array of traced numbers, such as ``np.array([a, b])`` makes, as a traced value; others as they are."""
+    if not isinstance(value, np.ndarray) or value.dtype != object or not value.size:
+        return value
+    numbers = list(value.flat)
+    traced = [each for each in numbers if isinstance(each, Traced)]
+    if not traced:
+        return value
+    graph = traced[0].graph
+    dtype = np.result_type(*(each(0) if isinstance(each, type) else each for each in
+                             (dtype_or_type(number, traced) for number in numbers)))
+    nodes = np.empty(len(numbers), dtype=object)
+    for place, number in enumerate(numbers):
+        nodes[place] = operand(graph, number, known_scalar(dtype))[()]
+    return Traced(graph, nodes.reshape(value.shape), known_scalar(dtype))
+
+
 def call_ufunc(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[Traced, ...]:
     """Return the results of ``ufunc(*inputs)``, with NumPy's own promotion."""
+    inputs = [joined(value) for value in inputs]
     if ufunc in MULTIPLE:
         return tuple(result for part in MULTIPLE[ufunc] for result in call_ufunc(part, inputs))
     if ufunc in ARRAY_FUNCTIONS:

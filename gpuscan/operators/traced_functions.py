@@ -21,6 +21,7 @@ from gpuscan.operators.traced_array import (
     constant,
     dtype_or_type,
     elementwise,
+    joined,
     known_scalar,
     operand,
 )
@@ -40,6 +41,7 @@ def traced_form(*functions: Any) -> Callable[[Form], Form]:
 
 def common_nodes(name: str, values: Sequence[Any]) -> tuple[list[np.ndarray[Any, Any]], Any, Any]:
     """Return the nodes of values in their common type, the graph, and the type."""
+    values = [joined(value) for value in values]
     traced = [value for value in values if isinstance(value, Traced)]
     if not traced:
         raise operator_error(f"{name} has no traced value among its arrays; write a constant as np.full_like(x, 1)")
@@ -170,6 +172,8 @@ def imag(val: Traced) -> Traced:
 def _axis(name: str, x: Traced, axis: Any, *, new: bool = False) -> int:
     """Return a trailing axis, which must be counted from the end: on arrays the scanned axes come first."""
     count = len(x.shape) + new
+    if x.graph.whole and isinstance(axis, int) and 0 <= axis < count:
+        return axis
     if not isinstance(axis, int) or not -count <= axis < 0:
         raise operator_error(f"{name} takes an axis of the element, counted from the end (axis=-1); got axis={axis!r}")
     return axis
@@ -211,7 +215,9 @@ def squeeze(a: Traced, axis: Any = None) -> Traced:
 
 
 @traced_form(np.transpose)
-def transpose(*_: Any, **__: Any) -> Traced:
+def transpose(a: Any, axes: Any = None) -> Traced:
+    if isinstance(a, Traced) and a.graph.whole:
+        return Traced(a.graph, np.transpose(a.nodes, axes), a.scalar)
     raise operator_error(
         "np.transpose names every axis of an array, and an operator knows only those of its element; write "
         "np.swapaxes(x, -1, -2), or x.mT for a matrix"
@@ -220,8 +226,8 @@ def transpose(*_: Any, **__: Any) -> Traced:
 
 def _element_shape(name: str, x: Traced, shape: Any) -> tuple[int, ...]:
     """Return a shape that the user made of the shape of a traced value: on arrays it begins with the scanned axes."""
-    if isinstance(shape, ElementShape):
-        return shape
+    if isinstance(shape, ElementShape) or x.graph.whole:
+        return tuple(shape) if isinstance(shape, tuple) else (shape,)
     raise operator_error(
         f"{name} to {shape!r} names every axis of an array, and an operator knows only those of its element; begin "
         "with a shape that it has: x.shape[:-1] + (2, 2), or the shape of another value"
@@ -281,6 +287,8 @@ def _reduction(name: str, ufunc: np.ufunc, widens: bool = False) -> Callable[...
     """Return a reduction along a trailing axis, from left to right. Sums of integers are 64-bit, as NumPy's are."""
 
     def reduce(a: Traced, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Traced:
+        if axis is None and a.graph.whole:
+            a, axis = Traced(a.graph, a.nodes.reshape(-1), a.scalar), 0
         axis = _axis(name, a, axis)
         if dtype is None and widens and a.scalar.kind in ("bool", "signed", "unsigned"):
             dtype = np.uint64 if a.scalar.kind == "unsigned" else np.int64
@@ -329,6 +337,15 @@ def trace(a: Traced, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Traced:
 @traced_form(np.matmul)
 def matmul(x1: Any, x2: Any) -> Traced:
     """Return the product of two matrices. Every entry is summed from left to right."""
+    x1, x2 = joined(x1), joined(x2)
+    sizes = [len(np.shape(x) if not isinstance(x, Traced) else x.shape) for x in (x1, x2)]
+    if next(x for x in (x1, x2) if isinstance(x, Traced)).graph.whole and 1 in sizes:
+        # A vector on the left is a row, one on the right a column.
+        left = x1[None, :] if sizes[0] == 1 else x1
+        right = x2[:, None] if sizes[1] == 1 else x2
+        product = matmul(left, right)
+        kept = product[0] if sizes[0] == 1 else product
+        return kept[..., 0] if sizes[1] == 1 else kept
     for x in (x1, x2):
         if len(np.shape(x) if not isinstance(x, Traced) else x.shape) != 2:
             raise operator_error(
@@ -348,6 +365,22 @@ def matmul(x1: Any, x2: Any) -> Traced:
         products = [times(left[i, k], right[k, j]) for k in range(left.shape[1])]
         entries[i, j] = functools.reduce(lambda a, b: call_ufunc(np.add, (a, b))[0], products).nodes[()]
     return Traced(graph, entries, scalar)
+
+
+@traced_form(np.dot)
+def dot(a: Any, b: Any) -> Any:
+    """Return what np.dot gives for numbers, vectors and matrices."""
+    if not next(x for x in map(joined, (a, b)) if isinstance(x, Traced)).graph.whole:
+        raise operator_error("np.dot takes all axes of an array, and an operator knows only those of its element; "
+                             "write np.matmul(a, b), or np.sum(a * b, axis=-1) for vectors")
+    return a * b if np.ndim(a) == 0 or np.ndim(b) == 0 else matmul(a, b)
+
+
+@traced_form(np.outer)
+def outer(a: Any, b: Any) -> Any:
+    """Return the products of all pairs of two vectors' entries."""
+    a, b = joined(a), joined(b)
+    return a[..., :, None] * b[..., None, :]
 
 
 def vecdot(x1: Any, x2: Any) -> Traced:

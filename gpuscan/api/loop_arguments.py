@@ -1,0 +1,337 @@
+"""Check the arguments of a loop, choose which axes belong to the carry, and trace its step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array
+from gpuscan.api.device import Device
+from gpuscan.api.home import home_of
+from gpuscan.elements import LEAF, Element, Structure, element_of, scalar_of
+from gpuscan.errors import OperatorError, abbreviate
+from gpuscan.operators.function_keys import function_key
+from gpuscan.operators.loops.form import Derivation, derive
+from gpuscan.operators.loops.step import Step, WeakDtypeError, trace_step
+from gpuscan.operators.parameters import Parameter, Switch
+from gpuscan.problem.arguments import OnDevice, as_leaf, native, resolve_axis, structure_and_leaves
+from gpuscan.recent_values import RecentValues
+
+# The most numbers of a carry, for which matrices still fit a shader.
+_MAX_NUMBERS = 64
+# How many steps are kept with their derivations.
+_MAX_STEPS = 128
+
+# Values of init of up to this many bytes are a part of the key of a derivation.
+_MAX_KEY_BYTES = 1024
+
+_derivations: RecentValues[Any, Derivation] = RecentValues(_MAX_STEPS)
+_steps: RecentValues[Any, Any] = RecentValues(_MAX_STEPS)
+
+
+@dataclass(frozen=True, eq=False)
+class LoopArguments:
+    """A loop that a user asked for, checked and traced.
+
+    Attributes:
+        step: the step.
+        init: for each leaf of the carry, an array (*lead, *shape of the leaf) whose lead broadcasts to `others`.
+        xs: the arrays of x.
+        shape: the leading shape that the arrays of x share, with the axis of the loop.
+        axis: the axis, 0 or more.
+        home: the device; None for NumPy.
+        on_device: True if the results stay on the device.
+        key: equal for loops with the same step; None if that cannot be told.
+    """
+
+    step: Step
+    init: tuple[Any, ...]
+    xs: tuple[Any, ...]
+    shape: tuple[int, ...]
+    axis: int
+    home: Device | None
+    on_device: bool
+    key: Any
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """The other axes of x."""
+        return self.shape[: self.axis] + self.shape[self.axis + 1 :]
+
+    @property
+    def length(self) -> int:
+        return self.shape[self.axis]
+
+    def initial_numbers(self) -> list[np.ndarray[Any, Any] | None]:
+        """Return the values in init of each number of the carry; None for those on a device."""
+        found: list[np.ndarray[Any, Any] | None] = []
+        for leaf, field in zip(self.init, self.step.carry.fields, strict=True):
+            on_host = isinstance(leaf, np.ndarray)
+            flat = leaf.reshape(*leaf.shape[: leaf.ndim - len(field.shape)], field.count) if on_host else leaf
+            found += [flat[..., place] if on_host else None for place in range(field.count)]
+        return found
+
+    def derivation(self) -> Derivation:
+        """Return the stages of the step.
+
+        Raises:
+            LoopError: it has no associative form.
+        """
+        on_host = [leaf for leaf in self.init if isinstance(leaf, np.ndarray)]
+        if self.key is None or any(leaf.nbytes > _MAX_KEY_BYTES for leaf in on_host):
+            return derive(self.step, self.initial_numbers())
+        key = (self.key, *(leaf.tobytes() if isinstance(leaf, np.ndarray) else None for leaf in self.init))
+        known = _derivations.find(key)
+        if known is not None and known.step is self.step:
+            return known
+        return _derivations.keep(key, derive(self.step, self.initial_numbers()))
+
+
+def loop_arguments(
+    f: Callable[[Any, Any], Any],
+    init: Any,
+    xs: Any,
+    *,
+    axis: int,
+    device: Any,
+    anywhere: bool = False,
+) -> LoopArguments:
+    """Return the arguments of a loop, checked and traced.
+
+    Args:
+        f, init, xs, axis, device: as in `gpuscan.loop`.
+        anywhere: True if nothing will run, so that the device does not matter.
+
+    Raises:
+        TypeError, ValueError, OperatorError: as `gpuscan.loop` does.
+    """
+    if not callable(f):
+        raise TypeError(f"f={abbreviate(f)} was passed to a loop; pass a function of (carry, x)")
+    structure, leaves = structure_and_leaves(xs)
+    leaves = [leaf if isinstance(leaf, OnDevice) else native(leaf) for leaf in leaves]
+    tries = _carries(init)
+    refusals: list[Exception] = []
+    for carry, given in tries:
+        for split in _splits([leaf.shape for leaf in leaves], [np.shape(each) for each in given], axis):
+            try:
+                arrays = [*leaves, *(each for each in given if isinstance(each, Array))]
+                home = None if anywhere else home_of(arrays, device)
+                return _with_split(f, structure, leaves, carry, given, split, axis, home)
+            except (OperatorError, TypeError) as error:
+                refusals.append(error)
+    if not refusals:
+        raise _no_split([leaf.shape for leaf in leaves], [np.shape(each) for each in tries[0][1]], axis)
+    raise refusals[0]
+
+
+def _no_split(xs: Sequence[Any], init: Sequence[Any], axis: Any) -> ValueError:
+    shared = _shared(xs)
+    if not shared:
+        shown = ", ".join(map(str, xs))
+        return ValueError(
+            f"xs of the shapes {shown} were passed to a loop, but its arrays must share at least one leading axis, "
+            "along which the loop runs. Pass arrays of one length, or x[np.newaxis] for a single step"
+        )
+    place = resolve_axis(axis, tuple(shared))
+    others = tuple(shared[:place] + shared[place + 1 :])
+    return ValueError(
+        f"init of the shape {', '.join(map(str, init))} was passed for xs of the leading shape {tuple(shared)}, but init "
+        f"must broadcast to {others}, the shape without the axis of the loop. Pass one carry, or one for each row"
+    )
+
+
+# ----- init
+
+
+def _is_weak(value: Any) -> bool:
+    kinds = (int, float, complex)
+    return type(value) in kinds or type(value) is Parameter
+
+
+def _carries(init: Any) -> list[tuple[Structure, list[Any]]]:
+    """Return the ways to read init: a list of numbers is a bundle first, and an array otherwise."""
+    ways = [_flattened(init, lists=True)]
+    if _has_list(init):
+        ways.append(_flattened(init, lists=False))
+    return ways
+
+
+def _has_list(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_list, value.values()))
+    return isinstance(value, list) or (isinstance(value, tuple) and any(map(_has_list, value)))
+
+
+def _flattened(value: Any, *, lists: bool) -> tuple[Structure, list[Any]]:
+    """Return the structure of init and its leaves. Python numbers stay what they are."""
+    if isinstance(value, dict):
+        kind, keys, parts, factory = "dict", tuple(value), list(value.values()), None
+    elif isinstance(value, tuple) or (lists and isinstance(value, list)):
+        named = hasattr(value, "_fields")
+        kind = "named" if named else "list" if isinstance(value, list) else "tuple"
+        keys, parts = tuple(getattr(value, "_fields", range(len(value)))), list(value)
+        factory = type(value) if named else None
+    elif _is_weak(value):
+        return LEAF, [value]
+    else:
+        leaf = as_leaf(value)
+        scalar_of(leaf.dtype)
+        return LEAF, [leaf if isinstance(leaf, OnDevice) else native(leaf)]
+    if not parts:
+        raise ValueError("an init of no arrays was passed to a loop; pass a carry of one number or more")
+    found = [_flattened(part, lists=lists) for part in parts]
+    leaves = [leaf for _, inner in found for leaf in inner]
+    return Structure(kind, keys, tuple(child for child, _ in found), factory), leaves
+
+
+# ----- Axes
+
+Split = tuple[tuple[int, ...], list[tuple[int, ...]], list[tuple[int, ...]]]
+
+
+def _shared(shapes: Sequence[tuple[int, ...]]) -> list[int]:
+    found = []
+    for lengths in zip(*shapes, strict=False):
+        if len(set(lengths)) > 1:
+            break
+        found.append(lengths[0])
+    return found
+
+
+def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis: Any) -> list[Split]:
+    """Return the ways to divide the axes: the leading shape, the trailing axes of each x, and those of each leaf.
+
+    The fewest trailing axes of init come first. The arrays of x have as many trailing axes, or fewer.
+    """
+    shared = _shared(xs)
+    if not shared:
+        return []
+    resolve_axis(axis, tuple(shared))
+    found: list[Split] = []
+    for own in range(max(map(len, init)) + 1):
+        for lead in range(len(shared), 0, -1):
+            trailing = len(shared) - lead
+            if trailing > own:
+                continue
+            found += _checked_split(tuple(shared[:lead]), xs, init, own, axis % len(shared))
+    # With a carry of several numbers, x has as many axes of its own if it can.
+    return sorted(found, key=lambda split: (max(map(len, split[2])), len(split[0])))
+
+
+def _checked_split(
+    shape: tuple[int, ...], xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], own: int, place: int
+) -> list[Split]:
+    """Return the split with this leading shape, if init broadcasts to its other axes."""
+    if place >= len(shape):
+        return []
+    others = shape[:place] + shape[place + 1 :]
+    states = [each[max(0, len(each) - own) :] for each in init]
+    for each, state in zip(init, states, strict=True):
+        lead = each[: len(each) - len(state)]
+        try:
+            if np.broadcast_shapes(lead, others) != others:
+                return []
+        except ValueError:
+            return []
+    if prod(max(states, key=prod)) > _MAX_NUMBERS:
+        return []
+    return [(shape, [each[len(shape) :] for each in xs], states)]
+
+
+# ----- The step
+
+
+def _with_split(
+    f: Any,
+    structure: Structure,
+    leaves: Sequence[Any],
+    carry: Structure,
+    given: Sequence[Any],
+    split: Split,
+    axis: int,
+    home: Device | None,
+) -> LoopArguments:
+    shape, trailing, states = split
+    source = element_of([leaf.dtype for leaf in leaves], structure, trailing)
+    weak = [_is_weak(each) for each in given]
+    key = _step_key(f, carry, given, source, states)
+    found = None if key is None else _steps.find(key)
+    if found is None:
+        found = _traced(f, carry, given, states, source, weak)
+        if key is not None:
+            found = _steps.keep(key, found)
+    step: Step = found
+    on_device = any(isinstance(each, OnDevice) for each in (*leaves, *given))
+    arrays = []
+    for value, field in zip(given, step.carry.fields, strict=True):
+        if isinstance(value, OnDevice):
+            arrays.append(value)
+            continue
+        value = value.value if type(value) is Parameter else value
+        arrays.append(np.asarray(value).astype(field.scalar.dtype))
+    moved = [home.asarray(leaf) if on_device and home is not None else leaf for leaf in leaves]
+    place = axis % len(_shared([leaf.shape for leaf in leaves]))
+    return LoopArguments(step, tuple(arrays), tuple(moved), shape, place, home, on_device, key)
+
+
+def _step_key(f: Any, carry: Structure, given: Sequence[Any], source: Element, states: Any) -> Any:
+    key = None if isinstance(f, Switch) else function_key(f)
+    if key is None:
+        return None
+    kinds = tuple((type(each), None) if _is_weak(each) else (None, each.dtype) for each in given)
+    whole = (key, carry, kinds, source, tuple(states))
+    try:
+        hash(whole)
+    except TypeError:
+        return None
+    return whole
+
+
+def _traced(
+    f: Any,
+    carry: Structure,
+    given: Sequence[Any],
+    states: Sequence[tuple[int, ...]],
+    source: Element,
+    weak: Sequence[bool],
+) -> Step:
+    """Return the step with the first dtypes for the Python numbers of init that fit."""
+    choices = [_dtypes(each, source) if is_weak else [each.dtype] for each, is_weak in zip(given, weak, strict=True)]
+    chosen = [0] * len(given)
+    while True:
+        scalars = [scalar_of(np.dtype(kinds[place])) for kinds, place in zip(choices, chosen, strict=True)]
+        try:
+            return trace_step(f, carry, scalars, states, source, weak)
+        except WeakDtypeError as error:
+            if error.scalar.dtype not in choices[error.place][chosen[error.place] + 1 :]:
+                raise TypeError(str(error)) from None
+            chosen[error.place] = choices[error.place].index(error.scalar.dtype)
+        except OperatorError:
+            following = next((i for i, kinds in enumerate(choices) if chosen[i] + 1 < len(kinds)), None)
+            if following is None:
+                raise
+            chosen[following] += 1
+
+
+def _dtypes(value: Any, source: Element) -> list[np.dtype[Any]]:
+    """Return the dtypes that a Python number of init may take, the likeliest first."""
+    kind = value.kind if type(value) is Parameter else type(value)
+    own = [field.scalar for field in source.fields]
+
+    def of(*kinds: str) -> list[np.dtype[Any]]:
+        return [scalar.dtype for scalar in own if scalar.kind in kinds]
+
+    floats = of("float") or [np.dtype(np.float32)]
+    if kind is complex:
+        found = [np.dtype(np.complex64)]
+    elif kind is float:
+        found = [*floats, np.dtype(np.float32), np.dtype(np.complex64)]
+    else:
+        integers = of("signed", "unsigned")
+        preferred = [*integers[:1], np.dtype(np.int32)] if integers or not of("float") else []
+        found = [*preferred, *floats, np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float32), np.dtype(np.complex64)]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,657 @@
+"""Run the stages of a loop: each is a scan of maps, with the step's outputs computed in the store of the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array, new_array
+from gpuscan.api.loop_arguments import LoopArguments
+from gpuscan.api.map import mapped
+from gpuscan.api.outputs import execute, is_on_device
+from gpuscan.elements import Element, Field, Scalar, bundle_of, compute_dtype, tuple_of
+from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.device_seeds import seeds_by_rows
+from gpuscan.engine.host_arrays import scan_host
+from gpuscan.errors import LoopError
+from gpuscan.operators.adjoint import LAST, map_of
+from gpuscan.operators.evaluation import copied
+from gpuscan.operators.expression_graph import BOOL, Graph, Node, reachable
+from gpuscan.operators.loops.form import Derivation
+from gpuscan.operators.loops.stage import Stage, operator_of, traced_of
+from gpuscan.operators.loops.step import Step
+from gpuscan.operators.trace import Map
+from gpuscan.problem.problem import Problem
+from gpuscan.reference import scan as reference
+
+
+@dataclass(frozen=True)
+class Place:
+    """A number of an array that stages read.
+
+    Attributes:
+        array: the array, (*shape, *shape of the field).
+        field: its field.
+        component: which number of the field.
+    """
+
+    array: Any
+    field: Field
+    component: int
+
+
+class _Sources:
+    """The arrays that some nodes are computed from.
+
+    Args:
+        nodes: the nodes.
+        places: the arrays of some nodes, by the index of the node. The nodes are computed from these alone.
+        spare: an array to read if the nodes need none.
+    """
+
+    def __init__(self, nodes: Sequence[Node], places: Mapping[int, Place], spare: Place) -> None:
+        self.arrays: list[Any] = []
+        self.fields: list[Field] = []
+        found = {node: places[node.index] for node in cut_inputs(nodes, places)}
+        self._of: dict[Node, tuple[int, Place]] = {}
+        for node, place in found.items():
+            self._of[node] = (self._number(place), place)
+        if not self.arrays:
+            self._number(spare)
+        self.element = bundle_of(self.fields)
+
+    def _number(self, place: Place) -> int:
+        for number, array in enumerate(self.arrays):
+            if array is place.array:
+                return number
+        self.arrays.append(place.array)
+        self.fields.append(place.field)
+        return len(self.arrays) - 1
+
+    def inputs(self, graph: Graph) -> dict[Node, Node]:
+        """Return the node of another graph that takes the place of each node."""
+        found = {}
+        for node, (number, place) in self._of.items():
+            value = graph.input(0, number, place.component, place.field.scalar)
+            found[node] = graph.cast(value, node.scalar)
+        return found
+
+
+def cut_inputs(nodes: Sequence[Node], places: Mapping[int, Any]) -> list[Node]:
+    """Return the first nodes with a place, and the inputs without one, that nodes are computed from."""
+    seen: dict[int, Node] = {}
+    waiting, found = list(nodes), []
+    while waiting:
+        node = waiting.pop()
+        if node.index in seen:
+            continue
+        seen[node.index] = node
+        if node.index in places or node.op == "input":
+            found.append(node)
+        else:
+            waiting.extend(node.args)
+    return sorted(found, key=lambda node: node.index)
+
+
+class LoopRun:
+    """One run of a loop's stages.
+
+    Args:
+        arguments: the arguments.
+        derivation: the stages of the step.
+        reverse: as in `gpuscan.loop`.
+    """
+
+    def __init__(self, arguments: LoopArguments, derivation: Derivation, reverse: bool) -> None:
+        self.arguments, self.derivation, self.reverse = arguments, derivation, reverse
+        self.step: Step = arguments.step
+        self.home = arguments.home
+        self.shape, self.axis = arguments.shape, arguments.axis
+        # For the index of a node, the array that has its values: inputs of x, and numbers of the carry.
+        self.places: dict[int, Place] = {}
+        numbers = iter(self.step.inputs)
+        for array, field in zip(arguments.xs, self.step.source.fields, strict=True):
+            for component in range(field.count):
+                self.places[next(numbers).index] = Place(array, field, component)
+        self.spare = next(iter(self.places.values()))
+        self.x_places = dict(self.places)
+        # The last value of each number of the carry, once it is known.
+        self.lasts: dict[int, Any] = {}
+        self._init_numbers: dict[int, Any] = {}
+
+    # ----- The plan
+
+    def run(self) -> tuple[Any, Any]:
+        """Return the last carry and the outputs, in the user's structures."""
+        step, stages = self.step, self.derivation.stages
+        recurrent = {place for stage in stages for place in stage.places}
+        old_of = {node.index: place for place, node in enumerate(step.states)}
+        # A result that is not computed from the carry, or is a number that is there already, is no array to wait for.
+        self.new_of = {step.results[place].index: place for place in recurrent if step.results[place].args}
+
+        def needs(nodes: Sequence[Node], known: Mapping[int, int]) -> tuple[set[int], set[int]]:
+            cuts = cut_inputs(nodes, known)
+            return (
+                {known[node.index] for node in cuts if node.index in known},
+                {old_of[node.index] for node in cuts if node.index in old_of and node.index not in known},
+            )
+
+        new_needed: set[int] = set()
+        old_needed: set[int] = set()
+        for stage in stages:
+            earlier = {index: place for index, place in self.new_of.items() if place not in stage.places}
+            nodes = [*stage.numbers, *([stage.constant] if stage.constant is not None else [])]
+            news, olds = needs(nodes, earlier)
+            new_needed |= news
+            old_needed |= olds
+        for place in self.derivation.direct:
+            news, olds = needs([step.results[place]], self.new_of)
+            new_needed |= news
+            old_needed |= olds
+        news, olds = needs(step.outputs, self.new_of)
+        fused = self._fused(stages, news, olds)
+        unfused = news - (set(fused.places) if fused is not None else set())
+        new_needed |= unfused
+        old_needed |= olds
+        pending = set(old_needed)
+        while pending:
+            # An old number that is computed directly needs the arrays that it is computed from.
+            place = pending.pop()
+            if place not in recurrent:
+                more_new, more_old = needs([step.results[place]], self.new_of)
+                new_needed |= more_new
+                pending |= more_old - old_needed
+                old_needed |= more_old
+        order = self._order()
+        ys: list[Any] | None = None
+        for item in order:
+            if isinstance(item, int):
+                if item in old_needed:
+                    (array,) = self._map([[step.results[item]]], [self._field(item)])
+                    self._set_old(item, array)
+                continue
+            outputs = list(step.outputs) if item is fused else []
+            wanted = [p for p in item.places if p in new_needed or p in old_needed]
+            results = self._stage(item, [p for p in wanted if p in new_needed], wanted, outputs, old_needed)
+            if item is fused:
+                ys = results
+        if step.output is None:
+            ys = None
+        elif fused is None and step.outputs:
+            ys = self._mapped_outputs()
+        carry = self._carry(ys)
+        if ys is not None and step.output is not None:
+            return carry, step.output.structure.nested(ys)
+        return carry, None
+
+    def _order(self) -> list[Stage | int]:
+        """Return the stages and the numbers that are computed directly, each after what it depends on."""
+        step = self.step
+        places = {node.index: place for place, node in enumerate(step.states)}
+        items: list[Stage | int] = [*self.derivation.direct, *self.derivation.stages]
+        provides = {item: set(item.places) if isinstance(item, Stage) else {item} for item in items}
+        found: list[Stage | int] = []
+        done: set[int] = set()
+        while items:
+            for item in items:
+                own = provides[item]
+                uses = {
+                    places[node.index]
+                    for node in reachable([step.results[place] for place in own])
+                    if node.index in places
+                }
+                if uses - own <= done:
+                    found.append(item)
+                    done |= own
+                    items.remove(item)
+                    break
+            else:
+                raise AssertionError("the parts of a loop depend on each other in a circle")
+        return found
+
+    def _fused(self, stages: Sequence[Stage], news: set[int], olds: set[int]) -> Stage | None:
+        """Return the stage in whose store the outputs are computed; None if they are a map of their own."""
+        for stage in reversed(stages):
+            if news & set(stage.places):
+                return None if olds & set(stage.places) else stage
+        return None
+
+    def _field(self, place: int) -> Field:
+        return Field("f", self.step.states[place].scalar)
+
+    # ----- Stages
+
+    def _stage(
+        self, stage: Stage, new: Sequence[int], wanted: Sequence[int], outputs: Sequence[Node], old_needed: set[int]
+    ) -> list[Any]:
+        """Run a stage, keep the arrays of numbers that are wanted, and return the arrays of the outputs.
+
+        Args:
+            stage: the stage.
+            new: the numbers of which the new values are wanted.
+            wanted: the numbers of which new or old values are wanted.
+            outputs: the nodes of the step's outputs, if this stage computes them.
+            old_needed: the numbers of which the old values are wanted.
+        """
+        step = self.step
+        groups: list[tuple[list[Node], Field]] = [([step.results[p]], self._field(p)) for p in new]
+        output_groups = _grouped(outputs, step.output) if outputs and step.output is not None else []
+        # Outputs that are new numbers themselves are not stored twice.
+        shared: dict[int, int] = {}
+        stored = list(groups)
+        for number, (nodes, field) in enumerate(output_groups):
+            same = next((i for i, (others, f) in enumerate(groups) if others == nodes and f.scalar == field.scalar), None)
+            if same is None or field.shape:
+                shared[number] = len(stored)
+                stored.append((nodes, field))
+            else:
+                shared[number] = same
+        results: list[Any] = []
+        if stored:
+            problem = self._problem(stage, [nodes for nodes, _ in stored], [field for _, field in stored])
+            results = execute(problem, self.home, "auto", None)
+        for place, array in zip(new, results, strict=False):
+            self.places[step.results[place].index] = Place(array, self._field(place), 0)
+            self.lasts[place] = self._last(array)
+        for place in wanted:
+            if place in old_needed:
+                if place in new:
+                    self._set_old(place, results[new.index(place)])
+        olds = [place for place in wanted if place in old_needed and place not in new]
+        if olds:
+            problem = self._problem(stage, [[step.results[p]] for p in olds], [self._field(p) for p in olds])
+            arrays = execute(replace(problem, exclusive=True), self.home, "auto", None)
+            for place, array in zip(olds, arrays, strict=True):
+                self.places[step.states[place].index] = Place(array, self._field(place), 0)
+        ys = [results[shared[number]] for number in range(len(output_groups))]
+        for number, (nodes, field) in enumerate(output_groups):
+            # The last carry is read from outputs that are new numbers.
+            for component, node in enumerate(nodes):
+                for place in stage.places:
+                    if step.results[place] is node and place not in self.lasts:
+                        if field.scalar == step.states[place].scalar:
+                            last = self._last(ys[number])
+                            self.lasts[place] = _component(last, field, component)
+        return ys
+
+    def _problem(self, stage: Stage, nodes: Sequence[Sequence[Node]], fields: Sequence[Field]) -> Problem:
+        """Return the scan of a stage, with these nodes as its results."""
+        step = self.step
+        flat = [node for group in nodes for node in group]
+        own = {step.results[place].index: place for place in stage.places}
+        carried = self._carried(flat, own)
+        flagged = stage.constant is not None
+        numbers = [*stage.numbers, *([stage.constant] if stage.constant is not None else []), *carried]
+        places = {index: place for index, place in self.places.items() if index not in own}
+        sources = _Sources(numbers, places, self.spare)
+        graph = Graph()
+        element = _element([node.scalar for node in numbers])
+        loaded = copied(numbers, graph, sources.inputs(graph))
+        before = map_of(graph, sources.element, [[node] for node in loaded], element)
+        after = self._after(stage, element, carried, nodes, fields)
+        count = len(stage.numbers)
+        rest = [(BOOL, False)] * flagged + [(node.scalar, 0) for node in carried]
+        return Problem(
+            operator=operator_of(stage.composition, flagged, count, len(carried)),
+            leaves=tuple(sources.arrays),
+            source=sources.element,
+            element=element,
+            destination=after.element,
+            shape=self.shape,
+            axis=self.axis,
+            reverse=self.reverse,
+            seeds=self._seeds(stage, element, rest),
+            initial=True,
+            before=before,
+            after=after,
+        )
+
+    def _carried(self, nodes: Sequence[Node], own: Mapping[int, int]) -> list[Node]:
+        """Return the numbers that results need in addition to the new numbers of a stage.
+
+        They are the operands that are combined with what depends on these, or the arrays' numbers if those are fewer.
+        """
+        if not nodes:
+            return []
+        known = {**dict.fromkeys(own), **{index: None for index in self.places if index not in own}}
+        graph_nodes = _between(nodes, own)
+        later = {node.index for node in graph_nodes}
+        edges = {
+            arg.index: arg
+            for node in graph_nodes
+            if node.index not in own
+            for arg in node.args
+            if arg.index not in later and not arg.is_constant
+        }
+        edges |= {node.index: node for node in nodes if node.index not in later and not node.is_constant}
+        inputs = [node for node in cut_inputs(list(edges.values()), known) if node.index not in own]
+        return list(edges.values()) if len(edges) <= len(inputs) else inputs
+
+    def _after(
+        self,
+        stage: Stage,
+        element: Element,
+        carried: Sequence[Node],
+        nodes: Sequence[Sequence[Node]],
+        fields: Sequence[Field],
+    ) -> Map:
+        """Return the function that takes an element to the results."""
+        step = self.step
+        graph = Graph()
+        inputs = [graph.input(0, i, 0, field.scalar) for i, field in enumerate(element.fields)]
+        count = len(stage.numbers)
+        values = stage.composition.state([traced_of(graph, node) for node in inputs[:count]])
+        places: dict[Node, Node] = {}
+        start = len(inputs) - len(carried)
+        for node, value in zip(carried, inputs[start:], strict=True):
+            places[node] = value
+        for place, value in zip(stage.places, values, strict=True):
+            places[step.results[place]] = graph.cast(value.nodes[()], step.results[place].scalar)
+        flat = iter(copied([node for group in nodes for node in group], graph, places))
+        by_field = [
+            [graph.cast(next(flat), field.scalar) for _ in group] for group, field in zip(nodes, fields, strict=True)
+        ]
+        result = bundle_of(list(fields))
+        return map_of(graph, element, by_field, result)
+
+    # ----- Initial values
+
+    def initial(self, place: int) -> Any:
+        """Return the values of a number of the carry in init, in a shape that broadcasts to the other axes."""
+        start = 0
+        for leaf, field in zip(self.arguments.init, self.step.carry.fields, strict=True):
+            if place < start + field.count:
+                at = list(np.ndindex(field.shape))[place - start]
+                return leaf[(..., *at)] if field.shape else leaf
+            start += field.count
+        raise AssertionError("the carry has fewer numbers")
+
+    def _seeds(self, stage: Stage, element: Element, rest: Sequence[tuple[Scalar, Any]]) -> tuple[Any, ...]:
+        """Return the constant map of init for each row, in the fields of an element."""
+        given = [self.initial(place) for place in stage.places]
+        count = len(stage.numbers)
+        rows = int(np.prod(self.arguments.others, dtype=np.int64))
+        if any(isinstance(each, Array) for each in given):
+            assert self.home is not None
+            seeds = list(self._seeds_on_device(stage, element, given))
+        else:
+            wide = [
+                np.ascontiguousarray(np.broadcast_to(each, self.arguments.others))
+                .reshape(rows)
+                .astype(compute_dtype(self.step.states[place].scalar))
+                for each, place in zip(given, stage.places, strict=True)
+            ]
+            with np.errstate(all="ignore"):
+                numbers = stage.composition.start(wide)
+            seeds = [
+                np.asarray(number).astype(field.scalar.dtype)
+                for number, field in zip(numbers, element.fields[:count], strict=True)
+            ]
+        seeds += [np.full((rows,), value, scalar.dtype) for scalar, value in rest]
+        return tuple(seeds)
+
+    def _seeds_on_device(self, stage: Stage, element: Element, given: Sequence[Any]) -> Sequence[Any]:
+        assert self.home is not None
+        arrays = [self.home.asarray(each) for each in given]
+        source = bundle_of([self._field(place) for place in stage.places])
+        graph = Graph()
+        inputs = [traced_of(graph, graph.input(0, i, 0, field.scalar)) for i, field in enumerate(source.fields)]
+        wide = [each.astype(compute_dtype(each.scalar)) for each in inputs]
+        count = len(stage.numbers)
+        numbers = stage.composition.start(wide)
+        fields = [Field(f"f{i}", element.fields[i].scalar) for i in range(count)]
+        nodes = [
+            [graph.cast(number.nodes[()], field.scalar)] for number, field in zip(numbers, fields, strict=True)
+        ]
+        function = map_of(graph, source, nodes, bundle_of(fields))
+        shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        found: Sequence[Any] = mapped(function, arrays, shape, self.home, None)
+        return found
+
+    # ----- Arrays
+
+    def _set_old(self, place: int, array: Any) -> None:
+        """Keep the array of the old numbers: the new ones, shifted by one step."""
+        field = self._field(place)
+        others = self.arguments.others
+        start = self.initial(place)
+        old: Any
+        if isinstance(array, Array):
+            seed = start if isinstance(start, Array) else np.broadcast_to(start, others).reshape(-1)
+            element = bundle_of([field])
+            problem = Problem(
+                operator=LAST,
+                leaves=(array,),
+                source=element,
+                element=element,
+                destination=element,
+                shape=self.shape,
+                axis=self.axis,
+                exclusive=True,
+                reverse=self.reverse,
+                seeds=(seed,),
+            )
+            (old,) = execute(seeds_by_rows(problem), self.home, "auto", None)
+        else:
+            old = np.empty_like(array)
+            later, earlier, first = ([slice(None)] * len(self.shape) for _ in range(3))
+            later[self.axis], earlier[self.axis], first[self.axis] = slice(1, None), slice(0, -1), slice(0, 1)
+            if self.reverse:
+                later[self.axis], earlier[self.axis], first[self.axis] = slice(0, -1), slice(1, None), slice(-1, None)
+            old[tuple(later)] = array[tuple(earlier)]
+            if self.shape[self.axis]:
+                old[tuple(first)] = np.expand_dims(np.broadcast_to(start, others), self.axis)
+        self.places[self.step.states[place].index] = Place(old, field, 0)
+
+    def _map(self, nodes: Sequence[Sequence[Node]], fields: Sequence[Field]) -> list[Any]:
+        """Return nodes as arrays, computed from the arrays that are there."""
+        flat = [node for group in nodes for node in group]
+        sources = _Sources(flat, self.places, self.spare)
+        graph = Graph()
+        found = iter(copied(flat, graph, sources.inputs(graph)))
+        by_field = [[graph.cast(next(found), f.scalar) for _ in g] for g, f in zip(nodes, fields, strict=True)]
+        return self._elementwise(map_of(graph, sources.element, by_field, bundle_of(list(fields))), sources.arrays)
+
+    def _elementwise(self, function: Map, arrays: Sequence[Any]) -> list[Any]:
+        """Return a function of each element of arrays that share the leading shape."""
+        if any(field.shape for field in function.source.fields) or any(f.shape for f in function.element.fields):
+            # The kernel of maps takes one number of each array: a scan that keeps each element takes several.
+            problem = Problem(
+                operator=LAST,
+                leaves=tuple(arrays),
+                source=function.source,
+                element=function.element,
+                destination=function.element,
+                shape=self.shape,
+                axis=self.axis,
+                before=function,
+            )
+            return execute(problem, self.home, "auto", None)
+        return list(mapped(function, arrays, self.shape, self.home, None))
+
+    def _mapped_outputs(self) -> list[Any]:
+        step = self.step
+        assert step.output is not None
+        groups = _grouped(step.outputs, step.output)
+        found: list[Any] = [None] * len(groups)
+        rest = []
+        for number, (nodes, field) in enumerate(groups):
+            place = self.places.get(nodes[0].index) if len(nodes) == 1 and not field.shape else None
+            own = place is not None and nodes[0].index in self.new_of and place.field.scalar == field.scalar
+            if own and place is not None:
+                found[number] = place.array
+            else:
+                rest.append(number)
+        if rest:
+            arrays = self._map([groups[i][0] for i in rest], [groups[i][1] for i in rest])
+            for number, array in zip(rest, arrays, strict=True):
+                found[number] = array
+        return found
+
+    # ----- The last carry
+
+    def _last(self, array: Any) -> Any:
+        """Return a copy of the last values along the axis."""
+        if not self.shape[self.axis]:
+            return None
+        last = array[(slice(None),) * self.axis + (0 if self.reverse else -1,)]
+        return last.copy() if isinstance(last, (Array, np.ndarray)) else last
+
+    def _carry(self, ys: Any) -> Any:
+        """Return the last carry, in the structure of init."""
+        step = self.step
+        count = len(step.states)
+        if self.shape[self.axis] == 0:
+            return self._initial_carry()
+        for stage in self.derivation.stages:
+            missing = [place for place in stage.places if self.lasts.get(place) is None]
+            if missing:
+                for place, value in zip(missing, self._reduced(stage, missing), strict=True):
+                    self.lasts[place] = value
+        for place in self.derivation.direct:
+            if self.lasts.get(place) is None:
+                self.lasts[place] = self._direct_last(place)
+        leaves, start = [], 0
+        for field in step.carry.fields:
+            numbers = [self.lasts[place] for place in range(start, start + field.count)]
+            start += field.count
+            leaves.append(self._stacked(numbers, field))
+        assert start == count
+        return step.carry.structure.nested(leaves)
+
+    def _stacked(self, numbers: Sequence[Any], field: Field) -> Any:
+        """Return the numbers of a leaf of the carry as one array (*others, *shape)."""
+        if not field.shape:
+            value = numbers[0]
+            return value if isinstance(value, Array) else np.asarray(value, field.scalar.dtype)[()]
+        shape = (*self.arguments.others, *field.shape)
+        if isinstance(numbers[0], Array):
+            joined = np.concatenate([each.reshape(*self.arguments.others, 1) for each in numbers], axis=-1)
+            return joined.reshape(shape)
+        return np.stack([np.asarray(each) for each in numbers], axis=-1).reshape(shape)
+
+    def _initial_carry(self) -> Any:
+        leaves = []
+        for leaf, field in zip(self.arguments.init, self.step.carry.fields, strict=True):
+            shape = (*self.arguments.others, *field.shape)
+            if isinstance(leaf, Array) or not self.arguments.on_device:
+                leaves.append(np.broadcast_to(leaf, shape).copy() if not isinstance(leaf, Array) else _spread(leaf, shape))
+            else:
+                assert self.home is not None
+                leaves.append(new_array(self.home, np.broadcast_to(leaf, shape).copy()))
+        return self.step.carry.structure.nested([x if isinstance(x, Array) or x.ndim else x[()] for x in leaves])
+
+    def _direct_last(self, place: int) -> Any:
+        """Return the last value of a number that is computed from x and other numbers: a map of one step."""
+        step = self.step
+        node = step.results[place]
+        known = {index: p for index, p in self.places.items()}
+        needed = cut_inputs([node], known)
+        missing = [each for each in needed if each.index not in known]
+        for each in missing:
+            # An old number that no stage needed as an array.
+            raise AssertionError(f"no array has the old number {each.data}")
+        one = slice(0, 1) if self.reverse else slice(-1, None)
+        at = (slice(None),) * self.axis + (one,)
+        places = {each.index: replace(known[each.index], array=known[each.index].array[at]) for each in needed}
+        shape = (*self.shape[: self.axis], 1, *self.shape[self.axis + 1 :])
+        part = _Part(self, places, shape)
+        (found,) = part.computed([[node]], [self._field(place)])
+        return found.reshape(self.arguments.others)
+
+    def _reduced(self, stage: Stage, places: Sequence[int]) -> list[Any]:
+        """Return the last values of numbers that no array has: a reduction of the stage's maps."""
+        nodes = [[self.step.results[place]] for place in places]
+        problem = self._problem(stage, nodes, [self._field(place) for place in places])
+        if self.reverse:
+            at = (slice(None),) * self.axis + (slice(None, None, -1),)
+            problem = replace(problem, leaves=tuple(leaf[at] for leaf in problem.leaves), reverse=False)
+        problem = seeds_by_rows(problem.reduced())
+        found: list[Any]
+        if is_on_device(problem):
+            assert self.home is not None
+            found = [Array.of(self.home, each) for each in scan_device(self.home._executor, problem)]
+        elif self.home is None:
+            found = reference.reduce_rows(problem)
+        else:
+            found = scan_host(self.home._executor, problem)
+        return [each.reshape(self.arguments.others) for each in found]
+
+
+class _Part:
+    """A few elements of the arrays of a run."""
+
+    def __init__(self, run: LoopRun, places: Mapping[int, Place], shape: tuple[int, ...]) -> None:
+        self.run, self.places, self.shape = run, places, shape
+
+    def computed(self, nodes: Sequence[Sequence[Node]], fields: Sequence[Field]) -> list[Any]:
+        """Return nodes as arrays of the part."""
+        other = object.__new__(LoopRun)
+        other.__dict__.update(self.run.__dict__, places=dict(self.places), shape=self.shape)
+        if self.places:
+            other.spare = next(iter(self.places.values()))
+        else:
+            spare = self.run.spare
+            axis = self.run.axis
+            at = (slice(None),) * axis + (slice(0, 1),)
+            other.spare = replace(spare, array=spare.array[at])
+        return other._map(nodes, fields)
+
+
+def _between(nodes: Sequence[Node], own: Mapping[int, int]) -> list[Node]:
+    """Return the nodes that the given ones need and that depend on nodes with these indices, those included."""
+    found: dict[int, Node] = {}
+    every = _reachable_until(nodes, own)
+    for node in every:
+        if node.index in own or any(arg.index in found for arg in node.args):
+            found[node.index] = node
+    return list(found.values())
+
+
+def _reachable_until(nodes: Sequence[Node], cuts: Mapping[int, Any]) -> list[Node]:
+    found: dict[int, Node] = {}
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if node.index not in found:
+            found[node.index] = node
+            if node.index not in cuts:
+                waiting.extend(node.args)
+    return [found[index] for index in sorted(found)]
+
+
+def _grouped(nodes: Sequence[Node], element: Element) -> list[tuple[list[Node], Field]]:
+    """Return nodes field by field."""
+    found, rest = [], iter(nodes)
+    for field in element.fields:
+        found.append(([next(rest) for _ in range(field.count)], replace(field, name="f")))
+    return found
+
+
+def _component(array: Any, field: Field, component: int) -> Any:
+    if array is None or not field.shape:
+        return array
+    return array[(..., *list(np.ndindex(field.shape))[component])]
+
+
+def _element(scalars: Sequence[Scalar]) -> Element:
+    """Return the element of these numbers, which is no bundle if there is one."""
+    fields = tuple(Field(f"f{i}", scalar) for i, scalar in enumerate(scalars))
+    return Element(fields) if len(fields) == 1 else Element(fields, tuple_of(len(fields)))
+
+
+def _spread(array: Array, shape: tuple[int, ...]) -> Any:
+    lead = len(shape) - len(array.shape)
+    steps = (0 if n == 1 else step for n, step in zip(array.shape, array.strides, strict=True))
+    return array.view_at(shape, (*(0,) * lead, *steps)).copy()
+
+
+def run_sequentially(arguments: LoopArguments, reverse: bool) -> tuple[Any, Any]:
+    raise NotImplementedError
+
+
+def run_newton(arguments: LoopArguments, reverse: bool, tolerance: Any, iterations: int) -> tuple[Any, Any, int]:
+    raise LoopError("not there")

@@ -1,0 +1,1 @@
+"""Derive the associative form of a loop from its step: one module for each class of maps."""

@@ -1,0 +1,100 @@
+"""Affine maps over (+, x): h -> a h + b, of one number, or of several with a matrix a.
+
+Law: ``h[t] = a[t] h[t-1] + b[t]``. Composition, first (a1, b1), then (a2, b2): ``(a2 a1, a2 b1 + b2)``. Identity: (1, 0).
+Proof: ``a2 (a1 h + b1) + b2 = (a2 a1) h + (a2 b1 + b2)`` by distributivity, which integers that wrap have as well.
+
+Sums, differences, and products and quotients with numbers that do not depend on the state keep a map affine, and
+``np.where`` with such a condition chooses between affine maps. The factors of one float carry an exponent.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuscan.operators.expression_graph import Node
+from gpuscan.operators.loops.polynomials import simplified
+from gpuscan.operators.loops.semirings import Form, Forms, Semiring, derived_stage
+from gpuscan.operators.loops.stage import LeavesClassError, Part, Stage
+
+_INTEGERS = ("signed", "unsigned")
+
+
+class PlusTimes(Semiring):
+    """The semiring of numbers under addition and multiplication."""
+
+    kind = "affine"
+    law = "h[t] = a h[t-1] + b"
+    plus = np.add
+    times = np.multiply
+
+    def zero(self, like: Node) -> Node:
+        return self.graph.constant(0, like.scalar)
+
+    def one(self, like: Node) -> Node:
+        return self.graph.constant(1, like.scalar)
+
+    def sum(self, a: Node, b: Node) -> Node:
+        return simplified(self.graph, self.calculus.add(a, b))
+
+    def product(self, a: Node, b: Node) -> Node:
+        return self.calculus.times(a, b)
+
+    def form_of(self, node: Node, forms: Forms) -> Form:
+        part, op, args = self.part, node.op, node.args
+        if node.scalar.kind == "bool":
+            raise LeavesClassError(node)
+        if op == "cast":
+            return self._cast(node, forms)
+        if op == "add":
+            return forms.sum(forms.of(args[0]), forms.of(args[1]))
+        if op == "subtract":
+            return forms.sum(forms.of(args[0]), self._negative(forms.of(args[1]), node, forms))
+        if op == "negative":
+            return self._negative(forms.of(args[0]), node, forms)
+        if op == "multiply" and not (part.varies(args[0]) and part.varies(args[1])):
+            factor, other = args if part.varies(args[1]) else args[::-1]
+            return forms.scaled(forms.of(other), factor)
+        if op == "divide" and not part.varies(args[1]):
+            form = forms.of(args[0])
+            divided = {
+                place: self.calculus.over(self.one(args[1]) if not isinstance(weight, Node) else weight, args[1])
+                for place, weight in form.weights.items()
+            }
+            return Form(divided, form.shift and self.calculus.over(form.shift, args[1]), form.constant)
+        if op == "left_shift" and not part.varies(args[1]):
+            power = self.calculus.call("left_shift", self.one(args[1]), args[1])
+            return forms.scaled(forms.of(args[0]), power)
+        if op == "conjugate":
+            raise LeavesClassError(node, "is no product with a number")
+        raise LeavesClassError(node)
+
+    def _negative(self, form: Form, node: Node, forms: Forms) -> Form:
+        return forms.scaled(form, self.graph.constant(-1, node.scalar))
+
+    def _cast(self, node: Node, forms: Forms) -> Form:
+        """Return the form of a conversion that changes no value, or of integers, no value modulo 2**bits."""
+        (arg,) = node.args
+        kinds = arg.scalar.kind, node.scalar.kind
+        own = self.part.states[0].scalar
+        keeps = kinds == ("float", "float") or (
+            all(kind in _INTEGERS for kind in kinds) and min(arg.scalar.bits, node.scalar.bits) >= own.bits
+        )
+        if not keeps:
+            raise LeavesClassError(node, f"converts the carry to {node.scalar.name}")
+        form = forms.of(arg)
+        weights = {
+            place: self.graph.cast(weight, node.scalar) if isinstance(weight, Node) else weight
+            for place, weight in form.weights.items()
+        }
+        return Form(weights, form.shift and self.graph.cast(form.shift, node.scalar), form.constant)
+
+
+def derive(part: Part) -> Stage:
+    """Return the stage of affine maps.
+
+    Raises:
+        LeavesClassError: an operation is none of such maps.
+    """
+    if any(node.scalar.kind == "bool" for node in part.states) or len({node.scalar for node in part.states}) > 1:
+        raise LeavesClassError(part.results[0], rank=-1)
+    return derived_stage(PlusTimes(part), scales=True)

@@ -1,0 +1,76 @@
+"""Bitwise maps: each bit of the new state is a function of the same bit of the old one, h -> (h & m) ^ x.
+
+Law: ``h[t] = (h[t-1] & m[t]) ^ x[t]``. Each of the four functions of one bit has this form: 0, 1, the bit, and its
+negation. Composition, first (m1, x1), then (m2, x2): ``(m1 & m2, (x1 & m2) ^ x2)``. Identity: (all ones, 0). Proof: ``&``
+distributes over ``^``. The numbers follow from the step itself, which is computed for a state of zeros and one of ones:
+``x = f(0)`` and ``m = f(0) ^ f(~0)``. Bools have one bit, and any function of them alone is such a map.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpuscan.operators.evaluation import copied
+from gpuscan.operators.expression_graph import BOOL, Node, reachable
+from gpuscan.operators.loops.stage import Composition, LeavesClassError, Numbers, Part, Stage
+
+_BITWISE = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "invert", "select", "cast", "view"})
+
+
+@dataclass(frozen=True)
+class BitMaps(Composition):
+    """Maps (m, x) of one number."""
+
+    def combine(self, left: Numbers, right: Numbers) -> list[Any]:
+        return [left[0] & right[0], (left[1] & right[0]) ^ right[1]]
+
+    def start(self, state: Numbers) -> list[Any]:
+        return [np.zeros_like(state[0]), state[0]]
+
+    def state(self, numbers: Numbers) -> list[Any]:
+        return [numbers[1]]
+
+
+def derive(part: Part) -> Stage:
+    """Return the stage of bitwise maps.
+
+    Raises:
+        LeavesClassError: the state is no single integer or bool, or an operation moves bits.
+    """
+    state, result = part.states[0], part.results[0]
+    if len(part.places) > 1 or state.scalar.kind not in ("bool", "signed", "unsigned"):
+        raise LeavesClassError(result, rank=-1)
+    if state.scalar != BOOL:
+        for node in reachable([result]):
+            if part.varies(node) and node is not state:
+                _check(part, node)
+    zeros = part.graph.constant(0, state.scalar)
+    ones = part.graph.constant(True if state.scalar == BOOL else _ones(state), state.scalar)
+    low, high = (copied([result], part.graph, _places(part, value))[0] for value in (zeros, ones))
+    op = "logical_xor" if state.scalar == BOOL else "bitwise_xor"
+    mask = part.graph.apply(op, (low, high), state.scalar)
+    law = "h[t] = (h[t-1] & m) ^ x"
+    return Stage("bitwise", law, part.places, (mask, low), None, BitMaps())
+
+
+def _ones(state: Node) -> int:
+    return -1 if state.scalar.kind == "signed" else 2**state.scalar.bits - 1
+
+
+def _places(part: Part, value: Node) -> dict[Node, Node]:
+    state, result = part.states[0], part.results[0]
+    return {node: value if node is state else node for node in reachable([result]) if node.op == "input"}
+
+
+def _check(part: Part, node: Node) -> None:
+    """Raise LeavesClassError unless each bit of a number is a function of that bit of the state."""
+    widths = {each.scalar.bits for each in (node, *node.args) if part.varies(each)}
+    moves = node.op in ("cast", "view") and len(widths) > 1
+    kinds = {each.scalar.kind for each in (node, *node.args) if part.varies(each)}
+    if node.op not in _BITWISE or moves or kinds - {"signed", "unsigned"}:
+        raise LeavesClassError(node)
+    if node.op == "select" and part.varies(node.args[0]):
+        raise LeavesClassError(node)

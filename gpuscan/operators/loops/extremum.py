@@ -1,0 +1,177 @@
+"""Running extrema by choice, with what belongs to them: (best, payload) is replaced where a new value is better.
+
+Law: ``h[t] = (v, p)[t] if v[t] is better than the best of h[t-1] else h[t-1]``, where better is ``>``, ``>=``, ``<`` or
+``<=``. A map is (taken, v, p): a candidate, and whether there is one. Composition: the right candidate if it is better
+than the left one, or if there is no left one; otherwise the left. Identity: no candidate. Proof: better-than is a total
+preorder, so the last candidate of those that are better than all before them is the same in any order of comparison. A
+candidate that is NaN is better than nothing and is left out; a map that is constant (see `stage`) resets the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpuscan.operators.expression_graph import BOOL, Node
+from gpuscan.operators.loops.stage import SWAPPED, Composition, LeavesClassError, Numbers, Part, Stage, both, negated
+
+_BETTER: Mapping[str, np.ufunc] = {
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+}
+_NOT = {"greater": "less_equal", "less_equal": "greater", "less": "greater_equal", "greater_equal": "less"}
+
+
+@dataclass(frozen=True)
+class BestMaps(Composition):
+    """Maps (taken, value, payload, ...).
+
+    Attributes:
+        better: the comparison by which a new value is better than an old one.
+    """
+
+    better: str
+
+    def combine(self, left: Numbers, right: Numbers) -> list[Any]:
+        wins = right[0] & (~left[0] | _BETTER[self.better](right[1], left[1]))
+        return [left[0] | right[0], *(np.where(wins, new, old) for old, new in zip(left[1:], right[1:], strict=True))]
+
+    def start(self, state: Numbers) -> list[Any]:
+        return [state[0] == state[0] if state[0].dtype.kind != "f" else np.isnan(state[0]) | True, *state]
+
+    def state(self, numbers: Numbers) -> list[Any]:
+        return list(numbers[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class _Update:
+    """A conditional update of numbers of the state.
+
+    Attributes:
+        condition: where the new numbers are taken: a comparison, and a condition on the input or None.
+        new: the new numbers.
+    """
+
+    comparison: Node
+    negates: bool
+    condition: Node | None
+    new: Node
+
+
+def derive(part: Part) -> Stage:
+    """Return the stage of an extremum with its payload.
+
+    Raises:
+        LeavesClassError: the numbers of the part are not replaced together by a better value.
+    """
+    for place, (state, node) in enumerate(zip(part.states, part.results, strict=True)):
+        found = _update(part, state, node)
+        if found is not None and _value(part, found, state) is not None:
+            return _stage(part, place, found)
+    raise LeavesClassError(part.results[0], rank=-1)
+
+
+def _update(part: Part, state: Node, node: Node) -> _Update | None:
+    """Return the update that ``np.where`` of a comparison is."""
+    if node.op in ("maximum", "minimum") and state in node.args and node.scalar.kind != "float":
+        new = node.args[0] if node.args[1] is state else node.args[1]
+        if not part.varies(new):
+            op = "greater" if node.op == "maximum" else "less"
+            return _Update(part.graph.apply(op, (new, state), BOOL), False, None, new)
+    if node.op != "select":
+        return None
+    condition, yes, no = node.args
+    new, negates = (yes, False) if no is state else (no, True) if yes is state else (None, False)
+    if new is None or part.varies(new):
+        return None
+    return _condition(part, condition, negates, new)
+
+
+def _condition(part: Part, node: Node, negates: bool, new: Node) -> _Update | None:
+    if node.op == "logical_not":
+        return _condition(part, node.args[0], not negates, new)
+    joins = "logical_or" if negates else "logical_and"
+    if node.op == joins and part.varies(node.args[0]) != part.varies(node.args[1]):
+        varying, free = node.args if part.varies(node.args[0]) else node.args[::-1]
+        inner = _condition(part, varying, negates, new)
+        if inner is None:
+            return None
+        free = negated(part.graph, free) if negates else free
+        return _Update(inner.comparison, inner.negates, both(part.graph, inner.condition or free, free), new)
+    if node.op in SWAPPED:
+        return _Update(node, negates, None, new)
+    return None
+
+
+def _value(part: Part, update: _Update, state: Node) -> tuple[str, Node] | None:
+    """Return how a new value is compared with the old one, and the value."""
+    left, right = update.comparison.args
+    op = update.comparison.op
+    if left is state and not part.varies(right):
+        left, right, op = right, left, SWAPPED[op]
+    if right is not state or part.varies(left) or left is not update.new:
+        return None
+    return op, left
+
+
+def _stage(part: Part, place: int, best: _Update) -> Stage:
+    graph = part.graph
+    found = _value(part, best, part.states[place])
+    assert found is not None
+    op, value = found
+    constant = None
+    valid = best.condition or graph.constant(True, BOOL)
+    if value.scalar.kind == "float":
+        nan = graph.apply("isnan", (value,), BOOL)
+        if best.negates:
+            # A value that is not worse is taken, so NaN is.
+            constant = both(graph, valid, nan)
+        else:
+            valid = graph.apply("logical_and", (valid, negated(graph, nan)), BOOL)
+    op = _NOT[op] if best.negates else op
+    numbers = [value]
+    order = [place]
+    for other, (state, node) in enumerate(zip(part.states, part.results, strict=True)):
+        if other == place:
+            continue
+        update = _update(part, state, node)
+        if update is None or not _same(update, best):
+            raise LeavesClassError(node, "is not replaced together with the best value", rank=1)
+        numbers.append(update.new)
+        order.append(other)
+    places = tuple(part.places[i] for i in order)
+    law = f"h[t] = (v, p) if v {_SIGNS[op]} h[t-1][0] else h[t-1]" if len(order) > 1 else f"h[t] = {_NAMES[op]}(h[t-1], v)"
+    return Stage("extremum", law, places, (valid, *numbers), constant, BestMaps(op))
+
+
+def _same(one: _Update, other: _Update) -> bool:
+    return (one.comparison, one.negates, one.condition) == (other.comparison, other.negates, other.condition)
+
+
+_SIGNS = {"greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<="}
+_NAMES = {"greater": "max", "greater_equal": "max", "less": "min", "less_equal": "min"}
+
+
+def followers(part: Part, others: list[int]) -> list[int]:
+    """Return which other numbers of the carry are replaced together with the only number of a part.
+
+    Args:
+        part: the part.
+        others: the numbers of the carry to look at.
+    """
+    step = part.step
+    best = _update(part, part.states[0], part.results[0])
+    if best is None or _value(part, best, part.states[0]) is None:
+        return []
+    found = []
+    for place in others:
+        joint = Part(step, (part.places[0], place))
+        update = _update(joint, step.states[place], step.results[place])
+        if update is not None and _same(update, best):
+            found.append(place)
+    return found

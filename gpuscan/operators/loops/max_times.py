@@ -1,0 +1,154 @@
+"""Affine maps over (max, x): h -> max(a h, b), for factors a that are never negative.
+
+Law: ``h[t] = max(a[t] h[t-1], b[t])`` with ``a[t] >= 0``. Composition, first (a1, b1), then (a2, b2):
+``(a2 a1, max(a2 b1, b2))``. Identity: (1, -inf). Proof: ``x -> a2 x`` does not fall, so it can be taken inside the
+maximum of the first map. That needs ``a2 >= 0``, which must follow from the operations that compute a: constants,
+absolute values, squares, exponentials, roots, and sums, products, quotients and maxima of such numbers.
+
+The factors carry an exponent, as those of affine maps do. Minima are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from gpuscan.operators.expression_graph import BOOL, Node
+from gpuscan.operators.loops.semirings import Form, Forms, ScaledMaps, Semiring, derived_stage
+from gpuscan.operators.loops.stage import LeavesClassError, Part, Stage, chosen_extremum, either, maximum_of_choice, minimum_of_choice
+
+
+class MaxTimes(Semiring):
+    """The semiring of numbers under maximum and multiplication by factors that are not negative."""
+
+    kind = "max-times"
+    law = "h[t] = max(a h[t-1], b), a >= 0"
+    plus = np.maximum
+    times = np.multiply
+    extremum = "maximum"
+    farthest = -np.inf
+    # True if np.where(a h > b, a h, b) was met, which takes b if either is NaN.
+    chooses = False
+
+    def zero(self, like: Node) -> Node:
+        return self.graph.constant(self.farthest, like.scalar)
+
+    def one(self, like: Node) -> Node:
+        return self.graph.constant(1, like.scalar)
+
+    def sum(self, a: Node, b: Node) -> Node:
+        return a if a is b else self.calculus.call(self.extremum, a, b)
+
+    def product(self, a: Node, b: Node) -> Node:
+        return self.calculus.times(a, b)
+
+    def form_of(self, node: Node, forms: Forms) -> Form:
+        op, args, part = node.op, node.args, self.part
+        if op == self.extremum:
+            return forms.sum(forms.of(args[0]), forms.of(args[1]))
+        found = chosen_extremum(node)
+        if found is not None and found.name == self.extremum and not (
+            part.varies(found.first) and part.varies(found.second)
+        ):
+            return self._chosen(found.first, found.second, forms)
+        if op == "multiply" and not (part.varies(args[0]) and part.varies(args[1])):
+            factor, other = args if part.varies(args[1]) else args[::-1]
+        elif op == "divide" and not part.varies(args[1]):
+            factor, other = self.calculus.over(self.one(args[1]), args[1]), args[0]
+        elif op == "cast" and node.scalar.kind == args[0].scalar.kind == "float":
+            return forms.of(args[0])
+        else:
+            raise LeavesClassError(node)
+        if not is_nonnegative(factor):
+            raise LeavesClassError(node, "multiplies the carry by a number that may be negative", rank=1)
+        return forms.scaled(forms.of(other), factor)
+
+    def _chosen(self, first: Node, second: Node, forms: Forms) -> Form:
+        """Return the form of ``np.where(first > second, first, second)``.
+
+        NaN of the input is passed over if the state stands second, and is taken for this one step if it stands first.
+        """
+        graph = self.graph
+        nothing = graph.constant(self.farthest, first.scalar)
+        limit, state = (first, second) if self.part.varies(second) else (second, first)
+        nan = graph.apply("isnan", (limit,), BOOL)
+        if limit is first:
+            return forms.sum(forms.of(state), forms.of(graph.select(nan, nothing, limit)))
+        form = forms.of(state)
+        if form.shift is not None or len(self.part.places) > 1:
+            raise LeavesClassError(state, "is compared with the input after it was bounded", rank=1)
+        self.chooses = True
+        constant = form.constant
+        for number in (limit, *(each for each in form.weights.values() if isinstance(each, Node))):
+            constant = either(graph, constant, graph.apply("isnan", (number,), BOOL))
+        return Form(form.weights, limit, constant)
+
+
+class MinTimes(MaxTimes):
+    """The semiring of numbers under minimum and multiplication by factors that are not negative."""
+
+    kind = "max-times"
+    law = "h[t] = min(a h[t-1], b), a >= 0"
+    plus = np.minimum
+    extremum = "minimum"
+    farthest = np.inf
+
+
+class MaxTimesByChoice(MaxTimes):
+    """The same with ``np.where(a > b, a, b)`` as the maximum."""
+
+    plus = staticmethod(maximum_of_choice)
+
+
+class MinTimesByChoice(MinTimes):
+    """The same with ``np.where(a < b, a, b)`` as the minimum."""
+
+    plus = staticmethod(minimum_of_choice)
+
+
+CHOOSING: Mapping[type[Semiring], type[Semiring]] = {MaxTimes: MaxTimesByChoice, MinTimes: MinTimesByChoice}
+
+
+def is_nonnegative(node: Node) -> bool:
+    """Return True if the operations that compute a number show that it is not negative."""
+    op, args = node.op, node.args
+    if node.is_constant:
+        return bool(node.value >= 0)
+    if node.scalar.kind in ("unsigned", "bool"):
+        return True
+    if op in ("absolute", "exp", "exp2", "sqrt", "cosh", "hypot", "arccos"):
+        return True
+    if op in ("add", "divide", "floor_divide", "minimum", "fmin", "remainder"):
+        return all(map(is_nonnegative, args))
+    if op == "multiply":
+        return args[0] is args[1] or all(map(is_nonnegative, args))
+    if op in ("maximum", "fmax"):
+        return any(map(is_nonnegative, args))
+    if op == "select":
+        return all(map(is_nonnegative, args[1:]))
+    if op in ("cast", "floor", "ceil", "trunc", "rint"):
+        return is_nonnegative(args[0])
+    return False
+
+
+def derive(part: Part) -> Stage:
+    """Return the stage of maps over (max, x).
+
+    Raises:
+        LeavesClassError: an operation is none of such maps.
+    """
+    if any(node.scalar.kind != "float" for node in part.states):
+        raise LeavesClassError(part.results[0], rank=-1)
+    refusals = []
+    for semiring in (MaxTimes, MinTimes):
+        try:
+            used = semiring(part)
+            stage = derived_stage(used, scales=True)
+            if used.chooses and isinstance(stage.composition, ScaledMaps):
+                return replace(stage, composition=ScaledMaps(CHOOSING[semiring]))
+            return stage
+        except LeavesClassError as error:
+            refusals.append(error)
+    raise max(refusals, key=lambda error: error.node.index)

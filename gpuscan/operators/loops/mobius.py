@@ -1,0 +1,235 @@
+"""Möbius maps: h -> (a h + b) / (c h + d), as the variance of a Kalman filter or a continued fraction has them.
+
+Law: ``h[t] = (a h[t-1] + b) / (c h[t-1] + d)``. Composition is the product of the matrices ((a, b), (c, d)), the later on
+the left. Identity: ((1, 0), (0, 1)). Proof: put ``h = p / q``; the map takes the vector (p, q) to its product with the
+matrix, and products of matrices are associative.
+
+The four numbers are found by computing with quotients of polynomials of the state, from which common factors are
+cancelled: ``P - P**2 / (P + R)`` is ``P R / (P + R)``. A matrix may be multiplied by any number, so each product is scaled
+by an exact power of two, and neither overflows nor vanishes. Where a, b, c and d have one sign, no sum cancels, and the
+error of a result grows with the logarithm of the length. With different signs it may be as large as the condition of
+the products of matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from gpuscan.operators.expression_graph import Node
+from gpuscan.operators.loops.polynomials import simplified
+from gpuscan.operators.loops.stage import (
+    Composition,
+    LeavesClassError,
+    Numbers,
+    Part,
+    Stage,
+    computed,
+    either,
+    negated,
+)
+
+# The highest degree of a polynomial of the state.
+_MAX_DEGREE = 6
+
+
+def scaled_matrix(*numbers: Any) -> list[Any]:
+    """Return the numbers times an exact power of two, so that the largest lies between 2**30 and 2**31."""
+    size = reduce(np.maximum, map(np.abs, numbers))
+    wide = size.dtype == np.float64
+    unsigned, shift, bias = (np.uint64, 52, 1023) if wide else (np.uint32, 23, 127)
+    exponent = size.view(unsigned) >> np.full_like(size, shift, dtype=unsigned)
+    found = np.clip(np.full_like(exponent, 2 * bias + 30) - exponent, 1, 2 * bias).astype(unsigned)
+    scale = (found << np.full_like(found, shift)).view(size.dtype)
+    return [number * scale for number in numbers]
+
+
+@dataclass(frozen=True)
+class MobiusMaps(Composition):
+    """Maps (a, b, c, d)."""
+
+    def combine(self, left: Numbers, right: Numbers) -> list[Any]:
+        a, b, c, d = left
+        e, f, g, h = right
+        return scaled_matrix(e * a + f * c, e * b + f * d, g * a + h * c, g * b + h * d)
+
+    def start(self, state: Numbers) -> list[Any]:
+        zero = np.zeros_like(state[0])
+        return scaled_matrix(zero, state[0], zero, np.ones_like(state[0]))
+
+    def state(self, numbers: Numbers) -> list[Any]:
+        return [numbers[1] / numbers[3]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Quotient:
+    """A quotient of two polynomials of the state, each as its coefficients from the constant up."""
+
+    above: tuple[Node, ...]
+    below: tuple[Node, ...]
+    constant: Node | None = None
+
+
+class _Quotients:
+    """The quotients that nodes compute."""
+
+    def __init__(self, part: Part) -> None:
+        self.part, self.graph, self.calculus = part, part.graph, part.calculus
+        self.scalar = part.calculus.wide(part.states[0]).scalar
+        self.zero, self.one = (part.graph.constant(value, self.scalar) for value in (0, 1))
+        self._known: dict[int, _Quotient] = {}
+
+    def of(self, node: Node) -> _Quotient:
+        found = self._known.get(node.index)
+        if found is None:
+            found = self._known[node.index] = self._derived(node)
+            if max(len(found.above), len(found.below)) > _MAX_DEGREE + 1:
+                raise LeavesClassError(node, "raises the degree of the carry")
+        return found
+
+    def _derived(self, node: Node) -> _Quotient:
+        part, op, args = self.part, node.op, node.args
+        if not part.varies(node):
+            return _Quotient((self.graph.cast(node, self.scalar),), (self.one,))
+        if op == "input":
+            return _Quotient((self.zero, self.one), (self.one,))
+        if op == "select" and not part.varies(args[0]):
+            return self._choice(args[0], args[1], args[2])
+        if op == "cast" and node.scalar.kind == args[0].scalar.kind == "float":
+            return self.of(args[0])
+        if op == "negative":
+            inner = self.of(args[0])
+            return _Quotient(tuple(map(self.calculus.negative, inner.above)), inner.below, inner.constant)
+        if op not in ("add", "subtract", "multiply", "divide"):
+            raise LeavesClassError(node)
+        left, right = self.of(args[0]), self.of(args[1])
+        if left.constant is not None or right.constant is not None:
+            raise LeavesClassError(node, "combines the carry with a part of it that was reset")
+        if op == "multiply":
+            return self._reduced(self._times(left.above, right.above), self._times(left.below, right.below))
+        if op == "divide":
+            if left.below == right.below:
+                return self._reduced(left.above, right.above)
+            return self._reduced(self._times(left.above, right.below), self._times(left.below, right.above))
+        sign = op == "subtract"
+        if left.below == right.below:
+            return self._reduced(self._plus(left.above, right.above, sign), left.below)
+        one, other = self._times(left.above, right.below), self._times(right.above, left.below)
+        return self._reduced(self._plus(one, other, sign), self._times(left.below, right.below))
+
+    # ----- Polynomials
+
+    def _trimmed(self, numbers: Sequence[Node]) -> tuple[Node, ...]:
+        found = list(numbers)
+        while len(found) > 1 and found[-1].equals(0):
+            found.pop()
+        return tuple(found)
+
+    def _plus(self, one: Sequence[Node], other: Sequence[Node], subtracts: bool = False) -> tuple[Node, ...]:
+        size = max(len(one), len(other))
+        pairs = zip(
+            [*one, *[self.zero] * (size - len(one))], [*other, *[self.zero] * (size - len(other))], strict=True
+        )
+        if subtracts:
+            return self._trimmed([self._difference(a, b) for a, b in pairs])
+        return self._trimmed([simplified(self.graph, self.calculus.add(a, b)) for a, b in pairs])
+
+    def _difference(self, a: Node, b: Node) -> Node:
+        if b.equals(0):
+            return a
+        if a.equals(0):
+            return self.calculus.negative(b)
+        return simplified(self.graph, self.calculus.call("subtract", a, b))
+
+    def _times(self, one: Sequence[Node], other: Sequence[Node]) -> tuple[Node, ...]:
+        found = [self.zero] * (len(one) + len(other) - 1)
+        for i, a in enumerate(one):
+            for j, b in enumerate(other):
+                found[i + j] = simplified(self.graph, self.calculus.add(found[i + j], self.calculus.times(a, b)))
+        return self._trimmed(found)
+
+    def _reduced(self, above: tuple[Node, ...], below: tuple[Node, ...]) -> _Quotient:
+        """Return the quotient without common factors: powers of the state, and polynomials that divide both."""
+        while len(above) > 1 and len(below) > 1 and above[0].equals(0) and below[0].equals(0):
+            above, below = above[1:], below[1:]
+        if len(below) > 1 and len(above) > 1:
+            for divisor in self._divisors(above, below):
+                divided = [self._divided(each, divisor) for each in (above, below)]
+                if divided[0] is not None and divided[1] is not None:
+                    return self._reduced(divided[0], divided[1])
+        return _Quotient(above, below)
+
+    def _divisors(self, above: Sequence[Node], below: Sequence[Node]) -> list[tuple[Node, ...]]:
+        """Return polynomials of the state that may divide both: the one of lower degree, and known denominators."""
+        known = [each.below for each in self._known.values()] + [tuple(below), tuple(above)]
+        size = min(len(above), len(below))
+        return [each for each in dict.fromkeys(known) if 1 < len(each) <= size and each[-1].equals(1)]
+
+    def _divided(self, numbers: Sequence[Node], divisor: Sequence[Node]) -> tuple[Node, ...] | None:
+        """Return the quotient by a polynomial whose highest coefficient is 1; None if there is a remainder."""
+        rest, found = list(numbers), []
+        while len(rest) >= len(divisor):
+            factor = rest[-1]
+            found.append(factor)
+            for place, node in enumerate(divisor):
+                at = len(rest) - len(divisor) + place
+                rest[at] = self._difference(rest[at], self.calculus.times(factor, node))
+            if not rest[-1].equals(0):
+                return None
+            rest.pop()
+        return tuple(reversed(found)) if all(node.equals(0) for node in rest) else None
+
+    def _choice(self, condition: Node, yes: Node, no: Node) -> _Quotient:
+        one, other = self.of(yes), self.of(no)
+        graph = self.graph
+        size, low = max(len(one.above), len(other.above)), max(len(one.below), len(other.below))
+
+        def select(a: Sequence[Node], b: Sequence[Node], count: int) -> tuple[Node, ...]:
+            pairs = zip([*a, *[self.zero] * (count - len(a))], [*b, *[self.zero] * (count - len(b))], strict=True)
+            return tuple(graph.select(condition, *pair) for pair in pairs)
+
+        constant = either(graph, one.constant, other.constant)
+        if constant is not None:
+            raise LeavesClassError(yes, "is reset twice")
+        if not self.part.varies(yes):
+            constant = condition
+        elif not self.part.varies(no):
+            constant = negated(graph, condition)
+        return _Quotient(select(one.above, other.above, size), select(one.below, other.below, low), constant)
+
+
+def derive(part: Part) -> Stage:
+    """Return the stage of Möbius maps.
+
+    Raises:
+        LeavesClassError: the step is no such map of one float.
+    """
+    if len(part.places) > 1 or part.states[0].scalar.kind != "float":
+        raise LeavesClassError(part.results[0], rank=-1)
+    found = _Quotients(part).of(part.results[0])
+    if max(len(found.above), len(found.below)) > 2:
+        raise LeavesClassError(_highest(part), "makes a quotient of polynomials of a higher degree than 1", rank=1)
+    zero = part.graph.constant(0, found.above[0].scalar)
+    b, a = (*found.above, zero)[:2]
+    d, c = (*found.below, zero)[:2]
+    constant = found.constant
+    # A constant map has only b and d.
+    if constant is not None:
+        a, c = (part.graph.select(constant, zero, each) for each in (a, c))
+    numbers = tuple(computed(part.graph, scaled_matrix, a, b, c, d))
+    law = "h[t] = (a h[t-1] + b) / (c h[t-1] + d)"
+    return Stage("mobius", law, part.places, numbers, constant, MobiusMaps())
+
+
+def _highest(part: Part) -> Node:
+    """Return the last product or quotient of the state with itself."""
+    products = [
+        node
+        for node in part.graph.nodes
+        if node.op in ("multiply", "divide") and part.varies(node) and all(part.varies(arg) for arg in node.args)
+    ]
+    return products[0] if products else part.results[0]

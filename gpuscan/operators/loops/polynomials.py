@@ -1,0 +1,98 @@
+"""Normal forms of expressions: polynomials of nodes with rational coefficients, which show when terms cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+
+from gpuscan.operators.derivatives import Calculus
+from gpuscan.operators.expression_graph import Graph, Node
+
+# A product of nodes, by their indices, each with its power.
+Monomial: TypeAlias = tuple[tuple[int, int], ...]
+# The coefficient of each product; the products with the coefficient 0 are left out.
+Polynomial: TypeAlias = Mapping[Monomial, Fraction]
+
+# Polynomials with more terms are not expanded: the node is taken as it is.
+_MAX_TERMS = 24
+
+
+def polynomial_of(node: Node) -> Polynomial:
+    """Return the polynomial that a node of floats computes, of the nodes that are no sums or products."""
+    return _expanded(node, {})
+
+
+def _expanded(node: Node, known: dict[int, Polynomial]) -> Polynomial:
+    found = known.get(node.index)
+    if found is None:
+        found = known[node.index] = _of(node, known)
+    return found
+
+
+def _of(node: Node, known: dict[int, Polynomial]) -> Polynomial:
+    atom: Polynomial = {((node.index, 1),): Fraction(1)}
+    if node.is_constant:
+        if type(node.data) is not bytes:
+            return atom
+        value = node.value
+        if node.scalar.kind == "complex" or not np.isfinite(value):
+            return atom
+        return {(): Fraction(value.item())} if value else {}
+    if node.op in ("add", "subtract", "multiply"):
+        left, right = (_expanded(arg, known) for arg in node.args)
+        if node.op == "multiply":
+            found = multiplied(left, right) if len(left) * len(right) <= _MAX_TERMS else None
+        else:
+            found = added(left, right, 1 if node.op == "add" else -1)
+        return atom if found is None or len(found) > _MAX_TERMS else found
+    if node.op == "negative":
+        return added({}, _expanded(node.args[0], known), -1)
+    return atom
+
+
+def added(left: Polynomial, right: Polynomial, sign: int = 1) -> Polynomial:
+    """Return ``left + sign * right``."""
+    total = dict(left)
+    for monomial, value in right.items():
+        total[monomial] = total.get(monomial, Fraction(0)) + sign * value
+        if not total[monomial]:
+            del total[monomial]
+    return total
+
+
+def multiplied(left: Polynomial, right: Polynomial) -> Polynomial:
+    """Return the product."""
+    total: Polynomial = {}
+    for one, a in left.items():
+        for other, b in right.items():
+            powers = dict(one)
+            for index, power in other:
+                powers[index] = powers.get(index, 0) + power
+            total = added(total, {tuple(sorted(powers.items())): a * b})
+    return total
+
+
+def simplified(graph: Graph, node: Node) -> Node:
+    """Return a node of the same value: 0, a number or a single product if the terms of a sum cancel to that."""
+    if node.is_constant or node.op not in ("add", "subtract") or node.scalar.kind in ("bool", "complex"):
+        return node
+    found = polynomial_of(node)
+    if len(found) > 1:
+        return node
+    if not found:
+        return graph.constant(0, node.scalar)
+    ((monomial, factor),) = found.items()
+    if node.scalar.kind != "float" and factor.denominator != 1:
+        return node
+    value = factor.numerator if node.scalar.kind != "float" else float(factor)
+    if node.scalar.kind != "float" and not (-(2**31) <= value < 2**31):
+        return node
+    calculus = Calculus(graph)
+    product = graph.constant(value, node.scalar)
+    for index, power in monomial:
+        for _ in range(power):
+            product = calculus.times(product, graph.nodes[index])
+    return product

@@ -1,0 +1,372 @@
+"""Affine maps over a semiring, h -> A h + b, and their composition; the classes over (+, x), (max, +), (max, x) share it.
+
+In a semiring the two operations are associative, "plus" commutes, and "times" distributes over it. So
+``A2 (A1 h + b1) + b2 = (A2 A1) h + (A2 b1 + b2)``, which is again such a map, and composition is associative as that of
+any functions is. The identity is A = 1, b = 0, in the semiring's 1 and 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from gpuscan.elements import scalar_of
+from gpuscan.operators.derivatives import Calculus
+from gpuscan.operators.expression_graph import FLOAT32, Graph, Node
+from gpuscan.operators.loops.stage import (
+    Composition,
+    LeavesClassError,
+    Numbers,
+    Part,
+    Stage,
+    both,
+    chosen,
+    computed,
+    either,
+    negated,
+)
+from gpuscan.operators.transitions import ONE, ZERO, Pattern, pattern_of
+
+INT32, INT64 = scalar_of(np.dtype(np.int32)), scalar_of(np.dtype(np.int64))
+
+
+class Semiring:
+    """A semiring on the nodes of a graph. None stands for its 0, and `ONE` for its 1.
+
+    Args:
+        part: the part of a step that is derived.
+    """
+
+    kind = ""
+    law = ""
+    # The NumPy functions of a composition.
+    plus: Any = None
+    times: Any = None
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.graph: Graph = part.graph
+        self.calculus: Calculus = part.calculus
+
+    def number(self, node: Node) -> Node:
+        """Return a number in the type that the maps are computed in."""
+        return node
+
+    def zero(self, like: Node) -> Node:
+        raise NotImplementedError
+
+    def one(self, like: Node) -> Node:
+        raise NotImplementedError
+
+    def sum(self, a: Node, b: Node) -> Node:
+        raise NotImplementedError
+
+    def product(self, a: Node, b: Node) -> Node:
+        raise NotImplementedError
+
+    def form_of(self, node: Node, forms: Forms) -> Form:
+        """Return the form of an operation on numbers that depend on the state; raise LeavesClassError if it has none."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """A number as a function of the state: the sum of products of its numbers with coefficients, and of a constant.
+
+    Attributes:
+        weights: the coefficient of each number of the state that it depends on; `ONE` for 1.
+        shift: the constant; None for 0.
+        constant: a condition; where it is met, the shift alone counts. None if there is none.
+    """
+
+    weights: Mapping[int, Any]
+    shift: Node | None
+    constant: Node | None = None
+
+
+class Forms:
+    """The forms of the nodes of a part.
+
+    Args:
+        semiring: the semiring.
+    """
+
+    def __init__(self, semiring: Semiring) -> None:
+        self.semiring, self.part = semiring, semiring.part
+        self._known: dict[int, Form] = {}
+
+    def of(self, node: Node) -> Form:
+        found = self._known.get(node.index)
+        if found is None:
+            found = self._known[node.index] = self._derived(node)
+        return found
+
+    def _derived(self, node: Node) -> Form:
+        if not self.part.varies(node):
+            return Form({}, self.semiring.number(node))
+        if node.op == "input":
+            return Form({self.part.number_of(node): ONE}, None)
+        if node.op == "select" and not self.part.varies(node.args[0]):
+            return self.choice(node.args[0], self.of(node.args[1]), self.of(node.args[2]))
+        return self.semiring.form_of(node, self)
+
+    # ----- Operations
+
+    def sum(self, one: Form, other: Form) -> Form:
+        graph = self.semiring.graph
+        constant = one.constant or other.constant
+        if one.weights and other.weights and one.constant is not other.constant:
+            constant = both(graph, one.constant, other.constant)
+            one, other = self.masked(one), self.masked(other)
+        weights = dict(one.weights)
+        for place, weight in other.weights.items():
+            weights[place] = self._plus(weights[place], weight) if place in weights else weight
+        shift = one.shift if other.shift is None else other.shift
+        if one.shift is not None and other.shift is not None:
+            shift = self.semiring.sum(one.shift, other.shift)
+        return Form({place: weight for place, weight in weights.items() if weight is not None}, shift, constant)
+
+    def _plus(self, a: Any, b: Any) -> Any:
+        if a is None or b is None:
+            return a or b
+        like = next((each for each in (a, b) if each is not ONE), None)
+        if like is None:
+            like = self.semiring.number(self.part.states[0])
+        total = self.semiring.sum(*(self.semiring.one(like) if each is ONE else each for each in (a, b)))
+        return None if self.is_zero(total) else total
+
+    def is_zero(self, node: Node) -> bool:
+        return node.is_constant and node is self.semiring.zero(node)
+
+    def scaled(self, form: Form, factor: Node) -> Form:
+        """Return the product of a form and a number that does not depend on the state."""
+        if factor is self.semiring.one(factor):
+            return form
+        weights = {
+            place: factor if weight is ONE else self.semiring.product(weight, factor)
+            for place, weight in form.weights.items()
+        }
+        weights = {place: weight for place, weight in weights.items() if not self.is_zero(weight)}
+        shift = None if form.shift is None else self.semiring.product(form.shift, factor)
+        return Form(weights, shift, form.constant)
+
+    def masked(self, form: Form) -> Form:
+        """Return the form with coefficients that are 0 where it is constant."""
+        if form.constant is None:
+            return form
+        weights = {place: self._chosen(form.constant, None, weight) for place, weight in form.weights.items()}
+        return Form(weights, form.shift)
+
+    def _chosen(self, condition: Node, one: Any, other: Any) -> Any:
+        if one is other:
+            return one
+        like = next((each for each in (one, other) if isinstance(each, Node)), None)
+        like = self.semiring.number(self.part.states[0]) if like is None else like
+        nodes = [
+            self.semiring.zero(like) if each is None else self.semiring.one(like) if each is ONE else each
+            for each in (one, other)
+        ]
+        return self.semiring.graph.select(condition, *nodes)
+
+    def choice(self, condition: Node, yes: Form, no: Form) -> Form:
+        """Return the form of ``np.where(condition, yes, no)``."""
+        graph = self.semiring.graph
+        shift = self._chosen(condition, yes.shift, no.shift)
+        if not yes.weights:
+            return Form(no.weights, shift, either(graph, condition, no.constant))
+        if not no.weights:
+            return Form(yes.weights, shift, either(graph, negated(graph, condition), yes.constant))
+        weights = {
+            place: self._chosen(condition, yes.weights.get(place), no.weights.get(place))
+            for place in sorted({*yes.weights, *no.weights})
+        }
+        return Form(weights, shift, chosen(graph, condition, yes.constant, no.constant))
+
+
+# ----- Compositions
+
+
+@dataclass(frozen=True)
+class MatrixMaps(Composition):
+    """Maps h -> A h + b, as those entries of A that vary, then b.
+
+    Attributes:
+        semiring: the class of the semiring.
+        pattern: the class of each entry of A; see `gpuscan.operators.transitions`.
+    """
+
+    semiring: type[Semiring]
+    pattern: Pattern
+
+    @property
+    def stored(self) -> int:
+        """The number of entries of A that are stored."""
+        return 1 + max(entry for row in self.pattern for entry in (*row, -1))
+
+    def combine(self, left: Numbers, right: Numbers) -> list[Any]:
+        plus, times, size = self.semiring.plus, self.semiring.times, range(len(self.pattern))
+        stored = self.stored
+        like = right[stored]
+
+        def entry(numbers: Numbers, kind: int) -> Any:
+            return numbers[kind] if kind >= 0 else None
+
+        def product(one: Any, other: Any) -> Any:
+            return other if one is None else one if other is None else times(one, other)
+
+        found: dict[int, Any] = {}
+        for i in size:
+            for j in size:
+                kind = self.pattern[i][j]
+                if kind >= 0 and kind not in found:
+                    terms = [
+                        product(entry(right, self.pattern[i][k]), entry(left, self.pattern[k][j]))
+                        for k in size
+                        if ZERO not in (self.pattern[i][k], self.pattern[k][j])
+                    ]
+                    ones = [np.ones_like(like) if self.semiring.kind == "affine" else np.zeros_like(like)]
+                    found[kind] = reduce(plus, [term if term is not None else ones[0] for term in terms])
+        vector = []
+        for i in size:
+            terms = [
+                product(entry(right, self.pattern[i][j]), left[stored + j])
+                for j in size
+                if self.pattern[i][j] != ZERO
+            ]
+            vector.append(reduce(plus, [*terms, right[stored + i]]))
+        return [*(found[kind] for kind in range(stored)), *vector]
+
+    def start(self, state: Numbers) -> list[Any]:
+        return [*[np.zeros_like(state[0])] * self.stored, *state]
+
+    def state(self, numbers: Numbers) -> list[Any]:
+        return list(numbers[self.stored :])
+
+
+def powers(dtype: Any) -> tuple[float, float]:
+    """Return the unit of the exponents of scaled factors, and its square root."""
+    return (2.0**64, 2.0**32) if np.dtype(dtype) == np.float32 else (2.0**512, 2.0**256)
+
+
+def rescaled(factor: Any, exponent: Any, times: int = 1) -> tuple[Any, Any]:
+    """Return ``factor * unit**exponent`` with a factor from 1/root to root, by exact multiplications."""
+    unit, root = powers(factor.dtype)
+    for _ in range(times):
+        size = np.abs(factor)
+        large, small = size >= root, (size < 1 / root) & (size > 0)
+        step = np.full_like(factor, 1)
+        scale = np.where(large, np.full_like(factor, 1 / unit), np.where(small, np.full_like(factor, unit), step))
+        factor = factor * scale
+        exponent = exponent + large.astype(np.int32) - small.astype(np.int32)
+    return factor, exponent
+
+
+def scaled_product(factor: Any, exponent: Any, number: Any) -> Any:
+    """Return ``factor * unit**exponent * number`` without an overflow or underflow that the result has not."""
+    unit, root = powers(factor.dtype)
+    one = np.full_like(factor, 1)
+    up, count = exponent > 0, np.abs(exponent)
+
+    def power(value: float) -> Any:
+        return np.where(up, np.full_like(factor, value), np.full_like(factor, 1 / value))
+
+    scale, plain = power(unit), exponent == 0
+    # With root * factor from 1 to the unit, each product lies between the number and the result.
+    number = number * np.where(plain, one, power(root))
+    for place in range(2, 6):
+        number = number * np.where(count >= place, scale, one)
+    return (factor * np.where(plain, one, power(root))) * number
+
+
+@dataclass(frozen=True)
+class ScaledMaps(Composition):
+    """Maps h -> a h + b of one float, as a factor, an exponent and b, so that products of factors stay in range.
+
+    Without the exponents, the product of many factors a would overflow or vanish where the loop's own numbers do not.
+
+    Attributes:
+        semiring: the class of the semiring.
+    """
+
+    semiring: type[Semiring]
+
+    def combine(self, left: Numbers, right: Numbers) -> list[Any]:
+        factor, exponent = rescaled(left[0] * right[0], left[1] + right[1])
+        return [factor, exponent, self.semiring.plus(scaled_product(right[0], right[1], left[2]), right[2])]
+
+    def start(self, state: Numbers) -> list[Any]:
+        return [np.full_like(state[0], 1), np.zeros_like(state[0]).astype(np.int32), state[0]]
+
+    def state(self, numbers: Numbers) -> list[Any]:
+        return [numbers[2]]
+
+
+def derived_stage(semiring: Semiring, *, scales: bool) -> Stage:
+    """Return the stage of a part whose results have forms over the semiring.
+
+    Args:
+        semiring: the semiring.
+        scales: True if the factors of maps of one float get exponents.
+
+    Raises:
+        LeavesClassError: a result has no form.
+    """
+    part, forms = semiring.part, Forms(semiring)
+    graph = semiring.graph
+    found = [forms.of(node) for node in part.results]
+    constants = {form.constant.index if form.constant is not None else -1 for form in found}
+    if len(constants) > 1:
+        shared: Node | None = found[0].constant
+        for form in found[1:]:
+            shared = both(graph, shared, form.constant)
+        found = [replace(forms.masked(form), constant=shared) for form in found]
+    size = range(len(found))
+    entries = [[form.weights.get(place) for place in size] for form in found]
+    keys = [["0" if e is None else "1" if e is ONE else e.index for e in row] for row in entries]
+    pattern = pattern_of(keys, "0", "1")
+    like = semiring.number(part.states[0])
+    shifts = [semiring.zero(like) if form.shift is None else form.shift for form in found]
+    floats = like.scalar.kind == "float"
+    if scales and floats and len(found) == 1 and pattern[0][0] not in (ZERO, ONE):
+        weight = entries[0][0]
+        wide = semiring.calculus.wide(weight)
+        scaled = computed(graph, lambda a: rescaled(a, np.zeros_like(a).astype(np.int32), 2), wide)
+        numbers = (*scaled, semiring.calculus.wide(shifts[0]))
+        return Stage(semiring.kind, semiring.law, part.places, numbers, found[0].constant, ScaledMaps(type(semiring)))
+    stored: dict[int, Node] = {}
+    for row, kinds in zip(entries, pattern, strict=True):
+        for entry, kind in zip(row, kinds, strict=True):
+            if kind >= 0:
+                stored.setdefault(
+                    kind, semiring.zero(like) if entry is None else semiring.one(like) if entry is ONE else entry
+                )
+    matrix = [stored[kind] for kind in range(len(stored))]
+    wide_numbers = tuple(semiring.calculus.wide(node) for node in (*matrix, *shifts))
+    composition = MatrixMaps(type(semiring), pattern)
+    law = semiring.law if len(found) == 1 else semiring.law.replace("a ", "A ") + described_pattern(pattern)
+    return Stage(semiring.kind, law, part.places, wide_numbers, found[0].constant, composition)
+
+
+def described_pattern(pattern: Pattern) -> str:
+    """Return the structure of the matrices in words."""
+    size = range(len(pattern))
+    if all(pattern[i][j] == ZERO for i in size for j in size if i != j):
+        return f", A diagonal of {len(pattern)}"
+    if all(pattern[i][j] == ZERO for i in size for j in size if j > i):
+        return f", A lower triangular of {len(pattern)}"
+    if all(pattern[i][j] == ZERO for i in size for j in size if j < i):
+        return f", A upper triangular of {len(pattern)}"
+    if all(pattern[i][j] == (ONE if j == i - 1 else ZERO) for i in size if i for j in size):
+        return f", A a companion matrix of {len(pattern)}"
+    return f", A a matrix of {len(pattern)} x {len(pattern)}"
+
+
+def names_of(nodes: Sequence[Node]) -> str:
+    return ", ".join(node.op for node in nodes)
+
+
+__all__ = ["FLOAT32", "Form", "Forms", "LeavesClassError", "MatrixMaps", "ScaledMaps", "Semiring", "derived_stage"]

@@ -1,0 +1,234 @@
+"""What the classes of loops have in common: a part of a step, the stage that is derived from it, and compositions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from gpuscan.operators.derivatives import Calculus
+from gpuscan.operators.expression_graph import BOOL, Graph, Node
+from gpuscan.operators.loops.step import Step, nodes_on
+from gpuscan.operators.operator import Operator
+from gpuscan.operators.traced_array import Traced
+
+Numbers = Sequence[Any]
+
+
+class LeavesClassError(Exception):
+    """An operation of a step leads out of a class of maps.
+
+    Args:
+        node: the operation.
+        why: the reason, to follow "which".
+        depth: a number that is larger the closer the attempt came to the end.
+    """
+
+    def __init__(self, node: Node, why: str = "", rank: int = 0) -> None:
+        super().__init__(why)
+        self.node, self.why, self.rank = node, why, rank
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Numbers of the carry that depend on each other, and on numbers that earlier parts compute.
+
+    Attributes:
+        step: the step.
+        places: which numbers of the carry these are.
+        initial: for each of them the values in `init`, if they are known.
+    """
+
+    step: Step
+    places: tuple[int, ...]
+    initial: tuple[np.ndarray[Any, Any] | None, ...] = ()
+
+    @property
+    def graph(self) -> Graph:
+        return self.step.graph
+
+    @cached_property
+    def states(self) -> list[Node]:
+        """The old numbers."""
+        return [self.step.states[place] for place in self.places]
+
+    @cached_property
+    def results(self) -> list[Node]:
+        """The new numbers."""
+        return [self.step.results[place] for place in self.places]
+
+    @cached_property
+    def varying(self) -> set[int]:
+        """The indices of the nodes that depend on the old numbers."""
+        return nodes_on(self.results, {node.index for node in self.states})
+
+    def varies(self, node: Node) -> bool:
+        return node.index in self.varying
+
+    @cached_property
+    def calculus(self) -> Calculus:
+        return Calculus(self.graph)
+
+    def number_of(self, node: Node) -> int:
+        """Return which of the part's old numbers an input is."""
+        return self.states.index(node)
+
+
+@dataclass(frozen=True)
+class Composition:
+    """Maps of one class, each a tuple of numbers, and how two of them are composed.
+
+    Subclasses are frozen dataclasses: equal compositions are the same operator. Their methods take and return NumPy
+    arrays or traced values, one for each number.
+    """
+
+    def combine(self, left: Numbers, right: Numbers) -> list[Any]:
+        """Return the map that is first `left`, then `right`."""
+        raise NotImplementedError
+
+    def start(self, state: Numbers) -> list[Any]:
+        """Return the map whose value is `state`, whatever it is applied to."""
+        raise NotImplementedError
+
+    def state(self, numbers: Numbers) -> list[Any]:
+        """Return the value of a composition that begins with a `start`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A part of a step as maps of one class.
+
+    Attributes:
+        kind: the name of the class.
+        law: the map as a formula.
+        places: which numbers of the carry it computes.
+        numbers: the numbers of the map of one step, as nodes of the step's graph.
+        constant: a node that is True where the new numbers do not depend on the old ones; None if they always do.
+        composition: how maps are composed.
+    """
+
+    kind: str
+    law: str
+    places: tuple[int, ...]
+    numbers: tuple[Node, ...]
+    constant: Node | None
+    composition: Composition
+
+
+@lru_cache(maxsize=512)
+def operator_of(composition: Composition, flagged: bool, count: int, carried: int) -> Operator:
+    """Return the operator that composes the maps of a stage; the same object each time.
+
+    An element is the numbers of a map, then a flag if there is one, then numbers that it carries along. The flag says
+    that the map is constant: its value is then that of the right map alone, so nothing of the left one reaches it.
+
+    Args:
+        composition: how maps are composed.
+        flagged: True if elements have a flag.
+        count: how many numbers a map has.
+        carried: how many numbers are carried along. The result has those of the right element.
+    """
+    width = count + flagged + carried
+
+    def combine(left: Any, right: Any) -> Any:
+        if width == 1:
+            left, right = (left,), (right,)
+        numbers = composition.combine(left[:count], right[:count])
+        found = []
+        if flagged:
+            constant = right[count]
+            numbers = [np.where(constant, own, both) for own, both in zip(right[:count], numbers, strict=True)]
+            found = [left[count] | constant]
+        result = (*numbers, *found, *right[count + flagged :])
+        return result if width > 1 else result[0]
+
+    return Operator("loop", combine)
+
+
+# ----- NumPy code on nodes
+
+
+def traced_of(graph: Graph, node: Node) -> Traced:
+    nodes = np.empty((), dtype=object)
+    nodes[()] = node
+    return Traced(graph, nodes, node.scalar)
+
+
+def computed(graph: Graph, function: Callable[..., Any], *nodes: Node) -> list[Node]:
+    """Return the nodes of what a function of NumPy code gives for these numbers: one number or several."""
+    found = function(*(traced_of(graph, node) for node in nodes))
+    return [each.nodes[()] for each in (found if isinstance(found, (tuple, list)) else [found])]
+
+
+def negated(graph: Graph, condition: Node) -> Node:
+    return graph.apply("logical_not", (condition,), BOOL)
+
+
+def either(graph: Graph, one: Node | None, other: Node | None) -> Node | None:
+    """Return the disjunction of two conditions; None stands for one that is never met."""
+    if one is None or other is None or one is other:
+        return one or other
+    return graph.apply("logical_or", (one, other), BOOL)
+
+
+def both(graph: Graph, one: Node | None, other: Node | None) -> Node | None:
+    """Return the conjunction of two conditions; None stands for one that is never met."""
+    if one is None or other is None:
+        return None
+    return one if one is other else graph.apply("logical_and", (one, other), BOOL)
+
+
+def chosen(graph: Graph, condition: Node, one: Node | None, other: Node | None) -> Node | None:
+    """Return the condition that counts where another one is met or not; None stands for one that is never met."""
+    if one is other:
+        return one
+    if one is None or other is None:
+        never = graph.constant(False, BOOL)
+        return graph.apply(
+            "logical_and", (condition, one) if one is not None else (negated(graph, condition), other or never), BOOL
+        )
+    return graph.select(condition, one, other)
+
+
+# Operations that compare two numbers, and what they say of the two swapped.
+SWAPPED = {"greater": "less", "greater_equal": "less_equal", "less": "greater", "less_equal": "greater_equal"}
+
+
+def maximum_of_choice(a: Any, b: Any) -> Any:
+    return np.where(a > b, a, b)
+
+
+def minimum_of_choice(a: Any, b: Any) -> Any:
+    return np.where(a < b, a, b)
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenExtremum:
+    """``np.where(u > v, u, v)``, or its like with other comparisons.
+
+    Attributes:
+        name: ``"maximum"`` or ``"minimum"``.
+        first, second: the operands. The first one is taken if the comparison holds, so the second if either is NaN.
+    """
+
+    name: str
+    first: Node
+    second: Node
+
+
+def chosen_extremum(node: Node) -> ChosenExtremum | None:
+    """Return the extremum that a choice computes; None if it computes none."""
+    if node.op != "select" or node.args[0].op not in SWAPPED:
+        return None
+    condition, yes, no = node.args
+    u, v = condition.args
+    op = condition.op
+    if yes is v and no is u:
+        u, v, op = v, u, SWAPPED[op]
+    if yes is not u or no is not v:
+        return None
+    return ChosenExtremum("maximum" if op.startswith("greater") else "minimum", u, v)

@@ -1,0 +1,272 @@
+"""Trace the step of a loop, ``carry, y = f(carry, x)``, as one expression graph."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gpuscan.elements import Element, Field, Scalar, Structure, element_of, field_names, scalar_of
+from gpuscan.errors import GpuscanError, OperatorError
+from gpuscan.operators.expression_graph import Graph, Node, reachable
+from gpuscan.operators.operator import name_of
+from gpuscan.operators.parameters import reveal
+from gpuscan.operators.source_location import defined_at
+from gpuscan.operators.trace import call_twice, structure_of
+from gpuscan.operators.traced_array import Traced, constant, is_weak, joined, known_scalar
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """The step of a loop as a graph. Its inputs are the numbers of the carry (argument 0) and of x (argument 1).
+
+    Attributes:
+        graph: the graph, which derivations add nodes to.
+        function: the user's function.
+        name: the function as messages name it.
+        carry: the element of the carry.
+        source: the element of x.
+        states: the input node of each number of the carry.
+        inputs: the input node of each number of x.
+        results: the number of the next carry that takes the place of each of `states`.
+        output: the element of y; None if f returns no y.
+        outputs: the nodes of y, number by number.
+        returns_carry: True if f returns the carry alone.
+    """
+
+    graph: Graph
+    function: Callable[..., Any]
+    name: str
+    carry: Element
+    source: Element
+    states: tuple[Node, ...]
+    inputs: tuple[Node, ...]
+    results: tuple[Node, ...]
+    output: Element | None
+    outputs: tuple[Node, ...]
+    returns_carry: bool
+
+    @property
+    def labels(self) -> list[str]:
+        """The name of each number of the carry for messages."""
+        if self.carry.single and not self.carry.fields[0].shape:
+            return ["carry"]
+        found = []
+        for path, field in zip(self.carry.structure.paths(), self.carry.fields, strict=True):
+            name = "carry" + "".join(f"[{key!r}]" for key in path)
+            found += [name + "".join(f"[{i}]" for i in at) for at in np.ndindex(field.shape)]
+        return found
+
+    def key(self) -> tuple[Any, ...]:
+        """Return what is equal for steps that compute the same."""
+        places = tuple(node.index for node in (*self.states, *self.results, *self.outputs))
+        return *self.graph.described(), places, self.carry, self.source, self.output, self.returns_carry
+
+
+def trace_step(
+    function: Callable[..., Any],
+    structure: Structure,
+    scalars: Sequence[Scalar],
+    shapes: Sequence[tuple[int, ...]],
+    source: Element,
+    weak: Sequence[bool],
+) -> Step:
+    """Trace the step of a loop.
+
+    Args:
+        function: takes the carry and x.
+        structure: how the carry nests.
+        scalars: the kind of number of each of its leaves.
+        shapes: their shapes.
+        source: the element of x.
+        weak: for each leaf of the carry, True if its dtype was chosen for a Python number.
+
+    Raises:
+        OperatorError: the function cannot be traced.
+        TypeError: a leaf of the carry that it returns does not fit the dtype of the carry.
+        WeakDtypeError: the same of a leaf with a chosen dtype.
+    """
+    name = name_of(function)
+    name = "the step" if name == "the operator" else name
+    carry = element_of([scalar.dtype for scalar in scalars], structure, shapes)
+
+    @functools.wraps(function, updated=())
+    def joining(state: Any, x: Any) -> Any:
+        return _joined(function(state, x))
+
+    graph, value = call_twice(joining, [carry, source], name, whole=True)
+    states, inputs = (_inputs_of(graph, argument, element) for argument, element in enumerate((carry, source)))
+    returned, rest, alone = _split(structure, value, name, function)
+    results: list[Node] = []
+    for place, (leaf, field) in enumerate(zip(structure.flatten(returned), carry.fields, strict=True)):
+        results += _carry_nodes(graph, leaf, field, place, weak[place], name, function)
+    output, outputs = None, []
+    if alone:
+        output, outputs = carry, list(results)
+    elif rest is not None:
+        output, outputs = _output(graph, rest, name, function)
+    return Step(
+        graph, function, name, carry, source, states, inputs, tuple(results), output, tuple(outputs), alone
+    )
+
+
+def _joined(value: Any) -> Any:
+    """Return a value with arrays of traced numbers as traced values."""
+    if isinstance(value, dict):
+        return {key: _joined(each) for key, each in value.items()}
+    if isinstance(value, (tuple, list)):
+        parts = [_joined(each) for each in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return joined(value)
+
+
+class WeakDtypeError(GpuscanError, TypeError):
+    """A Python number of `init` needs another dtype.
+
+    Attributes:
+        place: the number of the leaf.
+        scalar: the dtype that the step gives it.
+    """
+
+    def __init__(self, message: str, place: int, scalar: Scalar) -> None:
+        super().__init__(message)
+        self.place, self.scalar = place, scalar
+
+
+def _inputs_of(graph: Graph, argument: int, element: Element) -> tuple[Node, ...]:
+    return tuple(
+        graph.input(argument, index, component, field.scalar)
+        for index, field in enumerate(element.fields)
+        for component in range(field.count)
+    )
+
+
+def _same(structure: Structure, other: Structure) -> bool:
+    """Return True if two structures are the same where lists count as tuples."""
+    kinds = {"list": "tuple", "record": "dict"}
+    one, two = (kinds.get(each.kind, each.kind) for each in (structure, other))
+    if one != two or len(structure.children) != len(other.children) or structure.factory is not other.factory:
+        return False
+    if one == "dict":
+        if set(structure.keys) != set(other.keys):
+            return False
+        order = [other.keys.index(key) for key in structure.keys]
+        return all(_same(child, other.children[i]) for child, i in zip(structure.children, order, strict=True))
+    return all(_same(*each) for each in zip(structure.children, other.children, strict=True))
+
+
+def _structure(value: Any) -> Structure:
+    return structure_of(value)[0]
+
+
+def _split(structure: Structure, value: Any, name: str, function: Any) -> tuple[Any, Any, bool]:
+    """Return the carry, y or None, and True if the function returned the carry alone."""
+    if _same(structure, _structure(value)):
+        return value, None, True
+    if isinstance(value, (tuple, list)) and len(value) == 2 and _same(structure, _structure(value[0])):
+        return value[0], value[1], False
+    raise TypeError(
+        f"{name} returns {_shown(_structure(value))}, but the carry is {_shown(structure)}. Return a carry that nests "
+        f"as init does, or a pair of such a carry and y{defined_at(function)}"
+    )
+
+
+def _shown(structure: Structure) -> str:
+    if structure.kind == "leaf":
+        return "one value"
+    if structure.kind in ("dict", "record"):
+        return "a dict of " + ", ".join(map(str, structure.keys))
+    what = structure.factory.__name__ if structure.factory is not None else structure.kind  # type: ignore[attr-defined]
+    return f"a {what} of {len(structure.children)} ({', '.join(_shown(child) for child in structure.children)})"
+
+
+def _carry_nodes(
+    graph: Graph, leaf: Any, field: Field, place: int, weak: bool, name: str, function: Any
+) -> list[Node]:
+    """Return the numbers of a leaf of the carry that the step returned, in the dtype of the carry."""
+    shown = f"carry number {place} that {name} returns"
+    leaf = joined(leaf)
+    if not isinstance(leaf, Traced):
+        scalar = field.scalar
+        given = reveal(leaf)
+        if not is_weak(leaf):
+            scalar = known_scalar(np.asarray(given).dtype)
+            if scalar.name == "float64" and field.scalar.kind == "float" and not isinstance(given, np.generic):
+                scalar = field.scalar
+        elif isinstance(given, (float, complex)) and field.scalar.kind not in ("float", "complex"):
+            scalar = scalar_of(np.dtype(np.float32))
+        leaf = constant(graph, leaf, scalar)
+    if not _fits(leaf.scalar, field.scalar):
+        message = (
+            f"{shown} is {leaf.scalar.name}, but init is {field.scalar.name}. Pass an init of {leaf.scalar.name}, or "
+            f"write .astype(np.{field.scalar.name}) on it{defined_at(function)}"
+        )
+        raise WeakDtypeError(message, place, leaf.scalar) if weak else TypeError(message)
+    if leaf.shape != field.shape:
+        if len(leaf.shape) > len(field.shape) or (leaf.shape and not isinstance(leaf, Traced)):
+            raise OperatorError(
+                f"{shown} has the shape {tuple(leaf.shape)}, but the carry has {field.shape}; return that shape"
+                + defined_at(function)
+            )
+        try:
+            leaf = Traced(graph, np.broadcast_to(leaf.nodes, field.shape), leaf.scalar)
+        except ValueError:
+            raise OperatorError(
+                f"{shown} has the shape {tuple(leaf.shape)}, but the carry has {field.shape}; return that shape"
+                + defined_at(function)
+            ) from None
+    nodes = list(leaf.nodes.ravel())
+    if leaf.scalar != field.scalar and leaf.scalar.kind != "float":
+        nodes = [graph.cast(node, field.scalar) for node in nodes]
+    return nodes
+
+
+def _fits(scalar: Scalar, field: Scalar) -> bool:
+    if scalar == field:
+        return True
+    if field.kind == "float" and field.bits == 16 and scalar.name == "float32":
+        return True  # 16-bit floats are combined in float32
+    return bool(np.can_cast(scalar.dtype, field.dtype, "safe")) and scalar.kind != "bool"
+
+
+def _output(graph: Graph, value: Any, name: str, function: Any) -> tuple[Element, list[Node]]:
+    """Return the element of y, and its nodes."""
+    structure, leaves = structure_of(value)
+    found: list[Traced] = []
+    for leaf in map(joined, leaves):
+        given = reveal(leaf)
+        if isinstance(leaf, Traced):
+            found.append(leaf)
+        elif is_weak(leaf):
+            kind = {int: np.int32, float: np.float32, complex: np.complex64}[type(given)]
+            found.append(constant(graph, leaf, scalar_of(np.dtype(kind))))
+        elif isinstance(given, (bool, np.generic, np.ndarray)):
+            found.append(constant(graph, given, known_scalar(np.asarray(given).dtype)))
+        else:
+            raise OperatorError(
+                f"{name} returns {given!r} as y, which is no number; return numbers, or None for no y"
+                + defined_at(function)
+            )
+    names = field_names(structure)
+    fields = tuple(Field(label, leaf.scalar, tuple(leaf.shape)) for label, leaf in zip(names, found, strict=True))
+    return Element(fields, structure), [node for leaf in found for node in leaf.nodes.ravel()]
+
+
+# ----- Dependencies
+
+
+def nodes_on(nodes: Sequence[Node], inputs: set[int]) -> set[int]:
+    """Return the indices of the nodes that the given ones need and that depend on inputs with these indices."""
+    found = set(inputs)
+    for node in reachable(nodes):
+        if any(arg.index in found for arg in node.args):
+            found.add(node.index)
+    return found
+
+
+def with_results(step: Step, results: Sequence[Node]) -> Step:
+    """Return the same step with other nodes for the next carry."""
+    return replace(step, results=tuple(results))

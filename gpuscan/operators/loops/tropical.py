@@ -1,0 +1,347 @@
+"""Affine maps over (max, +) and (min, +), clamps, and running extrema.
+
+Laws: ``h[t] = max(h[t-1] + a, b)``, the same with min, and ``h[t] = min(max(h[t-1] + a, low), high)``. Maps of one number
+are kept as (a, low, high), without the bounds that they do not have. Composition, first 1, then 2:
+``a = a1 + a2, low = min(max(low1 + a2, low2), high2), high = min(max(high1 + a2, low2), high2)``. Identity:
+(0, -inf, inf). Proof: ``x -> min(max(x + a2, low2), high2)`` does not fall, so it can be taken inside the minimum and
+the maximum of the first map, and applied to its three terms one by one.
+
+Integers of up to 32 bits are computed in 64 bits, so that a sum of increments cannot overflow where the loop itself does
+not; those of int64 saturate. Several numbers are affine maps over the semiring (see `semirings`), without clamps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpuscan.operators.expression_graph import BOOL, Node
+from gpuscan.operators.loops.semirings import INT64, Form, Forms, Semiring, derived_stage
+from gpuscan.operators.loops.stage import (
+    Composition,
+    LeavesClassError,
+    Numbers,
+    Part,
+    Stage,
+    chosen,
+    chosen_extremum,
+    computed,
+    either,
+    maximum_of_choice,
+    minimum_of_choice,
+    negated,
+)
+
+_INTEGERS = ("signed", "unsigned")
+# Stands for an infinite bound of integers of up to 32 bits: no sum of 2**30 increments reaches a number from it.
+_FAR = 2**62
+
+
+def _add(a: Any, b: Any) -> Any:
+    """Return the sum; of int64, the nearest number if it overflows."""
+    total = a + b
+    if a.dtype != np.int64:
+        return total
+    limits = np.iinfo(np.int64)
+    over = ((a ^ total) & (b ^ total)) < 0
+    return np.where(over, np.where(a < 0, np.full_like(a, limits.min), np.full_like(a, limits.max)), total)
+
+
+# ----- Maps of one number
+
+
+# How bounds are applied: as np.maximum, which keeps NaN; as np.fmax, which passes over NaN; as np.where(a > b, a, b),
+# which takes b if either is NaN.
+_MAXIMUM = {"keep": np.maximum, "skip": np.fmax, "choose": maximum_of_choice}
+_MINIMUM = {"keep": np.minimum, "skip": np.fmin, "choose": minimum_of_choice}
+
+
+@dataclass(frozen=True)
+class ClampMaps(Composition):
+    """Maps h -> min(max(h + a, low), high), as those of the three numbers that vary.
+
+    Attributes:
+        shifts: True if there are increments a.
+        low, high: True if there are such bounds.
+        nan: how bounds treat NaN: ``"keep"``, ``"skip"`` or ``"choose"``.
+    """
+
+    shifts: bool
+    low: bool
+    high: bool
+    nan: str = "keep"
+
+    def _clamped(self, number: Any, numbers: dict[str, Any]) -> Any:
+        number = _add(number, numbers["a"]) if self.shifts else number
+        number = _MAXIMUM[self.nan](number, numbers["low"]) if self.low else number
+        return _MINIMUM[self.nan](number, numbers["high"]) if self.high else number
+
+    @property
+    def names(self) -> list[str]:
+        return [
+            name for name, there in (("a", self.shifts), ("low", self.low), ("high", self.high)) if there
+        ]
+
+    def combine(self, left: Numbers, right: Numbers) -> list[Any]:
+        first, then = (dict(zip(self.names, each, strict=True)) for each in (left, right))
+        found = [_add(first["a"], then["a"])] if self.shifts else []
+        return found + [self._clamped(first[name], then) for name in self.names if name != "a"]
+
+    def start(self, state: Numbers) -> list[Any]:
+        return [np.zeros_like(state[0]) if name == "a" else state[0] for name in self.names]
+
+    def state(self, numbers: Numbers) -> list[Any]:
+        return [numbers[int(self.shifts)]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Clamp:
+    """The numbers of a map; None for an increment of 0 and for bounds that are not there."""
+
+    shift: Node | None = None
+    low: Node | None = None
+    high: Node | None = None
+    constant: Node | None = None
+    is_constant: bool = False
+
+
+class _Clamps:
+    """The clamps that nodes compute of the state."""
+
+    def __init__(self, part: Part) -> None:
+        self.part, self.graph = part, part.graph
+        own = part.states[0].scalar
+        self.scalar = INT64 if own.kind in _INTEGERS else part.calculus.wide(part.states[0]).scalar
+        self.far = _FAR if own.bits < 64 else 2**63 - 1
+        self.nan: set[str] = set()
+        self._known: dict[int, _Clamp] = {}
+
+    def number(self, node: Node) -> Node:
+        return self.graph.cast(node, self.scalar)
+
+    def of(self, node: Node) -> _Clamp:
+        found = self._known.get(node.index)
+        if found is None:
+            found = self._known[node.index] = self._derived(node)
+        return found
+
+    def _derived(self, node: Node) -> _Clamp:
+        part, op, args = self.part, node.op, node.args
+        if not part.varies(node):
+            number = self.number(node)
+            return _Clamp(None, number, number, is_constant=True)
+        if op == "input":
+            return _Clamp()
+        if op == "select" and not part.varies(args[0]):
+            return self._choice(args[0], self.of(args[1]), self.of(args[2]))
+        if op == "cast":
+            return self._cast(node)
+        if op == "add" and not (part.varies(args[0]) and part.varies(args[1])):
+            amount, state = args if part.varies(args[1]) else args[::-1]
+            return self._shifted(self.of(state), self.number(amount))
+        if op == "subtract" and not part.varies(args[1]):
+            return self._shifted(self.of(args[0]), self._negative(self.number(args[1])))
+        for name, bound in (("maximum", "low"), ("minimum", "high")):
+            if op in (name, f"f{name[:3]}") and not (part.varies(args[0]) and part.varies(args[1])):
+                limit, state = args if part.varies(args[1]) else args[::-1]
+                self.nan.add("keep" if op == name else "skip")
+                return self._bounded(self.of(state), bound, self.number(limit))
+        found = chosen_extremum(node)
+        if found is not None and not (part.varies(found.first) and part.varies(found.second)):
+            return self._chosen_bound(found.first, found.second, "low" if found.name == "maximum" else "high")
+        raise LeavesClassError(node)
+
+    def _negative(self, node: Node) -> Node:
+        return self.graph.apply("negative", (node,), node.scalar)
+
+    def _sum(self, a: Node | None, b: Node) -> Node:
+        if a is None:
+            return b
+        return computed(self.graph, _add, a, b)[0]
+
+    def _shifted(self, clamp: _Clamp, amount: Node) -> _Clamp:
+        if amount.equals(0):
+            return clamp
+        low, high = (bound and self._sum(bound, amount) for bound in (clamp.low, clamp.high))
+        return _Clamp(self._sum(clamp.shift, amount), low, high, clamp.constant)
+
+    def _extremum(self, bound: str, one: Node | None, limit: Node) -> Node:
+        name = "maximum" if bound == "low" else "minimum"
+        return limit if one is None else self.graph.apply(name, (one, limit), limit.scalar)
+
+    def _bounded(self, clamp: _Clamp, bound: str, limit: Node) -> _Clamp:
+        """Return the clamp followed by one bound, which also bounds the other bound."""
+        low, high = clamp.low, clamp.high
+        if bound == "low":
+            low = self._extremum("low", low, limit)
+            high = high and self._extremum("low", high, limit)
+        else:
+            high = self._extremum("high", high, limit)
+            low = low and self._extremum("high", low, limit)
+        return _Clamp(clamp.shift, low, high, clamp.constant)
+
+    def _chosen_bound(self, first: Node, second: Node, bound: str) -> _Clamp:
+        """Return the clamp of ``np.where(first > second, first, second)``, of which one depends on the state."""
+        graph = self.graph
+        if self.scalar.kind != "float":
+            state, limit = (first, second) if self.part.varies(first) else (second, first)
+            self.nan.add("keep")
+            return self._bounded(self.of(state), bound, self.number(limit))
+        if self.part.varies(second):
+            # NaN of the input is passed over, and NaN of the state stays.
+            limit = self.number(first)
+            nothing = graph.constant(-np.inf if bound == "low" else np.inf, limit.scalar)
+            limit = graph.select(graph.apply("isnan", (limit,), BOOL), nothing, limit)
+            self.nan.add("keep")
+            return self._bounded(self.of(second), bound, limit)
+        # The input is taken where either is NaN. It does not depend on the state then.
+        clamp, limit = self.of(first), self.number(second)
+        if clamp.low is not None or clamp.high is not None:
+            raise LeavesClassError(first, "is compared with the input after it was bounded")
+        self.nan.add("choose")
+        constant = either(graph, clamp.constant, graph.apply("isnan", (limit,), BOOL))
+        if clamp.shift is not None:
+            constant = either(graph, constant, graph.apply("isnan", (clamp.shift,), BOOL))
+        found = self._bounded(clamp, bound, limit)
+        return _Clamp(found.shift, found.low, found.high, constant)
+
+    def _cast(self, node: Node) -> _Clamp:
+        (arg,) = node.args
+        kinds = arg.scalar.kind, node.scalar.kind
+        if kinds != ("float", "float") and not all(kind in _INTEGERS for kind in kinds):
+            raise LeavesClassError(node, f"converts the carry to {node.scalar.name}")
+        return self.of(arg)
+
+    def _choice(self, condition: Node, yes: _Clamp, no: _Clamp) -> _Clamp:
+        graph = self.graph
+
+        def pick(one: Node | None, other: Node | None, absent: Any) -> Node | None:
+            if one is other:
+                return one
+            nothing = graph.constant(absent, self.scalar)
+            return graph.select(condition, nothing if one is None else one, nothing if other is None else other)
+
+        if yes.is_constant:
+            constant = either(graph, condition, no.constant)
+        elif no.is_constant:
+            constant = either(graph, negated(graph, condition), yes.constant)
+        else:
+            constant = chosen(graph, condition, yes.constant, no.constant)
+        far = np.inf if self.scalar.kind == "float" else self.far
+        shift = no.shift if yes.is_constant else yes.shift if no.is_constant else pick(yes.shift, no.shift, 0)
+        low, high = pick(yes.low, no.low, -far), pick(yes.high, no.high, far)
+        # A constant map needs one of the two bounds.
+        if yes.is_constant or no.is_constant:
+            other = no if yes.is_constant else yes
+            if other.low is None and (other.high is not None):
+                low = None
+            elif other.high is None:
+                high = None
+        return _Clamp(shift, low, high, constant)
+
+
+_KINDS = {(True, True): "clamp", (True, False): "max-plus", (False, True): "min-plus"}
+_LAWS = {
+    "clamp": "h[t] = min(max(h[t-1] + a, low), high)",
+    "max-plus": "h[t] = max(h[t-1] + a, b)",
+    "min-plus": "h[t] = min(h[t-1] + a, b)",
+}
+
+
+def derive(part: Part) -> Stage:
+    """Return the stage of clamps, or of affine maps over (max, +) or (min, +).
+
+    Raises:
+        LeavesClassError: an operation is none of such maps.
+    """
+    if any(node.scalar.kind not in (*_INTEGERS, "float") or node.scalar.name == "uint64" for node in part.states):
+        raise LeavesClassError(part.results[0], rank=-1)
+    if len(part.places) > 1:
+        return _of_several(part)
+    clamps = _Clamps(part)
+    found = clamps.of(part.results[0])
+    bounds = found.low is not None, found.high is not None
+    if not any(bounds) or len(clamps.nan) > 1 or (clamps.nan - {"keep"} and (all(bounds) or found.is_constant)):
+        raise LeavesClassError(part.results[0], rank=-1)
+    nan = next(iter(clamps.nan), "keep")
+    if nan == "skip" and found.shift is not None:
+        raise LeavesClassError(part.results[0], "passes over NaN after a sum")
+    kind = _KINDS[bounds]
+    law = _LAWS[kind]
+    if found.shift is None:
+        law = law.replace("h[t-1] + a", "h[t-1]")
+        kind = "extremum" if kind != "clamp" else kind
+    numbers = tuple(node for node in (found.shift, found.low, found.high) if node is not None)
+    return Stage(kind, law, part.places, numbers, found.constant, ClampMaps(found.shift is not None, *bounds, nan))
+
+
+# ----- Maps of several numbers
+
+
+class MaxPlus(Semiring):
+    """The semiring of numbers under maximum and addition."""
+
+    kind = "max-plus"
+    law = "h[t] = max(a + h[t-1], b)"
+    plus = np.maximum
+    times = staticmethod(_add)
+    extremum = "maximum"
+    farthest = -1
+
+    def number(self, node: Node) -> Node:
+        own = self.part.states[0].scalar
+        scalar = INT64 if own.kind in _INTEGERS else self.calculus.wide(self.part.states[0]).scalar
+        return self.graph.cast(node, scalar)
+
+    def zero(self, like: Node) -> Node:
+        far = np.inf if like.scalar.kind == "float" else _FAR
+        return self.graph.constant(self.farthest * far, like.scalar)
+
+    def one(self, like: Node) -> Node:
+        return self.graph.constant(0, like.scalar)
+
+    def sum(self, a: Node, b: Node) -> Node:
+        return a if a is b else self.calculus.call(self.extremum, a, b)
+
+    def product(self, a: Node, b: Node) -> Node:
+        return computed(self.graph, _add, a, b)[0]
+
+    def form_of(self, node: Node, forms: Forms) -> Form:
+        op, args = node.op, node.args
+        if op == self.extremum:
+            return forms.sum(forms.of(args[0]), forms.of(args[1]))
+        if op == "add" and not (self.part.varies(args[0]) and self.part.varies(args[1])):
+            amount, state = args if self.part.varies(args[1]) else args[::-1]
+            return forms.scaled(forms.of(state), self.number(amount))
+        if op == "subtract" and not self.part.varies(args[1]):
+            amount = self.number(args[1])
+            negative = self.graph.apply("negative", (amount,), amount.scalar)
+            return forms.scaled(forms.of(args[0]), negative)
+        if op == "cast" and node.scalar.kind == args[0].scalar.kind:
+            return forms.of(args[0])
+        found = chosen_extremum(node)
+        if found is not None and found.name == self.extremum and node.scalar.kind != "float":
+            return forms.sum(forms.of(found.first), forms.of(found.second))
+        raise LeavesClassError(node)
+
+
+class MinPlus(MaxPlus):
+    """The semiring of numbers under minimum and addition."""
+
+    kind = "min-plus"
+    law = "h[t] = min(a + h[t-1], b)"
+    plus = np.minimum
+    extremum = "minimum"
+    farthest = 1
+
+
+def _of_several(part: Part) -> Stage:
+    refusals = []
+    for semiring in (MaxPlus, MinPlus):
+        try:
+            return derived_stage(semiring(part), scales=False)
+        except LeavesClassError as error:
+            refusals.append(error)
+    raise max(refusals, key=lambda error: error.node.index)
