@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -16,7 +17,7 @@ from gpuscan.elements import LEAF, Element, Structure, element_of, scalar_of
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.loops.form import Derivation, derive
-from gpuscan.operators.loops.step import Step, WeakDtypeError, trace_step
+from gpuscan.operators.loops.step import Step, trace_step
 from gpuscan.operators.parameters import Parameter, Switch
 from gpuscan.problem.arguments import OnDevice, as_leaf, native, resolve_axis, structure_and_leaves
 from gpuscan.recent_values import RecentValues
@@ -28,6 +29,9 @@ _MAX_STEPS = 128
 
 # Values of init of up to this many bytes are a part of the key of a derivation.
 _MAX_KEY_BYTES = 1024
+
+# The most combinations of dtypes that are tried for the Python numbers of init.
+_MAX_TRIES = 32
 
 _derivations: RecentValues[Any, Derivation] = RecentValues(_MAX_STEPS)
 _steps: RecentValues[Any, Any] = RecentValues(_MAX_STEPS)
@@ -116,7 +120,11 @@ def loop_arguments(
     tries = _carries(init)
     refusals: list[Exception] = []
     for carry, given in tries:
-        for split in _splits([leaf.shape for leaf in leaves], [np.shape(each) for each in given], axis):
+        splits = _splits([leaf.shape for leaf in leaves], [np.shape(each) for each in given], axis)
+        if any(map(any, (split[2] for split in splits))) and _takes_numbers(f, structure, leaves, carry, given):
+            # The function takes numbers, so all axes of init are rows.
+            splits = [split for split in splits if not any(split[2])]
+        for split in splits:
             try:
                 arrays = [*leaves, *(each for each in given if isinstance(each, Array))]
                 home = None if anywhere else home_of(arrays, device)
@@ -142,6 +150,19 @@ def _no_split(xs: Sequence[Any], init: Sequence[Any], axis: Any) -> ValueError:
         f"init of the shape {', '.join(map(str, init))} was passed for xs of the leading shape {tuple(shared)}, but init "
         f"must broadcast to {others}, the shape without the axis of the loop. Pass one carry, or one for each row"
     )
+
+
+def _takes_numbers(f: Any, structure: Structure, leaves: Sequence[Any], carry: Structure, given: Sequence[Any]) -> bool:
+    """Return True if the step can be traced with a carry and an x of single numbers."""
+    shared = len(_shared([leaf.shape for leaf in leaves]))
+    source = element_of([leaf.dtype for leaf in leaves], structure, [leaf.shape[shared:] for leaf in leaves])
+    try:
+        _traced(f, carry, given, [()] * len(given), source, [_is_weak(each) for each in given])
+    except OperatorError:
+        return False
+    except TypeError:
+        return True
+    return True
 
 
 # ----- init
@@ -211,15 +232,14 @@ def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis
     if not shared:
         return []
     resolve_axis(axis, tuple(shared))
+    place = axis % len(shared)
     found: list[Split] = []
     for own in range(max(map(len, init)) + 1):
-        for lead in range(len(shared), 0, -1):
-            trailing = len(shared) - lead
-            if trailing > own:
-                continue
-            found += _checked_split(tuple(shared[:lead]), xs, init, own, axis % len(shared))
-    # With a carry of several numbers, x has as many axes of its own if it can.
-    return sorted(found, key=lambda split: (max(map(len, split[2])), len(split[0])))
+        # With a carry of several numbers, x has as many axes of its own if it can.
+        leads = range(len(shared), 0, -1) if own == 0 else range(max(1, len(shared) - own), len(shared) + 1)
+        for lead in leads:
+            found += _checked_split(tuple(shared[:lead]), xs, init, own, place)
+    return found
 
 
 def _checked_split(
@@ -301,20 +321,13 @@ def _traced(
 ) -> Step:
     """Return the step with the first dtypes for the Python numbers of init that fit."""
     choices = [_dtypes(each, source) if is_weak else [each.dtype] for each, is_weak in zip(given, weak, strict=True)]
-    chosen = [0] * len(given)
-    while True:
-        scalars = [scalar_of(np.dtype(kinds[place])) for kinds, place in zip(choices, chosen, strict=True)]
+    refusals: list[Exception] = []
+    for kinds in itertools.islice(itertools.product(*choices), _MAX_TRIES):
         try:
-            return trace_step(f, carry, scalars, states, source, weak)
-        except WeakDtypeError as error:
-            if error.scalar.dtype not in choices[error.place][chosen[error.place] + 1 :]:
-                raise TypeError(str(error)) from None
-            chosen[error.place] = choices[error.place].index(error.scalar.dtype)
-        except OperatorError:
-            following = next((i for i, kinds in enumerate(choices) if chosen[i] + 1 < len(kinds)), None)
-            if following is None:
-                raise
-            chosen[following] += 1
+            return trace_step(f, carry, [scalar_of(np.dtype(kind)) for kind in kinds], states, source)
+        except (OperatorError, TypeError) as error:
+            refusals.append(error)
+    raise refusals[-1] if len(refusals) < _MAX_TRIES else refusals[0]
 
 
 def _dtypes(value: Any, source: Element) -> list[np.dtype[Any]]:
@@ -325,13 +338,11 @@ def _dtypes(value: Any, source: Element) -> list[np.dtype[Any]]:
     def of(*kinds: str) -> list[np.dtype[Any]]:
         return [scalar.dtype for scalar in own if scalar.kind in kinds]
 
-    floats = of("float") or [np.dtype(np.float32)]
+    integers, floats = of("signed", "unsigned"), of("float")
     if kind is complex:
         found = [np.dtype(np.complex64)]
     elif kind is float:
-        found = [*floats, np.dtype(np.float32), np.dtype(np.complex64)]
+        found = [*floats, np.dtype(np.float32), *of("complex")]
     else:
-        integers = of("signed", "unsigned")
-        preferred = [*integers[:1], np.dtype(np.int32)] if integers or not of("float") else []
-        found = [*preferred, *floats, np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float32), np.dtype(np.complex64)]
+        found = [*integers, np.dtype(np.int32), *floats, np.dtype(np.float32), *of("complex")]
     return list(dict.fromkeys(found))

@@ -12,10 +12,11 @@ from gpuscan.api.array import Array, new_array
 from gpuscan.api.loop_arguments import LoopArguments
 from gpuscan.api.map import mapped
 from gpuscan.api.outputs import execute, is_on_device
-from gpuscan.elements import Element, Field, Scalar, bundle_of, compute_dtype, tuple_of
+from gpuscan.elements import Element, Field, Scalar, bundle_of, compute_dtype, scalar_of, tuple_of, word_dtype
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.engine.host_arrays import scan_host
+from gpuscan.engine.sequential_loop import run_loop
 from gpuscan.errors import LoopError
 from gpuscan.operators.adjoint import LAST, map_of
 from gpuscan.operators.evaluation import copied
@@ -518,20 +519,9 @@ class LoopRun:
         for field in step.carry.fields:
             numbers = [self.lasts[place] for place in range(start, start + field.count)]
             start += field.count
-            leaves.append(self._stacked(numbers, field))
+            leaves.append(stacked(numbers, field, self.arguments.others))
         assert start == count
         return step.carry.structure.nested(leaves)
-
-    def _stacked(self, numbers: Sequence[Any], field: Field) -> Any:
-        """Return the numbers of a leaf of the carry as one array (*others, *shape)."""
-        if not field.shape:
-            value = numbers[0]
-            return value if isinstance(value, Array) else np.asarray(value, field.scalar.dtype)[()]
-        shape = (*self.arguments.others, *field.shape)
-        if isinstance(numbers[0], Array):
-            joined = np.concatenate([each.reshape(*self.arguments.others, 1) for each in numbers], axis=-1)
-            return joined.reshape(shape)
-        return np.stack([np.asarray(each) for each in numbers], axis=-1).reshape(shape)
 
     def _initial_carry(self) -> Any:
         leaves = []
@@ -601,6 +591,17 @@ class _Part:
         return other._map(nodes, fields)
 
 
+def stacked(numbers: Sequence[Any], field: Field, others: tuple[int, ...]) -> Any:
+    """Return the numbers of a leaf of the carry as one array (*others, *shape of the field)."""
+    if not field.shape:
+        value = numbers[0]
+        return value if isinstance(value, Array) else np.asarray(value, field.scalar.dtype)[()]
+    shape = (*others, *field.shape)
+    if isinstance(numbers[0], Array):
+        return np.concatenate([each.reshape((*others, 1)) for each in numbers], axis=-1).reshape(shape)
+    return np.stack([np.asarray(each) for each in numbers], axis=-1).reshape(shape)
+
+
 def _between(nodes: Sequence[Node], own: Mapping[int, int]) -> list[Node]:
     """Return the nodes that the given ones need and that depend on nodes with these indices, those included."""
     found: dict[int, Node] = {}
@@ -649,8 +650,78 @@ def _spread(array: Array, shape: tuple[int, ...]) -> Any:
     return array.view_at(shape, (*(0,) * lead, *steps)).copy()
 
 
+# ----- Step by step
+
+
 def run_sequentially(arguments: LoopArguments, reverse: bool) -> tuple[Any, Any]:
-    raise NotImplementedError
+    """Return the last carry and the outputs of the loop itself, which takes one invocation for each row."""
+    step, home = arguments.step, arguments.home
+    outputs = [] if step.output is None else list(step.output.fields)
+    numbers: list[Any] = []
+    for leaf, field in zip(arguments.init, step.carry.fields, strict=True):
+        numbers += [leaf[(..., *at)] if field.shape else leaf for at in np.ndindex(field.shape)]
+    function = _step_of_numbers(step, whole_words=home is not None)
+    if home is None:
+        final, ys = _run_on_numpy(arguments, function, numbers, reverse)
+    else:
+        arrays = [home.asarray(x) for x in arguments.xs]
+        states = [node.scalar for node in step.states]
+        given = (arrays, step.source.fields, outputs, arguments.shape, arguments.axis, reverse)
+        final, ys = run_loop(home._context, function, numbers, states, *given)
+        found = [Array.of(home, each) for each in (*final, *ys)]
+        if not arguments.on_device:
+            found = [each.numpy() for each in found]
+        final, ys = found[: len(final)], found[len(final) :]
+    leaves, start = [], 0
+    for field in step.carry.fields:
+        leaves.append(stacked(final[start : start + field.count], field, arguments.others))
+        start += field.count
+    return step.carry.structure.nested(leaves), None if step.output is None else step.output.structure.nested(ys)
+
+
+def _step_of_numbers(step: Step, *, whole_words: bool) -> Map:
+    """Return the step as a function of the numbers of the carry and of x, to those of the next carry and of y."""
+    graph = Graph()
+    given = [*step.states, *step.inputs]
+    source = bundle_of([Field("f", node.scalar) for node in given])
+    places = {node: graph.input(0, i, 0, node.scalar) for i, node in enumerate(given)}
+    nodes = copied([*step.results, *step.outputs], graph, places)
+    scalars = [field.scalar for field in (() if step.output is None else step.output.fields) for _ in range(field.count)]
+    wanted = [node.scalar for node in step.states] + [scalar_of(word_dtype(s)) if whole_words else s for s in scalars]
+    fields = [Field("f", scalar) for scalar in wanted]
+    by_field = [[graph.cast(node, scalar)] for node, scalar in zip(nodes, wanted, strict=True)]
+    return map_of(graph, source, by_field, bundle_of(fields))
+
+
+def _run_on_numpy(
+    arguments: LoopArguments, function: Map, numbers: Sequence[Any], reverse: bool
+) -> tuple[list[Any], list[Any]]:
+    step, axis = arguments.step, arguments.axis
+    others = arguments.others
+    states = [node.scalar for node in step.states]
+    carry = [
+        np.broadcast_to(value, others).astype(compute_dtype(s)) for value, s in zip(numbers, states, strict=True)
+    ]
+    xs = [
+        np.moveaxis(x, axis, 0)[(..., *at)].astype(compute_dtype(field.scalar), copy=False)
+        for x, field in zip(arguments.xs, step.source.fields, strict=True)
+        for at in np.ndindex(field.shape)
+    ]
+    outputs = [] if step.output is None else list(step.output.fields)
+    ys = [np.empty((*arguments.shape, *field.shape), field.scalar.dtype) for field in outputs]
+    parts = [
+        np.moveaxis(y, axis, 0)[(..., *at)] for y, field in zip(ys, outputs, strict=True) for at in np.ndindex(field.shape)
+    ]
+    length = arguments.length
+    for t in reversed(range(length)) if reverse else range(length):
+        found = function((*carry, *(x[t] for x in xs)))
+        carry = [
+            np.asarray(value).astype(s.dtype).astype(compute_dtype(s))
+            for value, s in zip(found, states, strict=False)
+        ]
+        for part, value in zip(parts, found[len(states) :], strict=True):
+            part[t] = value
+    return [value.astype(s.dtype) for value, s in zip(carry, states, strict=True)], ys
 
 
 def run_newton(arguments: LoopArguments, reverse: bool, tolerance: Any, iterations: int) -> tuple[Any, Any, int]:

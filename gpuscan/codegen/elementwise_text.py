@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from math import gcd
 
 from gpuscan.codegen.load_store import vector_type
-from gpuscan.codegen.number_formats import conversions_of, from_storage, from_words, to_storage
+from gpuscan.codegen.number_formats import conversions_of, from_storage, from_words, to_storage, to_words
 from gpuscan.elements import Element, Field, Scalar, min_chunk
 from gpuscan.operators.code import Code, map_code
 from gpuscan.operators.expression_graph import reachable
@@ -156,6 +156,98 @@ class ElementwiseText:
             return words
         kind = vector_type(width)
         return [f"{kind}({', '.join(words[at : at + width])})" for at in range(0, len(words), width)]
+
+
+@dataclass(frozen=True)
+class LoopText:
+    """One shader: a loop of steps along rows, whose numbers are kept from step to step. Equal ones have equal text.
+
+    Attributes:
+        code: the step, ``fn apply(x: Arguments) -> Result``, from the numbers of the carry and of x to those of the next
+            carry and of y.
+        source: the numbers that the step takes: those of the carry, then those of x.
+        used: the numbers that it reads.
+        states: the kinds of number of the carry.
+        xs, ys: for each number of x and of y its array, its place in an element, and the numbers of an element.
+        native_int64, packs_halves: as in `ElementwiseText`.
+    """
+
+    code: Code
+    source: Element
+    used: tuple[int, ...]
+    states: tuple[Scalar, ...]
+    xs: tuple[tuple[int, int, int], ...]
+    ys: tuple[tuple[int, int, int], ...]
+    native_int64: bool
+    packs_halves: bool
+
+    captured_functions = ElementwiseText.captured_functions
+    helpers = ElementwiseText.helpers
+    number_at = ElementwiseText.number_at
+    type_of = ElementwiseText.type_of
+
+    def binding_of(self, name: str) -> int:
+        """Return the binding of the captured constants: after the call, the carries, the sources and the results."""
+        assert name == "captured"
+        return 1 + len(self.states) + len(self.read) + len({array for array, *_ in self.ys})
+
+    @property
+    def read(self) -> list[int]:
+        """The arrays of x that the step reads."""
+        places = (index - len(self.states) for index in self.used if index >= len(self.states))
+        return sorted({self.xs[place][0] for place in places})
+
+    @property
+    def written(self) -> list[int]:
+        """The arrays of y."""
+        return sorted({array for array, *_ in self.ys})
+
+    @property
+    def float_conversions(self) -> tuple[str, ...]:
+        """The conversions of 16-bit floats that loads and stores call."""
+        fields = [Field("", scalar) for scalar in self.states]
+        return conversions_of([*self.source.fields, *fields], fields)
+
+    @property
+    def sources(self) -> list[Field]:
+        """The numbers that the step reads, as fields of its argument."""
+        return [self.source.fields[index] for index in self.used]
+
+    def loaded(self, index: int) -> str:
+        """Return a number that the step reads at the place ``at``."""
+        if index < len(self.states):
+            return f"state{index}"
+        array, component, count = self.xs[index - len(self.states)]
+        return self.number_at(f"source{array}", self.source.fields[index].scalar, f"(at * {count}u + {component}u)")
+
+    def rounded(self, index: int, value: str) -> str:
+        """Return a number of the carry as its array would hold it: narrow integers wrap, and 16-bit floats round."""
+        scalar = self.states[index]
+        if not scalar.packed or scalar.kind == "bool":
+            return value
+        return from_storage(scalar, self.native_int64, to_storage(scalar, self.native_int64, [value]), 0)
+
+    def state_at(self, index: int) -> str:
+        """Return a number of the carry of row ``row``, which its array holds in whole words."""
+        scalar = self.states[index]
+        words = [f"carry{index}[row * {scalar.words}u + {word}u]" for word in range(scalar.words)]
+        return from_words(scalar, self.native_int64, words)
+
+    def words_of(self, index: int, value: str) -> list[str]:
+        """Return the words of a number of the carry."""
+        return list(to_words(self.states[index], self.native_int64, value))
+
+    def stores(self) -> list[tuple[int, str, str]]:
+        """Return what is stored for y: the array, the place in it, and the word."""
+        found, result = [], self.code.result
+        for number, (array, component, count) in enumerate(self.ys):
+            index = len(self.states) + number
+            scalar = result.fields[index].scalar
+            words = to_words(scalar, self.native_int64, result.member("next", index))
+            size = scalar.words
+            for word, value in enumerate(words):
+                found.append((array, f"(at * {count}u + {component}u) * {size}u + {word}u", value))
+        return found
 
 
 @lru_cache(maxsize=256)

@@ -359,7 +359,12 @@ def broadcast_check(name: str, traced: Sequence[Traced]) -> None:
 
 
 def check_float64(name: str, dtypes: Sequence[Any], results: Sequence[Any], traced: Sequence[Traced]) -> None:
-    """Refuse NumPy's promotion to float64 if no operand is float64: few adapters have it."""
+    """Refuse NumPy's promotion to float64 if no operand is float64: few adapters have it.
+
+    Steps of loops may compute in it: what their carry has not fits is refused there.
+    """
+    if traced and traced[0].graph.whole:
+        return
     if any(np.dtype(result) == np.float64 for result in results) and all(t.dtype != np.float64 for t in traced):
         shown = " and ".join(str(getattr(each, "__name__", each)) for each in dtypes)
         raise operator_error(

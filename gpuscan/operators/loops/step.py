@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.elements import Element, Field, Scalar, Structure, element_of, field_names, scalar_of
-from gpuscan.errors import GpuscanError, OperatorError
+from gpuscan.errors import OperatorError
 from gpuscan.operators.expression_graph import Graph, Node, reachable
 from gpuscan.operators.operator import name_of
 from gpuscan.operators.parameters import reveal
@@ -72,7 +72,6 @@ def trace_step(
     scalars: Sequence[Scalar],
     shapes: Sequence[tuple[int, ...]],
     source: Element,
-    weak: Sequence[bool],
 ) -> Step:
     """Trace the step of a loop.
 
@@ -82,12 +81,10 @@ def trace_step(
         scalars: the kind of number of each of its leaves.
         shapes: their shapes.
         source: the element of x.
-        weak: for each leaf of the carry, True if its dtype was chosen for a Python number.
 
     Raises:
         OperatorError: the function cannot be traced.
         TypeError: a leaf of the carry that it returns does not fit the dtype of the carry.
-        WeakDtypeError: the same of a leaf with a chosen dtype.
     """
     name = name_of(function)
     name = "the step" if name == "the operator" else name
@@ -102,7 +99,7 @@ def trace_step(
     returned, rest, alone = _split(structure, value, name, function)
     results: list[Node] = []
     for place, (leaf, field) in enumerate(zip(structure.flatten(returned), carry.fields, strict=True)):
-        results += _carry_nodes(graph, leaf, field, place, weak[place], name, function)
+        results += _carry_nodes(graph, leaf, field, place, name, function)
     output, outputs = None, []
     if alone:
         output, outputs = carry, list(results)
@@ -121,19 +118,6 @@ def _joined(value: Any) -> Any:
         parts = [_joined(each) for each in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     return joined(value)
-
-
-class WeakDtypeError(GpuscanError, TypeError):
-    """A Python number of `init` needs another dtype.
-
-    Attributes:
-        place: the number of the leaf.
-        scalar: the dtype that the step gives it.
-    """
-
-    def __init__(self, message: str, place: int, scalar: Scalar) -> None:
-        super().__init__(message)
-        self.place, self.scalar = place, scalar
 
 
 def _inputs_of(graph: Graph, argument: int, element: Element) -> tuple[Node, ...]:
@@ -184,7 +168,7 @@ def _shown(structure: Structure) -> str:
 
 
 def _carry_nodes(
-    graph: Graph, leaf: Any, field: Field, place: int, weak: bool, name: str, function: Any
+    graph: Graph, leaf: Any, field: Field, place: int, name: str, function: Any
 ) -> list[Node]:
     """Return the numbers of a leaf of the carry that the step returned, in the dtype of the carry."""
     shown = f"carry number {place} that {name} returns"
@@ -204,7 +188,7 @@ def _carry_nodes(
             f"{shown} is {leaf.scalar.name}, but init is {field.scalar.name}. Pass an init of {leaf.scalar.name}, or "
             f"write .astype(np.{field.scalar.name}) on it{defined_at(function)}"
         )
-        raise WeakDtypeError(message, place, leaf.scalar) if weak else TypeError(message)
+        raise TypeError(message)
     if leaf.shape != field.shape:
         if len(leaf.shape) > len(field.shape) or (leaf.shape and not isinstance(leaf, Traced)):
             raise OperatorError(

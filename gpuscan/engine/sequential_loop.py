@@ -1,0 +1,141 @@
+"""Run a loop step by step on a device: one invocation for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.codegen.elementwise_text import LoopText, elementwise_code
+from gpuscan.device.bind_groups import Binding
+from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.guards import guarded
+from gpuscan.device.transfer import padded
+from gpuscan.elements import Field, Scalar, word_dtype
+from gpuscan.engine.element_copy import write_elements
+from gpuscan.engine.elementwise import broadcast, check_numbers, converted
+from gpuscan.engine.record import submit_stage
+from gpuscan.errors import GpuscanError, smaller
+from gpuscan.problem.packed_fields import STORAGE_LIMIT
+
+if TYPE_CHECKING:
+    from gpuscan.device.context import DeviceContext
+    from gpuscan.operators.trace import Map
+
+# Steps of one dispatch. A GPU takes up to a microsecond for each, and drivers end a dispatch after a second or more.
+_STEPS = 1 << 16
+
+
+def run_loop(
+    context: DeviceContext,
+    step: Map,
+    init: Sequence[Any],
+    states: Sequence[Scalar],
+    xs: Sequence[DeviceArray],
+    fields: Sequence[Field],
+    outputs: Sequence[Field],
+    shape: tuple[int, ...],
+    axis: int,
+    reverse: bool,
+) -> tuple[list[DeviceArray], list[DeviceArray]]:
+    """Return the last numbers of the carry, each of the shape of the other axes, and the arrays of y.
+
+    Args:
+        context: the device.
+        step: a function of a tuple of the numbers of the carry and of x. It gives those of the next carry, and of y in
+            whole words.
+        init: the first numbers of the carry, which broadcast to the other axes.
+        states: their kinds.
+        xs: the arrays of x.
+        fields: their fields.
+        outputs: the fields of y.
+        shape: the shape that the arrays of x share.
+        axis: the axis of the loop.
+        reverse: True to run from the end.
+
+    Raises:
+        GpuscanError: there are more arrays than the device binds, or one is larger than it binds.
+    """
+    check_numbers(context, step)
+    others = shape[:axis] + shape[axis + 1 :]
+    with guarded(context), context.lock:
+        code, used = elementwise_code(step, context.capabilities.native_int64)
+        places = [(i, c, field.count) for i, field in enumerate(fields) for c in range(field.count)]
+        results = [(i, c, field.count) for i, field in enumerate(outputs) for c in range(field.count)]
+        known = context.capabilities
+        text = LoopText(
+            code, step.source, used, tuple(states), tuple(places), tuple(results), known.native_int64, known.packs_halves
+        )
+        carries = [_in_words(context, value, scalar, others) for value, scalar in zip(init, states, strict=True)]
+        sources = [_contiguous(xs[index]) for index in text.read]
+        wide = code.result.fields[len(states) :]
+        starts = np.cumsum([0, *(field.count for field in outputs)])
+        targets = [
+            empty(context, (*shape, *field.shape), word_dtype(wide[start].scalar))
+            for field, start in zip(outputs, starts, strict=False)
+        ]
+        if prod(shape):
+            _submit(context, text, carries, sources, targets, shape, axis, reverse)
+        final = [
+            converted(context, array, scalar.dtype) if array.dtype != scalar.dtype else array
+            for array, scalar in zip(carries, states, strict=True)
+        ]
+        ys = [
+            converted(context, array, field.scalar.dtype) if array.dtype != field.scalar.dtype else array
+            for array, field in zip(targets, outputs, strict=True)
+        ]
+    return final, ys
+
+
+def _submit(
+    context: DeviceContext,
+    text: LoopText,
+    carries: Sequence[DeviceArray],
+    sources: Sequence[DeviceArray],
+    targets: Sequence[DeviceArray],
+    shape: tuple[int, ...],
+    axis: int,
+    reverse: bool,
+) -> None:
+    arrays = [*carries, *sources, *targets]
+    limit = context.capabilities.limits[STORAGE_LIMIT]
+    captured = [context.uniform(text.code.captured)] if text.captured_functions else []
+    if len(arrays) > limit:
+        raise GpuscanError(
+            f"a loop over {len(arrays)} arrays (carry, xs and ys) was asked for, but {context.capabilities.summary} binds "
+            f"{limit} at most. Keep fewer numbers in the carry, or pack x and y into arrays with trailing axes"
+        )
+    if max(array.nbytes for array in arrays) > context.binding_limit:
+        raise GpuscanError(
+            f"a loop over an array of {max(array.nbytes for array in arrays)} bytes was asked for, which exceeds what "
+            f"{context.capabilities.summary} binds. {smaller(prod(shape) // shape[axis])}"
+        )
+    bound = [Binding(array.buffer, array.offset, padded(array.nbytes, 4)) for array in arrays]
+    rows, inner = prod(shape) // shape[axis], prod(shape[axis + 1 :])
+    for first in range(0, shape[axis], _STEPS):
+        steps = min(_STEPS, shape[axis] - first)
+        numbers = [rows, inner, shape[axis], first, steps, int(reverse)]
+        submit_stage(
+            context, "arrays/run_loop.wgsl", numbers, [*bound, *captured], rows, rows * steps, False, text=text
+        )
+
+
+def _in_words(context: DeviceContext, value: Any, scalar: Scalar, shape: tuple[int, ...]) -> DeviceArray:
+    """Return the first numbers of the carry, one for each row, in whole words and in memory of their own."""
+    dtype = word_dtype(scalar)
+    if not isinstance(value, DeviceArray):
+        return uploaded(context, np.ascontiguousarray(np.broadcast_to(value, shape)).astype(dtype))
+    rows = empty(context, shape, dtype)
+    write_elements(broadcast(value if value.dtype == dtype else converted(context, value, dtype), shape), rows)
+    return rows
+
+
+def _contiguous(array: DeviceArray) -> DeviceArray:
+    """Return the array, or a copy of it, in C order at an offset that a shader can bind."""
+    if array.is_writable_in_vectors:
+        return array
+    copy = empty(array.context, array.shape, array.dtype)
+    write_elements(array, copy)
+    return copy

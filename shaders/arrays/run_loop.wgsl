@@ -1,0 +1,88 @@
+{#- Run a loop step by step: each invocation takes one row, and keeps the numbers of the carry in registers.
+    in:  the arrays of x, in C order (outer, length, inner); the carry before the first of these steps
+    out: the arrays of y, in C order, in whole words; the carry after the last of these steps
+    Values: text, a gpuscan.codegen.elementwise_text.LoopText; workgroup_size. -#}
+{% set spec, kernel = text, text %}
+{% set count = text.states | length %}
+struct Call {
+    rows: u32,
+    inner: u32,  // rows with interleaved elements
+    length: u32,  // elements of a row
+    first: u32,  // the first step of this dispatch
+    steps: u32,  // steps of this dispatch
+    reverse: u32,  // 1: from the end of a row
+}
+
+const WORKGROUP_SIZE = {{ workgroup_size }}u;
+
+@group(0) @binding(0) var<uniform> call: Call;
+{% for scalar in text.states %}
+@group(0) @binding({{ loop.index }}) var<storage, read_write> carry{{ loop.index0 }}: array<u32>;
+{% endfor %}
+{% for array in text.read %}
+@group(0) @binding({{ count + loop.index }}) var<storage, read> source{{ array }}: array<u32>;
+{% endfor %}
+{% for array in text.written %}
+@group(0) @binding({{ count + text.read | length + loop.index }}) var<storage, read_write> result{{ array }}: array<u32>;
+{% endfor %}
+
+struct Arguments {
+{% for field in text.sources %}
+    {{ field.name }}: {{ text.type_of(field) }},
+{% else %}
+    none: u32,
+{% endfor %}
+}
+struct Result {
+{% for field in text.code.result.fields %}
+    {{ field.name }}: {{ text.type_of(field) }},
+{% endfor %}
+}
+
+{% include "shared/captured.wgsl" %}
+{% set helpers = text.helpers %}
+{% if helpers %}
+{% include "shared/arithmetic.wgsl" %}
+{% endif %}
+{% set conversions, packs_halves = text.float_conversions, text.packs_halves %}
+{% include "shared/small_floats.wgsl" %}
+
+{{ text.code.source }}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+) {
+    let row = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
+    if (row >= call.rows) {
+        return;
+    }
+{% for scalar in text.states %}
+    var state{{ loop.index0 }} = {{ text.state_at(loop.index0) }};
+{% endfor %}
+    let begin = row / call.inner * call.length * call.inner + row % call.inner;
+    for (var step = call.first; step < call.first + call.steps; step++) {
+        let at = begin + select(step, call.length - 1u - step, call.reverse == 1u) * call.inner;
+        let next = apply(Arguments(
+{% for index in text.used %}
+            {{ text.loaded(index) }},
+{% else %}
+            0u,
+{% endfor %}
+        ));
+{% for array, place, word in text.stores() %}
+        result{{ array }}[{{ place }}] = {{ word }};
+{% endfor %}
+{% for scalar in text.states %}
+        state{{ loop.index0 }} = {{ text.rounded(loop.index0, text.code.result.member("next", loop.index0)) }};
+{% endfor %}
+    }
+{% for scalar in text.states %}
+{% set index = loop.index0 %}
+{% for word in text.words_of(index, "state" ~ index) %}
+    carry{{ index }}[row * {{ scalar.words }}u + {{ loop.index0 }}u] = {{ word }};
+{% endfor %}
+{% endfor %}
+}
