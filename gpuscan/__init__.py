@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpuscan.api.export import export
     from gpuscan.api.linear_recurrence import linear_recurrence, linear_recurrence_vjp
     from gpuscan.api.loop import loop, loop_form
+    from gpuscan.api.loop_vjp import loop_vjp
     from gpuscan.api.map import map  # noqa: A004 (the public name)
     from gpuscan.api.progress_bar import progress_bar
     from gpuscan.api.reduce import reduce
@@ -62,6 +63,7 @@ _HOMES = {
     "linear_recurrence_vjp": "gpuscan.api.linear_recurrence",
     "loop": "gpuscan.api.loop",
     "loop_form": "gpuscan.api.loop",
+    "loop_vjp": "gpuscan.api.loop_vjp",
     "map": "gpuscan.api.map",
     "progress_bar": "gpuscan.api.progress_bar",
     "reduce": "gpuscan.api.reduce",
@@ -140,6 +142,7 @@ __all__ = [
     "linear_recurrence_vjp",
     "loop",
     "loop_form",
+    "loop_vjp",
     "map",
     "operator",
     "progress_bar",

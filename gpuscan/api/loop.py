@@ -9,7 +9,8 @@ from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable
 from gpuscan.api.loop_arguments import loop_arguments
-from gpuscan.api.loop_runs import LoopRun, run_newton, run_sequentially
+from gpuscan.api.loop_newton import run_newton
+from gpuscan.api.loop_runs import LoopRun, run_sequentially
 from gpuscan.operators.loops.form import LoopForm, form_of
 from gpuscan.problem.arguments import as_flag
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,18 @@ from gpuscan.api.array import Array, new_array
 from gpuscan.api.loop_arguments import LoopArguments
 from gpuscan.api.map import mapped
 from gpuscan.api.outputs import execute, is_on_device
-from gpuscan.elements import Element, Field, Scalar, bundle_of, compute_dtype, scalar_of, tuple_of, word_dtype
+from gpuscan.elements import Element, Field, Scalar, bundle_of, compute_dtype, element_of, scalar_of, tuple_of, word_dtype
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.engine.sequential_loop import run_loop
-from gpuscan.errors import LoopError
 from gpuscan.operators.adjoint import LAST, map_of
 from gpuscan.operators.evaluation import copied
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, reachable
 from gpuscan.operators.loops.form import Derivation
 from gpuscan.operators.loops.stage import Stage, operator_of, traced_of
 from gpuscan.operators.loops.step import Step
-from gpuscan.operators.trace import Map
+from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.problem import Problem
 from gpuscan.reference import scan as reference
 
@@ -171,8 +171,8 @@ class LoopRun:
         for item in order:
             if isinstance(item, int):
                 if item in old_needed:
-                    (array,) = self._map([[step.results[item]]], [self._field(item)])
-                    self._set_old(item, array)
+                    (array,) = self.mapped([[step.results[item]]], [self.field_of(item)])
+                    self.set_old(item, array)
                 continue
             outputs = list(step.outputs) if item is fused else []
             wanted = [p for p in item.places if p in new_needed or p in old_needed]
@@ -183,10 +183,21 @@ class LoopRun:
             ys = None
         elif fused is None and step.outputs:
             ys = self._mapped_outputs()
-        carry = self._carry(ys)
+        carry = self._carry()
         if ys is not None and step.output is not None:
             return carry, step.output.structure.nested(ys)
         return carry, None
+
+    def all_states(self) -> None:
+        """Compute the arrays of all old and new numbers of the carry."""
+        self.new_of = {self.step.results[p].index: p for stage in self.derivation.stages for p in stage.places}
+        for item in self._order():
+            if isinstance(item, int):
+                (array,) = self.mapped([[self.step.results[item]]], [self.field_of(item)])
+                self.set_old(item, array)
+                self.lasts[item] = self.last(array)
+            else:
+                self._stage(item, item.places, item.places, [], set(item.places))
 
     def _order(self) -> list[Stage | int]:
         """Return the stages and the numbers that are computed directly, each after what it depends on."""
@@ -220,7 +231,7 @@ class LoopRun:
                 return None if olds & set(stage.places) else stage
         return None
 
-    def _field(self, place: int) -> Field:
+    def field_of(self, place: int) -> Field:
         return Field("f", self.step.states[place].scalar)
 
     # ----- Stages
@@ -238,7 +249,7 @@ class LoopRun:
             old_needed: the numbers of which the old values are wanted.
         """
         step = self.step
-        groups: list[tuple[list[Node], Field]] = [([step.results[p]], self._field(p)) for p in new]
+        groups: list[tuple[list[Node], Field]] = [([step.results[p]], self.field_of(p)) for p in new]
         output_groups = _grouped(outputs, step.output) if outputs and step.output is not None else []
         # Outputs that are new numbers themselves are not stored twice.
         shared: dict[int, int] = {}
@@ -252,21 +263,21 @@ class LoopRun:
                 shared[number] = same
         results: list[Any] = []
         if stored:
-            problem = self._problem(stage, [nodes for nodes, _ in stored], [field for _, field in stored])
+            problem = self.problem(stage, [nodes for nodes, _ in stored], [field for _, field in stored])
             results = execute(problem, self.home, "auto", None)
         for place, array in zip(new, results, strict=False):
-            self.places[step.results[place].index] = Place(array, self._field(place), 0)
-            self.lasts[place] = self._last(array)
+            self.places[step.results[place].index] = Place(array, self.field_of(place), 0)
+            self.lasts[place] = self.last(array)
         for place in wanted:
             if place in old_needed:
                 if place in new:
-                    self._set_old(place, results[new.index(place)])
+                    self.set_old(place, results[new.index(place)])
         olds = [place for place in wanted if place in old_needed and place not in new]
         if olds:
-            problem = self._problem(stage, [[step.results[p]] for p in olds], [self._field(p) for p in olds])
-            arrays = execute(replace(problem, exclusive=True), self.home, "auto", None)
+            problem = self.problem(stage, [[step.results[p]] for p in olds], [self.field_of(p) for p in olds])
+            arrays = execute(self.exclusive(problem), self.home, "auto", None)
             for place, array in zip(olds, arrays, strict=True):
-                self.places[step.states[place].index] = Place(array, self._field(place), 0)
+                self.places[step.states[place].index] = Place(array, self.field_of(place), 0)
         ys = [results[shared[number]] for number in range(len(output_groups))]
         for number, (nodes, field) in enumerate(output_groups):
             # The last carry is read from outputs that are new numbers.
@@ -274,15 +285,31 @@ class LoopRun:
                 for place in stage.places:
                     if step.results[place] is node and place not in self.lasts:
                         if field.scalar == step.states[place].scalar:
-                            last = self._last(ys[number])
+                            last = self.last(ys[number])
                             self.lasts[place] = _component(last, field, component)
         return ys
 
-    def _problem(self, stage: Stage, nodes: Sequence[Sequence[Node]], fields: Sequence[Field]) -> Problem:
-        """Return the scan of a stage, with these nodes as its results."""
+    def problem(
+        self,
+        stage: Stage,
+        nodes: Sequence[Sequence[Node]],
+        fields: Sequence[Field],
+        targets: Sequence[Node] | None = None,
+        start: Sequence[Any] | None = None,
+    ) -> Problem:
+        """Return the scan of a stage.
+
+        Args:
+            stage: the stage.
+            nodes: the results, for each field.
+            fields: the fields of the results.
+            targets: the nodes that have the values of the stage's maps (default: the new numbers of the carry).
+            start: the values before the first step (default: those in init).
+        """
         step = self.step
         flat = [node for group in nodes for node in group]
-        own = {step.results[place].index: place for place in stage.places}
+        targets = [step.results[place] for place in stage.places] if targets is None else targets
+        own = {node.index: place for place, node in enumerate(targets)}
         carried = self._carried(flat, own)
         flagged = stage.constant is not None
         numbers = [*stage.numbers, *([stage.constant] if stage.constant is not None else []), *carried]
@@ -292,7 +319,7 @@ class LoopRun:
         element = _element([node.scalar for node in numbers])
         loaded = copied(numbers, graph, sources.inputs(graph))
         before = map_of(graph, sources.element, [[node] for node in loaded], element)
-        after = self._after(stage, element, carried, nodes, fields)
+        after = self._after(stage, element, carried, nodes, fields, targets)
         count = len(stage.numbers)
         rest = [(BOOL, False)] * flagged + [(node.scalar, 0) for node in carried]
         return Problem(
@@ -304,11 +331,15 @@ class LoopRun:
             shape=self.shape,
             axis=self.axis,
             reverse=self.reverse,
-            seeds=self._seeds(stage, element, rest),
+            seeds=self._seeds(stage, element, rest, start),
             initial=True,
             before=before,
             after=after,
         )
+
+    def exclusive(self, problem: Problem) -> Problem:
+        """Return the scan whose results are the values before each step."""
+        return replace(problem, exclusive=True)
 
     def _carried(self, nodes: Sequence[Node], own: Mapping[int, int]) -> list[Node]:
         """Return the numbers that results need in addition to the new numbers of a stage.
@@ -338,19 +369,18 @@ class LoopRun:
         carried: Sequence[Node],
         nodes: Sequence[Sequence[Node]],
         fields: Sequence[Field],
+        targets: Sequence[Node],
     ) -> Map:
         """Return the function that takes an element to the results."""
-        step = self.step
         graph = Graph()
         inputs = [graph.input(0, i, 0, field.scalar) for i, field in enumerate(element.fields)]
         count = len(stage.numbers)
         values = stage.composition.state([traced_of(graph, node) for node in inputs[:count]])
         places: dict[Node, Node] = {}
-        start = len(inputs) - len(carried)
-        for node, value in zip(carried, inputs[start:], strict=True):
+        for node, value in zip(carried, inputs[len(inputs) - len(carried) :], strict=True):
             places[node] = value
-        for place, value in zip(stage.places, values, strict=True):
-            places[step.results[place]] = graph.cast(value.nodes[()], step.results[place].scalar)
+        for node, value in zip(targets, values, strict=True):
+            places[node] = graph.cast(value.nodes[()], node.scalar)
         flat = iter(copied([node for group in nodes for node in group], graph, places))
         by_field = [
             [graph.cast(next(flat), field.scalar) for _ in group] for group, field in zip(nodes, fields, strict=True)
@@ -370,9 +400,9 @@ class LoopRun:
             start += field.count
         raise AssertionError("the carry has fewer numbers")
 
-    def _seeds(self, stage: Stage, element: Element, rest: Sequence[tuple[Scalar, Any]]) -> tuple[Any, ...]:
+    def _seeds(self, stage: Stage, element: Element, rest: Sequence[tuple[Scalar, Any]], start: Sequence[Any] | None) -> tuple[Any, ...]:
         """Return the constant map of init for each row, in the fields of an element."""
-        given = [self.initial(place) for place in stage.places]
+        given = [self.initial(place) for place in stage.places] if start is None else list(start)
         count = len(stage.numbers)
         rows = int(np.prod(self.arguments.others, dtype=np.int64))
         if any(isinstance(each, Array) for each in given):
@@ -382,8 +412,8 @@ class LoopRun:
             wide = [
                 np.ascontiguousarray(np.broadcast_to(each, self.arguments.others))
                 .reshape(rows)
-                .astype(compute_dtype(self.step.states[place].scalar))
-                for each, place in zip(given, stage.places, strict=True)
+                .astype(compute_dtype(scalar_of(np.asarray(each).dtype)))
+                for each in given
             ]
             with np.errstate(all="ignore"):
                 numbers = stage.composition.start(wide)
@@ -397,7 +427,7 @@ class LoopRun:
     def _seeds_on_device(self, stage: Stage, element: Element, given: Sequence[Any]) -> Sequence[Any]:
         assert self.home is not None
         arrays = [self.home.asarray(each) for each in given]
-        source = bundle_of([self._field(place) for place in stage.places])
+        source = bundle_of([Field("f", scalar_of(array.dtype)) for array in arrays])
         graph = Graph()
         inputs = [traced_of(graph, graph.input(0, i, 0, field.scalar)) for i, field in enumerate(source.fields)]
         wide = [each.astype(compute_dtype(each.scalar)) for each in inputs]
@@ -414,9 +444,9 @@ class LoopRun:
 
     # ----- Arrays
 
-    def _set_old(self, place: int, array: Any) -> None:
+    def set_old(self, place: int, array: Any) -> None:
         """Keep the array of the old numbers: the new ones, shifted by one step."""
-        field = self._field(place)
+        field = self.field_of(place)
         others = self.arguments.others
         start = self.initial(place)
         old: Any
@@ -447,7 +477,7 @@ class LoopRun:
                 old[tuple(first)] = np.expand_dims(np.broadcast_to(start, others), self.axis)
         self.places[self.step.states[place].index] = Place(old, field, 0)
 
-    def _map(self, nodes: Sequence[Sequence[Node]], fields: Sequence[Field]) -> list[Any]:
+    def mapped(self, nodes: Sequence[Sequence[Node]], fields: Sequence[Field]) -> list[Any]:
         """Return nodes as arrays, computed from the arrays that are there."""
         flat = [node for group in nodes for node in group]
         sources = _Sources(flat, self.places, self.spare)
@@ -487,21 +517,37 @@ class LoopRun:
             else:
                 rest.append(number)
         if rest:
-            arrays = self._map([groups[i][0] for i in rest], [groups[i][1] for i in rest])
+            arrays = self.mapped([groups[i][0] for i in rest], [groups[i][1] for i in rest])
             for number, array in zip(rest, arrays, strict=True):
                 found[number] = array
         return found
 
     # ----- The last carry
 
-    def _last(self, array: Any) -> Any:
+    def last(self, array: Any) -> Any:
         """Return a copy of the last values along the axis."""
         if not self.shape[self.axis]:
             return None
         last = array[(slice(None),) * self.axis + (0 if self.reverse else -1,)]
         return last.copy() if isinstance(last, (Array, np.ndarray)) else last
 
-    def _carry(self, ys: Any) -> Any:
+    def finished(self) -> tuple[Any, Any]:
+        """Return the last carry, and the outputs of the arrays that are there."""
+        ys = None if self.step.output is None else self.step.output.structure.nested(self._mapped_outputs())
+        return self._carry(), ys
+
+    def on_home(self, array: np.ndarray[Any, Any]) -> Any:
+        """Return an array where those of the loop are."""
+        if not self.arguments.on_device:
+            return array
+        assert self.home is not None
+        return new_array(self.home, np.ascontiguousarray(array))
+
+    def finite(self, arrays: Sequence[Any]) -> list[Any]:
+        """Return arrays with 0 in the place of infinities and NaN, for the next iteration to begin with."""
+        return [self._elementwise(_finite(array.dtype), [array])[0] for array in arrays]
+
+    def _carry(self) -> Any:
         """Return the last carry, in the structure of init."""
         step = self.step
         count = len(step.states)
@@ -548,14 +594,13 @@ class LoopRun:
         at = (slice(None),) * self.axis + (one,)
         places = {each.index: replace(known[each.index], array=known[each.index].array[at]) for each in needed}
         shape = (*self.shape[: self.axis], 1, *self.shape[self.axis + 1 :])
-        part = _Part(self, places, shape)
-        (found,) = part.computed([[node]], [self._field(place)])
+        (found,) = part_of(self, places, shape).mapped([[node]], [self.field_of(place)])
         return found.reshape(self.arguments.others)
 
     def _reduced(self, stage: Stage, places: Sequence[int]) -> list[Any]:
         """Return the last values of numbers that no array has: a reduction of the stage's maps."""
         nodes = [[self.step.results[place]] for place in places]
-        problem = self._problem(stage, nodes, [self._field(place) for place in places])
+        problem = self.problem(stage, nodes, [self.field_of(place) for place in places])
         if self.reverse:
             at = (slice(None),) * self.axis + (slice(None, None, -1),)
             problem = replace(problem, leaves=tuple(leaf[at] for leaf in problem.leaves), reverse=False)
@@ -571,24 +616,26 @@ class LoopRun:
         return [each.reshape(self.arguments.others) for each in found]
 
 
-class _Part:
-    """A few elements of the arrays of a run."""
+def part_of(run: LoopRun, places: Mapping[int, Place], shape: tuple[int, ...]) -> LoopRun:
+    """Return a run of the same step over other arrays.
 
-    def __init__(self, run: LoopRun, places: Mapping[int, Place], shape: tuple[int, ...]) -> None:
-        self.run, self.places, self.shape = run, places, shape
+    Args:
+        run: the run.
+        places: the arrays of nodes.
+        shape: the shape that they share.
+    """
+    other = object.__new__(LoopRun)
+    other.__dict__.update(run.__dict__, places=dict(places), shape=shape)
+    if shape != run.shape:
+        at = (slice(None),) * run.axis + (slice(0, 1),)
+        other.spare = replace(run.spare, array=run.spare.array[at])
+    return other
 
-    def computed(self, nodes: Sequence[Sequence[Node]], fields: Sequence[Field]) -> list[Any]:
-        """Return nodes as arrays of the part."""
-        other = object.__new__(LoopRun)
-        other.__dict__.update(self.run.__dict__, places=dict(self.places), shape=self.shape)
-        if self.places:
-            other.spare = next(iter(self.places.values()))
-        else:
-            spare = self.run.spare
-            axis = self.run.axis
-            at = (slice(None),) * axis + (slice(0, 1),)
-            other.spare = replace(spare, array=spare.array[at])
-        return other._map(nodes, fields)
+
+@cache
+def _finite(dtype: np.dtype[Any]) -> Map:
+    element = element_of([dtype], tuple_of(1))
+    return traced(lambda numbers: (np.where(np.isfinite(numbers[0]), numbers[0], np.zeros_like(numbers[0])),), element, "")
 
 
 def stacked(numbers: Sequence[Any], field: Field, others: tuple[int, ...]) -> Any:
@@ -722,7 +769,3 @@ def _run_on_numpy(
         for part, value in zip(parts, found[len(states) :], strict=True):
             part[t] = value
     return [value.astype(s.dtype) for value, s in zip(carry, states, strict=True)], ys
-
-
-def run_newton(arguments: LoopArguments, reverse: bool, tolerance: Any, iterations: int) -> tuple[Any, Any, int]:
-    raise LoopError("not there")

@@ -126,7 +126,7 @@ def _in_words(context: DeviceContext, value: Any, scalar: Scalar, shape: tuple[i
     """Return the first numbers of the carry, one for each row, in whole words and in memory of their own."""
     dtype = word_dtype(scalar)
     if not isinstance(value, DeviceArray):
-        return uploaded(context, np.ascontiguousarray(np.broadcast_to(value, shape)).astype(dtype))
+        value = uploaded(context, np.asarray(value).astype(dtype))
     rows = empty(context, shape, dtype)
     write_elements(broadcast(value if value.dtype == dtype else converted(context, value, dtype), shape), rows)
     return rows

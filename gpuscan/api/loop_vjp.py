@@ -1,0 +1,239 @@
+"""`gpuscan.loop_vjp`: the gradient of a loop, by a scan of the step's derivatives in the other direction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array, new_array
+from gpuscan.api.launches import launchable
+from gpuscan.api.linear_recurrence import gradient_of_broadcast
+from gpuscan.api.loop_arguments import LoopArguments, loop_arguments
+from gpuscan.api.loop_runs import LoopRun, Place, part_of
+from gpuscan.api.outputs import execute
+from gpuscan.elements import Field, Structure
+from gpuscan.errors import abbreviate
+from gpuscan.operators.differentiation import CONTINUOUS
+from gpuscan.operators.expression_graph import Node
+from gpuscan.operators.loops.linearisation import linearised
+from gpuscan.problem.arguments import OnDevice, as_flag, as_leaf, native
+from gpuscan.problem.broadcasting import summed_to
+
+
+@launchable
+def loop_vjp(
+    f: Callable[[Any, Any], Any],
+    init: Any,
+    xs: Any,
+    grad_ys: Any,
+    *,
+    grad_carry: Any = None,
+    axis: int = 0,
+    reverse: bool = False,
+) -> tuple[Any, Any]:
+    """Return the gradient of a function of a loop's results, for ``carry, ys = gpuscan.loop(f, init, xs)``.
+
+    With J[t] and Y[t] the derivatives of the next carry and of y[t] with respect to the carry before step t, the
+    cotangent of the carry is a recurrence from the end: ``G[t-1] = J[t]^T G[t] + Y[t]^T grad_ys[t]``, with `grad_carry`
+    after the last step. It is a scan of affine maps. The derivatives are those of the step's operations, as in
+    `gpuscan.scan_vjp`. The loop itself runs first, by its derived form.
+
+    Args:
+        f, init, xs, axis, reverse: as they were passed to `gpuscan.loop`.
+        grad_ys: the gradient with respect to `ys`, in its structure; None if there is none.
+        grad_carry: the gradient with respect to the last carry, in its structure; None for zero.
+
+    Returns:
+        ``(grad_init, grad_xs)``, in the structures of `init` and `xs`. The first is summed over the axes to which init
+        was broadcast. Arrays that are no floats have the gradient None.
+
+    Raises:
+        LoopError: the step has no associative form.
+        OperatorError: an operation has no derivative, or the carry has no floats.
+        ValueError: the gradients do not have the shapes of the results.
+
+    The recurrence follows reverse accumulation (Griewank and Walther, "Evaluating Derivatives", 2008).
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> x = np.array([1, 2, 3], np.float32)
+        >>> grad_init, grad_xs = gs.loop_vjp(lambda h, x: 0.5 * h + x, 0.0, x, np.ones(3, np.float32))
+        >>> grad_xs
+        array([1.75, 1.5 , 1.  ], dtype=float32)
+        >>> grad_init
+        np.float32(0.875)
+    """
+    return gradients(f, init, xs, grad_ys, grad_carry=grad_carry, axis=axis, reverse=as_flag("reverse", reverse))
+
+
+def gradients(
+    f: Any, init: Any, xs: Any, grad_ys: Any, *, grad_carry: Any, axis: int, reverse: bool, device: Any = None
+) -> tuple[Any, Any]:
+    """Return what `loop_vjp` returns, computed on a device of choice."""
+    arguments = loop_arguments(f, init, xs, axis=axis, device=device)
+    return _Backward(arguments, reverse, grad_ys, grad_carry).run()
+
+
+class _Backward:
+    """The backward pass of one loop."""
+
+    def __init__(self, arguments: LoopArguments, reverse: bool, grad_ys: Any, grad_carry: Any) -> None:
+        self.arguments, self.reverse, step = arguments, reverse, arguments.step
+        self.step = step
+        self.found = linearised(step)
+        self.forward = LoopRun(arguments, arguments.derivation(), reverse)
+        self.given = self._gradients("grad_ys", grad_ys, step.output, arguments.shape)
+        self.last = self._gradients("grad_carry", grad_carry, step.carry, arguments.others)
+
+    def _gradients(self, name: str, value: Any, element: Any, shape: tuple[int, ...]) -> list[Any]:
+        """Return the arrays of a gradient; None for each that is not given.
+
+        Raises:
+            ValueError: they do not fit the results.
+        """
+        if element is None or value is None:
+            if value is not None:
+                raise ValueError(f"{name}={abbreviate(value)} was passed for a loop without outputs; pass None")
+            return [None] * (0 if element is None else len(element.fields))
+        structure: Structure = element.structure
+        try:
+            leaves = structure.flatten(value)
+        except (TypeError, ValueError, KeyError, IndexError):
+            raise ValueError(
+                f"{name}={abbreviate(value)} was passed, but it does not nest as the results of the loop do; pass one "
+                "gradient for each array of them"
+            ) from None
+        found: list[Any] = []
+        for leaf, field in zip(leaves, element.fields, strict=True):
+            if leaf is None or field.scalar.kind not in CONTINUOUS:
+                found.append(None)
+                continue
+            array = as_leaf(leaf)
+            array = array if isinstance(array, OnDevice) else native(array).astype(field.scalar.dtype, copy=False)
+            if tuple(array.shape) != (*shape, *field.shape):
+                raise ValueError(
+                    f"{name} of shape {tuple(array.shape)} was passed for results of shape {(*shape, *field.shape)}; pass "
+                    "arrays of one shape"
+                )
+            found.append(array if isinstance(array, Array) or not self.arguments.on_device else self._moved(array))
+        return found
+
+    def _moved(self, array: Any) -> Any:
+        home = self.arguments.home
+        assert home is not None
+        return new_array(home, np.ascontiguousarray(array))
+
+    def run(self) -> tuple[Any, Any]:
+        """Return the gradients of init and of xs."""
+        step, run, found = self.step, self.forward, self.found
+        graph = step.graph
+        run.all_states()
+        # All that is computed now depends on the old carries, x, and the gradients.
+        for node in step.results:
+            if node.op != "input":
+                run.places.pop(node.index, None)
+        outputs: list[Node | None] = []
+        for number, (array, field) in enumerate(zip(self.given, () if step.output is None else step.output.fields, strict=True)):
+            for component in range(field.count):
+                if array is None:
+                    outputs.append(None)
+                    continue
+                node = graph.input(5, number, component, field.scalar)
+                run.places[node.index] = Place(array, field, component)
+                outputs.append(node)
+        olds = [step.states[place] for place in found.places]
+        jacobian = found.jacobian()
+        transposed = [list(row) for row in zip(*jacobian, strict=True)]
+        shift = found.backwards([], outputs, olds)
+        stage = found.affine_stage(transposed, shift)
+        after = [graph.input(6, 0, place, found.scalar) for place in range(len(olds))]
+        fields = [Field("f", found.scalar) for _ in olds]
+        start = self._start()
+        backward = part_of(run, run.places, run.shape)
+        backward.reverse = not self.reverse
+        problem = backward.problem(stage, [[node] for node in after], fields, after, start)
+        arrays = execute(backward.exclusive(problem), self.arguments.home, "auto", None)
+        for node, array, field in zip(after, arrays, fields, strict=True):
+            run.places[node.index] = Place(array, field, 0)
+        grad_xs = self._of_inputs(after, outputs)
+        grad_init = self._of_init(after, outputs, olds)
+        return grad_init, grad_xs
+
+    def _start(self) -> list[Any]:
+        """Return the gradient of each number of the last carry."""
+        dtype = self.found.scalar.dtype
+        numbers: list[Any] = []
+        for array, field in zip(self.last, self.step.carry.fields, strict=True):
+            for at in np.ndindex(field.shape):
+                if array is None:
+                    numbers.append(np.zeros((), dtype))
+                else:
+                    number = array[(..., *at)] if field.shape else array
+                    numbers.append(number.astype(dtype))
+        return [numbers[place] for place in self.found.places]
+
+    def _of_inputs(self, after: Sequence[Node], outputs: Sequence[Node | None]) -> Any:
+        """Return the gradients of the arrays of x."""
+        step, run = self.step, self.forward
+        inputs = iter(step.inputs)
+        groups: list[tuple[list[Node], Field]] = []
+        kept: list[int] = []
+        for number, field in enumerate(step.source.fields):
+            own = [next(inputs) for _ in range(field.count)]
+            if field.scalar.kind in CONTINUOUS:
+                groups.append((self.found.backwards(after, outputs, own), Field("f", field.scalar, field.shape)))
+                kept.append(number)
+        leaves: list[Any] = [None] * len(step.source.fields)
+        if groups:
+            arrays = run.mapped([nodes for nodes, _ in groups], [field for _, field in groups])
+            for number, array in zip(kept, arrays, strict=True):
+                leaves[number] = array
+        return step.source.structure.nested(leaves)
+
+    def _of_init(self, after: Sequence[Node], outputs: Sequence[Node | None], olds: Sequence[Node]) -> Any:
+        """Return the gradients of the arrays of init: those of the carry before the first step."""
+        step, run, others = self.step, self.forward, self.arguments.others
+        scalars = {place: step.states[place].scalar for place in self.found.places}
+        numbers: dict[int, Any]
+        if self.arguments.length == 0:
+            numbers = {place: np.zeros(others, scalars[place].dtype) for place in scalars}
+        else:
+            first = slice(-1, None) if self.reverse else slice(0, 1)
+            at = (slice(None),) * run.axis + (first,)
+            places = {
+                index: Place(place.array[at], place.field, place.component) for index, place in run.places.items()
+            }
+            shape = (*run.shape[: run.axis], 1, *run.shape[run.axis + 1 :])
+            nodes = self.found.backwards(after, outputs, olds)
+            fields = [Field("f", self.found.scalar) for _ in olds]
+            arrays = part_of(run, places, shape).mapped([[node] for node in nodes], fields)
+            numbers = {place: array.reshape(others) for place, array in zip(self.found.places, arrays, strict=True)}
+        leaves: list[Any] = []
+        start = 0
+        for leaf, field in zip(self.arguments.init, step.carry.fields, strict=True):
+            own = [numbers.get(place) for place in range(start, start + field.count)]
+            start += field.count
+            if own[0] is None:
+                leaves.append(None)
+                continue
+            whole = self._joined(own, field)
+            leaves.append(self._summed(whole, tuple(np.shape(leaf)), field))
+        return step.carry.structure.nested(leaves)
+
+    def _joined(self, numbers: Sequence[Any], field: Field) -> Any:
+        others = self.arguments.others
+        if not field.shape:
+            return numbers[0]
+        stacked = np.concatenate([each.reshape((*others, 1)) for each in numbers], axis=-1)
+        return stacked.reshape((*others, *field.shape))
+
+    def _summed(self, whole: Any, shape: tuple[int, ...], field: Field) -> Any:
+        """Return the gradient of an array of init, which was broadcast to the other axes."""
+        dtype = field.scalar.dtype
+        if isinstance(whole, Array):
+            return gradient_of_broadcast(whole, shape, dtype, self.arguments.home, None)
+        total = summed_to(shape, np.asarray(whole)).astype(dtype, copy=False)
+        return total if total.ndim else total[()]

@@ -1,0 +1,112 @@
+"""The derivatives of a step: the affine maps of Newton's method, and those of the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuscan.elements import Scalar, scalar_of
+from gpuscan.errors import OperatorError
+from gpuscan.operators.derivatives import Calculus, is_constant
+from gpuscan.operators.differentiation import CONTINUOUS, cotangents
+from gpuscan.operators.expression_graph import FLOAT32, Node
+from gpuscan.operators.loops.affine import PlusTimes
+from gpuscan.operators.loops.semirings import MatrixMaps
+from gpuscan.operators.loops.stage import Stage
+from gpuscan.operators.loops.step import Step
+from gpuscan.operators.transitions import pattern_of
+
+FLOAT64 = scalar_of(np.dtype(np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class Linearisation:
+    """A step that is differentiated in its own graph.
+
+    Attributes:
+        step: the step.
+        places: the numbers of the carry that are floats. The others have no derivative.
+        scalar: the type of derivatives.
+    """
+
+    step: Step
+    places: tuple[int, ...]
+    scalar: Scalar
+
+    @property
+    def calculus(self) -> Calculus:
+        return Calculus(self.step.graph)
+
+    def jacobian(self) -> list[list[Node]]:
+        """Return the derivative of each new number with respect to each old one."""
+        calculus, step = self.calculus, self.step
+        olds = [step.states[place] for place in self.places]
+        rows = []
+        for place in self.places:
+            result = step.results[place]
+            seed = calculus.like(1, calculus.wide(result))
+            found = cotangents(step.graph, [(result, seed)], olds, step.name)
+            rows.append([self._number(node) for node in found])
+        return rows
+
+    def _number(self, node: Node | None) -> Node:
+        if node is None:
+            return self.step.graph.constant(0, self.scalar)
+        return self.step.graph.cast(node, self.scalar)
+
+    def backwards(self, states: Sequence[Node], outputs: Sequence[Node | None], inputs: Sequence[Node]) -> list[Node]:
+        """Return the cotangents of inputs, given those of the new carry and of y.
+
+        Args:
+            states: for each of `places`, the cotangent of the new number; empty for none.
+            outputs: for each number of y, its cotangent; None for those without.
+            inputs: old numbers, or numbers of x.
+        """
+        step, calculus = self.step, self.calculus
+        pairs = []
+        for place, cotangent in zip(self.places, states, strict=False):
+            result = step.results[place]
+            pairs.append((result, step.graph.cast(cotangent, calculus.wide(result).scalar)))
+        for node, given in zip(step.outputs, outputs, strict=True):
+            if given is not None and node.scalar.kind in CONTINUOUS:
+                pairs.append((node, step.graph.cast(given, calculus.wide(node).scalar)))
+        found = cotangents(step.graph, pairs, inputs, step.name)
+        return [
+            calculus.like(0, calculus.wide(each)) if node is None else node
+            for node, each in zip(found, inputs, strict=True)
+        ]
+
+    def affine_stage(self, rows: Sequence[Sequence[Node]], shift: Sequence[Node]) -> Stage:
+        """Return the affine maps with this matrix and shift as a stage."""
+        graph = self.step.graph
+        kinds = [["0" if is_constant(e, 0) else "1" if is_constant(e, 1) else e.index for e in row] for row in rows]
+        pattern = pattern_of(kinds, "0", "1")
+        stored: dict[int, Node] = {}
+        for row, classes in zip(rows, pattern, strict=True):
+            for entry, kind in zip(row, classes, strict=True):
+                if kind >= 0:
+                    stored.setdefault(kind, entry)
+        numbers = (*(stored[kind] for kind in range(len(stored))), *(graph.cast(node, self.scalar) for node in shift))
+        return Stage("affine", PlusTimes.law, self.places, numbers, None, MatrixMaps(PlusTimes, pattern))
+
+
+def linearised(step: Step) -> Linearisation:
+    """Return the step for derivatives.
+
+    Raises:
+        OperatorError: the carry has no floats, or complex numbers.
+    """
+    if any(node.scalar.kind == "complex" for node in step.states):
+        raise OperatorError(
+            f"the derivative of {step.name} was asked for, whose carry is complex; keep its real and imaginary parts as "
+            "two floats"
+        )
+    places = tuple(place for place, node in enumerate(step.states) if node.scalar.kind == "float")
+    if not places:
+        raise OperatorError(
+            f"the derivative of {step.name} was asked for, but its carry has no floats; pass an init of float32"
+        )
+    wide = any(step.states[place].scalar == FLOAT64 for place in places)
+    return Linearisation(step, places, FLOAT64 if wide else FLOAT32)
