@@ -153,7 +153,8 @@ class LoopRun:
             new_needed |= news
             old_needed |= olds
         news, olds = needs(step.outputs, self.new_of)
-        fused = self._fused(stages, news, olds)
+        order = self._order()
+        fused = self._fused(order, news, olds)
         unfused = news - (set(fused.places) if fused is not None else set())
         new_needed |= unfused
         old_needed |= olds
@@ -166,7 +167,6 @@ class LoopRun:
                 new_needed |= more_new
                 pending |= more_old - old_needed
                 old_needed |= more_old
-        order = self._order()
         ys: list[Any] | None = None
         for item in order:
             if isinstance(item, int):
@@ -224,11 +224,17 @@ class LoopRun:
                 raise AssertionError("the parts of a loop depend on each other in a circle")
         return found
 
-    def _fused(self, stages: Sequence[Stage], news: set[int], olds: set[int]) -> Stage | None:
-        """Return the stage in whose store the outputs are computed; None if they are a map of their own."""
-        for stage in reversed(stages):
-            if news & set(stage.places):
-                return None if olds & set(stage.places) else stage
+    def _fused(self, order: Sequence[Stage | int], news: set[int], olds: set[int]) -> Stage | None:
+        """Return the stage in whose store the outputs are computed; None if they are a map of their own.
+
+        It is the last that the outputs need, and they need no old numbers of it.
+        """
+        for item in reversed(order):
+            own = set(item.places) if isinstance(item, Stage) else {item}
+            if olds & own:
+                return None
+            if news & own:
+                return item if isinstance(item, Stage) else None
         return None
 
     def field_of(self, place: int) -> Field:

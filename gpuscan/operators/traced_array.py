@@ -41,12 +41,15 @@ class ElementShape(tuple[int, ...]):
 class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     """An array of expression nodes of one type; shape ``()`` for an element that is one number."""
 
-    __slots__ = ("graph", "nodes", "scalar")
+    __slots__ = ("graph", "nodes", "scalar", "weak")
 
-    def __init__(self, graph: Graph, nodes: np.ndarray[Any, Any], scalar: Scalar) -> None:
+    def __init__(self, graph: Graph, nodes: np.ndarray[Any, Any], scalar: Scalar, *, weak: bool = False) -> None:
         self.graph = graph
         self.nodes = nodes
         self.scalar = scalar
+        # True in a step of a loop for what is computed of Python numbers and conditions alone, such as
+        # np.where(x > 0, 1, -1): like those, it takes the type of the other side.
+        self.weak = weak
 
     # ----- Attributes
 
@@ -319,10 +322,24 @@ def is_weak_parameter(value: Any) -> bool:
     return type(value) is Parameter and value.kind in (float, complex)
 
 
+# The type of Python numbers of each kind, and the dtype of what is computed of them alone in a step of a loop.
+_PYTHON_TYPES: dict[str, type] = {"signed": int, "float": float, "complex": complex}
+_WEAK_DTYPES: dict[type, Any] = {int: np.int32, float: np.float32, complex: np.complex64}
+
+
+def weak_dtype(dtypes: Sequence[Any], traced: Sequence[Traced]) -> Any:
+    """Return the dtype of what a step of a loop computes of Python numbers and bools; None if there are others."""
+    python = [each for each in dtypes if isinstance(each, type) and each in _WEAK_DTYPES]
+    others = [each for each in dtypes if not isinstance(each, type) and each != np.dtype(bool)]
+    if not traced or not traced[0].graph.whole or not python or others:
+        return None
+    return np.dtype(_WEAK_DTYPES[max(python, key=list(_WEAK_DTYPES).index)])
+
+
 def dtype_or_type(value: Any, traced: Sequence[Traced]) -> Any:
     """Return an operand as NumPy's promotion takes it: its dtype, or the Python type of a Python number."""
     if isinstance(value, Traced):
-        return value.dtype
+        return _PYTHON_TYPES[value.scalar.kind] if value.weak else value.dtype
     if is_weak(value):
         narrow = next((each.dtype for each in traced if each.dtype.name == "bfloat16"), None)
         of_value = value.kind if type(value) is Parameter else type(value)
@@ -414,6 +431,10 @@ def call_ufunc(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[Traced, ...]:
     except TypeError as error:
         shown = ", ".join(str(getattr(each, "__name__", each)) for each in dtypes)
         raise operator_error(f"np.{name} is not defined for {shown} in NumPy; {_instead(name, dtypes)}") from error
+    narrow = weak_dtype(dtypes, traced)
+    weak = narrow is not None and narrow.kind == loop[-1].kind
+    if narrow is not None:
+        loop = ufunc.resolve_dtypes((*[narrow] * ufunc.nin, *[None] * ufunc.nout))
     check_float64(f"np.{name}", dtypes, loop, traced)
     if name in COMPARISONS:
         answer = _beyond_range(ufunc, inputs, traced[0])
@@ -422,7 +443,8 @@ def call_ufunc(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[Traced, ...]:
     scalars = [known_scalar(dtype) for dtype in loop]
     arrays = [operand(graph, value, scalar) for value, scalar in zip(inputs, scalars[: ufunc.nin], strict=True)]
     try:
-        return (elementwise(graph, lambda *nodes: build(graph, name, nodes, scalars[-1]), arrays, scalars[-1]),)
+        found = elementwise(graph, lambda *nodes: build(graph, name, nodes, scalars[-1]), arrays, scalars[-1])
+        return (Traced(graph, found.nodes, found.scalar, weak=weak) if weak else found,)
     except NoSuchForm as error:
         raise operator_error(f"np.{name} of {error} has no form on a GPU; {_instead(name, dtypes)}") from None
     except OperatorError:

@@ -24,6 +24,7 @@ from gpuscan.operators.traced_array import (
     joined,
     known_scalar,
     operand,
+    weak_dtype,
 )
 
 Form = TypeVar("Form", bound=Callable[..., Any])
@@ -69,6 +70,12 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Traced:
     values = [value for value in (condition, x, y) if isinstance(value, Traced)]
     broadcast_check("np.where", values)
     graph = values[0].graph
+    narrow = weak_dtype([dtype_or_type(joined(value), values) for value in (x, y)], values)
+    if narrow is not None:
+        scalar = known_scalar(narrow)
+        sides = [operand(graph, joined(value), scalar) for value in (x, y)]
+        found = elementwise(graph, graph.select, [operand(graph, condition, BOOL), *sides], scalar)
+        return Traced(graph, found.nodes, scalar, weak=True)
     if not isinstance(x, Traced) and not isinstance(y, Traced):
         dtype = np.result_type(x, y)
         check_float64("np.where", [np.asarray(x).dtype, np.asarray(y).dtype], [dtype], values)

@@ -183,6 +183,8 @@ def _carry_nodes(
         elif isinstance(given, (float, complex)) and field.scalar.kind not in ("float", "complex"):
             scalar = scalar_of(np.dtype(np.float32))
         leaf = constant(graph, leaf, scalar)
+    if leaf.weak and _is_wider(leaf.scalar, field.scalar):
+        leaf = leaf.astype(field.scalar.dtype)
     if not _fits(leaf.scalar, field.scalar):
         message = (
             f"{shown} is {leaf.scalar.name}, but init is {field.scalar.name}. Pass an init of {leaf.scalar.name}, or "
@@ -206,6 +208,13 @@ def _carry_nodes(
     if leaf.scalar != field.scalar and leaf.scalar.kind != "float":
         nodes = [graph.cast(node, field.scalar) for node in nodes]
     return nodes
+
+
+def _is_wider(weak: Scalar, field: Scalar) -> bool:
+    """Return True if a number of the field's type can stand for a Python number of a kind."""
+    kinds = ("signed", "float", "complex")
+    own = "signed" if field.kind == "unsigned" else field.kind
+    return own in kinds and kinds.index(weak.kind) <= kinds.index(own)
 
 
 def _fits(scalar: Scalar, field: Scalar) -> bool:

@@ -1,0 +1,208 @@
+"""Step functions of loops that people write, with the class that each belongs to, and steps that belong to none.
+
+They are the loops behind public questions ("use the previous row's result") and papers on filters, parsers, returns and
+hydrology. A case is (name, kind, step, init, names of the inputs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+F = np.float32
+I = np.int32  # noqa: E741
+N = 300
+
+
+def inputs() -> dict[str, np.ndarray[Any, Any]]:
+    """Return the arrays that steps read, by their names."""
+    rng = np.random.default_rng(7)
+    normal = rng.normal(size=(6, N)).astype(F)
+    gaps = normal[0].copy()
+    gaps[rng.random(N) < 0.3] = np.nan
+    return {
+        "x": normal[0],
+        "u": normal[1],
+        "positive": np.abs(normal[2]) + F(0.1),
+        "unit": rng.random(N).astype(F),
+        "gaps": gaps,
+        "i": rng.integers(-9, 10, N).astype(I),
+        "j": rng.integers(0, 10, N).astype(I),
+        "small": rng.integers(-9, 10, N).astype(np.int8),
+        "wide": rng.integers(-(10**12), 10**12, N),
+        "bits": rng.integers(0, 2**32, N, dtype=np.uint32),
+        "flag": rng.random(N) < 0.2,
+        "text": rng.choice(np.frombuffer(b'ab,"\n\\', np.uint8), N),
+        "time": np.arange(N).astype(I),
+        "vector": np.stack([normal[3], normal[4]], axis=-1),
+    }
+
+
+class Case(NamedTuple):
+    name: str
+    kind: str
+    step: Callable[[Any, Any], Any]
+    init: Any
+    inputs: str
+
+
+def welford(c: Any, x: Any) -> Any:
+    n, mean, m2 = c
+    n = n + 1
+    later = mean + (x - mean) / n
+    return n, later, m2 + (x - mean) * (x - later)
+
+
+def adam(c: Any, g: Any) -> Any:
+    m, v, p = c
+    m = F(0.9) * m + F(0.1) * g
+    v = F(0.99) * v + F(0.01) * g * g
+    return m, v, p - F(0.01) * m / (np.sqrt(v) + F(1e-6))
+
+
+def kalman(c: Any, z: Any) -> Any:
+    mean, variance = c
+    predicted = variance + F(0.1)
+    gain = predicted / (predicted + F(0.5))
+    return (mean + gain * (z - mean), (1 - gain) * predicted)
+
+
+def rsi(c: Any, change: Any) -> Any:
+    up, down = c
+    up = (up * 13 + np.maximum(change, 0)) / 14
+    down = (down * 13 + np.maximum(-change, 0)) / 14
+    return (up, down), 100 - 100 / (1 + up / (down + F(1e-6)))
+
+
+def quotes(state: Any, c: Any) -> Any:
+    """Follow CSV: 0 outside quotes, 1 inside, 2 after a backslash inside."""
+    inside = np.where(c == ord("\\"), 2, np.where(c == ord('"'), 0, 1))
+    after = np.where(state == 0, np.where(c == ord('"'), 1, 0), np.where(state == 1, inside, 1)).astype(I)
+    return after, (state == 0) & (c == ord(","))
+
+
+def macd(c: Any, x: Any) -> Any:
+    fast = c["fast"] + F(2 / 13) * (x - c["fast"])
+    slow = c["slow"] + F(2 / 27) * (x - c["slow"])
+    return {"fast": fast, "slow": slow}, fast - slow
+
+
+CASES = [
+    # Sums, filters, recurrences
+    Case("running sum", "affine", lambda h, x: h + x, F(0), "x"),
+    Case("running product", "affine", lambda h, x: h * x, F(1), "unit"),
+    Case("moving average by decay", "affine", lambda h, x: F(0.9) * h + F(0.1) * x, F(0), "x"),
+    Case("low pass by difference", "affine", lambda h, x: h + F(0.2) * (x - h), F(0), "x"),
+    Case("discounted return", "affine", lambda g, r: r + F(0.99) * g, F(0), "x"),
+    Case("generalised advantage", "affine", lambda a, x: x[0] + F(0.95) * (1 - x[1]) * a, F(0), "x flag"),
+    Case("gated memory", "affine", lambda h, x: x[0] * h + (1 - x[0]) * x[1], F(0), "unit x"),
+    Case("reset by a flag", "affine", lambda h, x: np.where(x[1], x[0], h + x[0]), F(0), "x flag"),
+    Case("reset after a flag", "affine", lambda h, x: (np.where(x[1], 0, h + x[0]), h + x[0]), F(0), "x flag"),
+    Case("streak", "affine", lambda n, x: np.where(x > 0, n + 1, 0), I(0), "x"),
+    Case("last valid value", "affine", lambda h, x: np.where(np.isnan(x), h, x), F(0), "gaps"),
+    Case("polynomial hash", "affine", lambda h, x: h * 31 + x, I(7), "i"),
+    Case("hash of 64 bits", "affine", lambda h, x: h * 6364136223846793005 + x, np.int64(1), "wide"),
+    Case("narrow sum wraps", "affine", lambda h, x: h + x, np.int8(0), "small"),
+    Case("compound interest", "affine", lambda b, x: b * (1 + F(0.01) * x[0]) + x[1], F(100), "unit x"),
+    Case("average of half", "affine", lambda h, x: (h + x) / 2, F(0), "x"),
+    Case("binary number", "affine", lambda h, x: (h << 1) + x, I(0), "j"),
+    Case("alternating sum", "affine", lambda h, x: x - h, F(0), "x"),
+    Case("second order filter", "affine", lambda c, x: (F(1.5) * c[0] - F(0.7) * c[1] + x, c[0]), (F(0), F(0)), "x"),
+    Case("Fibonacci modulo 2**32", "affine", lambda c, x: (c[1], c[0] + c[1] + x), (I(0), I(1)), "i"),
+    Case("holt", "affine", lambda c, x: (lambda level: (level, c[1] + F(0.1) * (level - c[0] - c[1])))(
+        c[0] + c[1] + F(0.3) * (x - c[0] - c[1])), (F(0), F(0)), "x"),
+    Case("rotation", "affine", lambda h, x: np.array([[0.8, -0.6], [0.6, 0.8]], F) @ h + x, np.zeros(2, F), "vector"),
+    Case("complex oscillator", "affine", lambda h, x: np.complex64(0.6 + 0.7j) * h + x, np.complex64(0), "x"),
+    # Maxima and minima
+    Case("running maximum", "extremum", lambda h, x: np.maximum(h, x), F(-np.inf), "x"),
+    Case("running minimum", "extremum", lambda h, x: np.minimum(h, x), I(99), "i"),
+    Case("maximum without NaN", "extremum", lambda h, x: np.fmax(h, x), F(-9), "gaps"),
+    Case("maximum by choice", "extremum", lambda h, x: np.where(x > h, x, h), F(-9), "gaps"),
+    Case("first place of the maximum", "extremum", lambda c, x: (
+        np.where(x[0] > c[0], x[0], c[0]), np.where(x[0] > c[0], x[1], c[1])), (F(-9), I(-1)), "x time"),
+    Case("last place of the minimum", "extremum", lambda c, x: (
+        np.where(x[0] <= c[0], x[0], c[0]), np.where(x[0] <= c[0], x[1], c[1])), (I(99), I(-1)), "i time"),
+    Case("best with two payloads", "extremum", lambda c, x: (
+        np.where(x[0] > c[0], x[0], c[0]), np.where(x[0] > c[0], x[1], c[1]), np.where(x[0] > c[0], x[2], c[2])),
+        (F(-9), I(-1), F(0)), "gaps time u"),
+    Case("drop from the peak", "extremum", lambda h, x: (np.maximum(h, x), np.maximum(h, x) - x), F(-9), "x"),
+    Case("queue of waiting times", "max-plus", lambda w, x: np.maximum(w + x[0] - x[1], 0), F(0), "x u"),
+    Case("largest sum of a stretch", "max-plus", lambda h, x: np.maximum(h, 0) + x, F(0), "x"),
+    Case("Kadane by maximum", "max-plus", lambda h, x: np.maximum(h + x, x), I(0), "i"),
+    Case("cusum", "max-plus", lambda s, x: np.maximum(0, s + x - F(0.5)), F(0), "x"),
+    Case("cusum by where", "max-plus", lambda s, x: np.where(s + x > 0, s + x, 0), F(0), "x"),
+    Case("completion time", "max-plus", lambda t, x: np.maximum(t, x[0]) + x[1], F(0), "x positive"),
+    Case("decay by steps", "max-plus", lambda h, x: np.maximum(h - 1, x), I(0), "i"),
+    Case("earliest start", "min-plus", lambda h, x: np.minimum(h + 2, x), I(99), "i"),
+    Case("distance to a mark", "min-plus", lambda d, x: np.minimum(d + 1, np.where(x, 0, 9999)), I(9999), "flag"),
+    Case("cap of savings", "min-plus", lambda h, x: np.minimum(h + x, 10), I(0), "j"),
+    Case("two tracks", "max-plus", lambda c, x: (
+        np.maximum(c[0] + x[0], c[1] + x[1]), np.maximum(c[0] - x[1], c[1] - x[0])), (F(0), F(0)), "x u"),
+    Case("peak that decays", "max-times", lambda h, x: np.maximum(F(0.95) * h, x), F(0), "positive"),
+    Case("peak by where", "max-times", lambda h, x: np.where(F(0.95) * h > x, F(0.95) * h, x), F(0), "positive"),
+    Case("envelope", "max-times", lambda h, x: np.maximum(np.exp(-x[0]) * h, np.abs(x[1])), F(0), "positive x"),
+    # Clamps
+    Case("bucket with a lid", "clamp", lambda s, x: np.clip(s + x, 0, 3), F(0), "x"),
+    Case("battery", "clamp", lambda s, x: (np.clip(s + x[0], 0, x[1]), s), F(0), "x positive"),
+    Case("saturating counter", "clamp", lambda s, x: np.clip(s + np.where(x, 1, -1), 0, 3), I(0), "flag"),
+    Case("clamp of integers", "clamp", lambda s, x: np.minimum(np.maximum(s + x, -5), 20), I(0), "i"),
+    Case("clamp with resets", "clamp", lambda s, x: np.where(x[1], 1, np.clip(s + x[0], 0, 9)), I(0), "i flag"),
+    Case("limits alone", "clamp", lambda s, x: np.clip(s, x[0] - x[1], x[0] + x[1]), F(0), "x positive"),
+    # Quotients
+    Case("continued fraction", "mobius", lambda h, x: 1 / (x + h), F(0), "positive"),
+    Case("parallel resistors", "mobius", lambda r, x: r * x / (r + x), F(100), "positive"),
+    Case("variance of a Kalman filter", "mobius", lambda p, r: p + F(0.1) - (p + F(0.1)) ** 2 / (p + F(0.1) + r),
+         F(1), "positive"),
+    Case("growth with a limit", "mobius", lambda n, r: n * (1 + r) / (1 + r * n / 10), F(0.1), "positive"),
+    Case("Kalman filter", "staged", kalman, (F(0), F(1)), "x"),
+    # Bits
+    Case("parity", "bitwise", lambda h, x: h ^ x, np.uint32(0), "bits"),
+    Case("sticky bits", "bitwise", lambda h, x: (h | x) & np.uint32(0x00FF00FF), np.uint32(0), "bits"),
+    Case("set and clear", "bitwise", lambda h, x: (h & ~x[0]) | (x[0] & x[1]), I(0), "i j"),
+    Case("toggle", "bitwise", lambda h, x: np.where(x, ~h, h), np.bool_(False), "flag"),
+    Case("latch", "bitwise", lambda h, x: x[0] | (h & ~x[1]), np.bool_(False), "flag flag"),
+    # Finite states
+    Case("sum modulo 7", "finite-state", lambda h, x: (h + x) % 7, I(0), "j"),
+    Case("multiples of 5 in binary", "finite-state", lambda h, x: (2 * h + x) % 5, I(0), "j"),
+    Case("hysteresis", "finite-state", lambda h, x: np.where(h == 1, np.where(x < -1, 0, 1), np.where(x > 1, 1, 0)).astype(I),
+         I(0), "x"),
+    Case("CSV quotes", "finite-state", quotes, I(0), "text"),
+    Case("traffic light", "finite-state", lambda s, x: np.where(x, np.where(s == 2, 0, s + 1), s).astype(I), I(0), "flag"),
+    Case("pattern aab", "finite-state", lambda s, x: np.where(
+        x == 97, np.where(s == 0, 1, 2), np.where((x == 98) & (s == 2), 3, 0)).astype(I), I(0), "text"),
+    Case("forty states", "finite-state", lambda h, x: (3 * h + x) % 40, I(0), "j"),
+    Case("position with a side", "finite-state", lambda s, x: np.where(
+        x > 1, 1, np.where(x < -1, -1, np.where((s == 1) & (x < 0), 0, s))).astype(I), I(0), "x"),
+    # Several parts
+    Case("Welford", "staged", welford, (F(0), F(0), F(0)), "x"),
+    Case("Adam", "staged", adam, (F(0), F(0), F(1)), "x"),
+    Case("strength index", "staged", rsi, (F(0), F(0)), "x"),
+    Case("MACD", "staged", macd, {"fast": F(0), "slow": F(0)}, "x"),
+    Case("count and mean", "staged", lambda c, x: ((c[0] + 1, c[1] + x), c[1] / (c[0] + 1)), (F(0), F(0)), "x"),
+    Case("maximum of a sum", "staged", lambda c, x: (c[0] + x, np.maximum(c[1], c[0] + x)), (I(0), I(-99)), "i"),
+    Case("position and speed", "staged", lambda c, a: (c[0] + c[1], c[1] + a), (I(0), I(1)), "i"),
+    Case("counter since an event", "staged", lambda c, x: (np.where(x, 0, c[0] + 1), np.maximum(c[1], c[0])), (I(0), I(0)),
+         "flag"),
+]
+
+REFUSALS = [
+    Case("recurrent network", "tanh", lambda h, x: np.tanh(F(0.5) * h + x), F(0), "x"),
+    Case("logistic map", "multiply", lambda h, x: F(3.9) * h * (1 - h), F(0.3), "x"),
+    Case("pendulum", "sin", lambda c, x: (c[0] + c[1], c[1] - np.sin(c[0])), (F(0.1), F(0)), "x"),
+    Case("exponential growth", "exp", lambda h, x: np.exp(-h) + x, F(0), "x"),
+    Case("square root", "sqrt", lambda h, x: np.sqrt(h + x), F(1), "positive"),
+    Case("absolute value", "absolute", lambda h, x: np.abs(h - x), F(0), "x"),
+    Case("rounding", "floor", lambda h, x: np.floor(h * F(0.9) + x), F(0), "x"),
+    Case("leaky maximum", "maximum", lambda h, x: F(0.5) * np.maximum(h, x) + F(0.1) * h, F(0), "x"),
+    Case("threshold on the carry", "where", lambda h, x: np.where(h > 1, h * F(0.5), h + x), F(0), "x"),
+    Case("integrate and fire", "where", lambda v, x: np.where(v * F(0.9) + x > 1, 0, v * F(0.9) + x), F(0), "x"),
+    Case("linear congruence and shift", "right_shift", lambda h, x: (h >> 1) ^ x, np.uint32(1), "bits"),
+    Case("conversion", "astype", lambda h, x: (h + x).astype(I).astype(F), F(0), "x"),
+    Case("integer quotient", "floor_divide", lambda h, x: (h + x) // 2, I(0), "j"),
+    Case("sign that may change", "multiply", lambda h, x: np.maximum(h * x[0], x[1]), F(0), "x u"),
+    Case("power", "power", lambda h, x: np.power(h, F(0.5)) + x, F(1), "positive"),
+    Case("too many states", "500", lambda h, x: (h + x) % 500, I(0), "j"),
+    Case("product of two carries", "multiply", lambda c, x: (c[0] * c[1] + x, c[1] - F(0.1) * c[0]), (F(0), F(1)), "x"),
+]
