@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.operators.expression_graph import Node
+from gpuscan.operators.evaluation import copied
+from gpuscan.operators.expression_graph import BOOL, Node, reachable
 from gpuscan.operators.loops.polynomials import simplified
 from gpuscan.operators.loops.stage import (
     Composition,
@@ -216,10 +217,23 @@ def derive(part: Part) -> Stage:
     zero = part.graph.constant(0, found.above[0].scalar)
     b, a = (*found.above, zero)[:2]
     d, c = (*found.below, zero)[:2]
+    # An infinity or NaN in the input makes a constant map, whose value is that of the step for any finite state.
+    graph = part.graph
+    (finite,) = computed(graph, lambda *numbers: np.isfinite(reduce(np.maximum, map(np.abs, numbers))), a, b, c, d)
+    infinite = negated(graph, finite)
+    state, result = part.states[0], part.results[0]
+    inputs = {node: node for node in reachable([result]) if node.op == "input"}
+    value = copied([result], graph, inputs | {state: graph.constant(1, state.scalar)})[0]
+    one = graph.constant(1, zero.scalar)
+    a, b, c, d = (
+        graph.select(infinite, number, each)
+        for number, each in zip((zero, graph.cast(value, zero.scalar), zero, one), (a, b, c, d), strict=True)
+    )
     constant = found.constant
     # A constant map has only b and d.
     if constant is not None:
-        a, c = (part.graph.select(constant, zero, each) for each in (a, c))
+        a, c = (graph.select(constant, zero, each) for each in (a, c))
+    constant = either(graph, constant, infinite)
     numbers = tuple(computed(part.graph, scaled_matrix, a, b, c, d))
     law = "h[t] = (a h[t-1] + b) / (c h[t-1] + d)"
     return Stage("mobius", law, part.places, numbers, constant, MobiusMaps())
