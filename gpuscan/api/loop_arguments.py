@@ -37,6 +37,21 @@ _derivations: RecentValues[Any, Derivation] = RecentValues(_MAX_STEPS)
 _steps: RecentValues[Any, Any] = RecentValues(_MAX_STEPS)
 
 
+class FixedStep:
+    """A step that computes the same at each call, so that it is traced once.
+
+    Args:
+        function: the step.
+        name: the step as messages name it.
+    """
+
+    def __init__(self, function: Callable[[Any, Any], Any], name: str) -> None:
+        self._function, self.__name__ = function, name
+
+    def __call__(self, carry: Any, x: Any) -> Any:
+        return self._function(carry, x)
+
+
 @dataclass(frozen=True, eq=False)
 class LoopArguments:
     """A loop that a user asked for, checked and traced.
@@ -299,7 +314,7 @@ def _with_split(
 
 
 def _step_key(f: Any, carry: Structure, given: Sequence[Any], source: Element, states: Any) -> Any:
-    key = None if isinstance(f, Switch) else function_key(f)
+    key = f if isinstance(f, FixedStep) else None if isinstance(f, Switch) else function_key(f)
     if key is None:
         return None
     kinds = tuple((type(each), None) if _is_weak(each) else (None, each.dtype) for each in given)

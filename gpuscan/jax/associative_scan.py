@@ -77,7 +77,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         return jax.tree.leaves(fn(jax.tree.unflatten(tree, left), jax.tree.unflatten(tree, right)))
 
     # Values that JAX is tracing, and the function closes over, are operands that all elements share.
-    free = free_values(flat, jax.tree.leaves(like))
+    free = free_values(flat, jax.tree.leaves(like), jax.tree.leaves(like))
     operands = [*leaves, *free]
 
     def make_rows(function: Callable[[Any, Any], Any], times: int) -> RowScan:

@@ -52,14 +52,34 @@ def row_function(
     return interpreted
 
 
-def free_values(function: Callable[..., Any], like: Sequence[Any]) -> list[Any]:
+def array_step(
+    function: Callable[..., Any], carry: Sequence[Any], xs: Sequence[Any], name: str
+) -> tuple[Callable[[Sequence[Numbers]], list[Numbers]], list[tuple[int, ...]], list[np.dtype[Any]]]:
+    """Return the step of a loop as a function of arrays of numbers, and the shapes and dtypes of its results.
+
+    Args:
+        function: takes two lists of arrays, those of the carry and of x, and returns a list.
+        carry, xs: the shapes and dtypes of these.
+        name: the name of the user's function, for messages.
+    """
+    closed = jax.make_jaxpr(function)([*carry], [*xs])
+    consts = [constants_of(const) for const in closed.consts]
+    shapes = [tuple(each.shape) for each in closed.out_avals]
+
+    def interpreted(arrays: Sequence[Numbers]) -> list[Numbers]:
+        return _run(closed.jaxpr, consts, arrays, name)
+
+    return interpreted, shapes, [np.dtype(each.dtype) for each in closed.out_avals]
+
+
+def free_values(function: Callable[..., Any], left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
     """Return the values that JAX is tracing and that a function of two lists closes over.
 
     Args:
         function: JAX's function.
-        like: the shapes and dtypes of each list.
+        left, right: the shapes and dtypes of the lists.
     """
-    consts = jax.make_jaxpr(function)(like, like).consts
+    consts = jax.make_jaxpr(function)([*left], [*right]).consts
     return list({id(const): const for const in consts if isinstance(const, jax.core.Tracer)}.values())
 
 

@@ -1,4 +1,4 @@
-"""Scans of PyTorch tensors on any GPU, with gradients. It needs ``pip install ".[torch]"``.
+"""Scans and loops of PyTorch tensors on any GPU, with gradients. It needs ``pip install ".[torch]"``.
 
 On Mesa's software driver, a first import of triton after the first scan ends the process, because both bring an LLVM of
 their own. So this package imports triton, where it is installed.
@@ -11,7 +11,8 @@ with suppress(ImportError):
 
 from gpuscan.torch.associative_scan import associative_scan
 from gpuscan.torch.linear_recurrence import linear_recurrence
+from gpuscan.torch.loop import loop
 from gpuscan.torch.scan import scan
 from gpuscan.torch.selective_scan import selective_scan
 
-__all__ = ["associative_scan", "linear_recurrence", "scan", "selective_scan"]
+__all__ = ["associative_scan", "linear_recurrence", "loop", "scan", "selective_scan"]

@@ -118,19 +118,59 @@ def row_function(
         left, right = (pytree.tree_unflatten(list(part), tree) for part in (leaves[:count], leaves[count:]))
         return pytree.tree_leaves(function(left, right))
 
+    _check_closure(function)
+    graph, constants = _graph_of(torch.func.vmap(flat, dim, dim), [*tensors, *map(torch.clone, tensors)], name_of(function))
+
+    def interpreted(left: Sequence[Numbers], right: Sequence[Numbers]) -> list[Numbers]:
+        return _run(graph.graph, dict(constants), [*left, *right], name_of(function))
+
+    return interpreted
+
+
+def array_step(
+    function: Callable[..., Any], carry: Sequence[Any], xs: Sequence[Any], dtypes: Sequence[Sequence[Any]], name: str
+) -> tuple[Callable[[Sequence[Numbers]], list[Numbers]], list[tuple[int, ...]], list[np.dtype[Any]]]:
+    """Return the step of a loop as a function of arrays of numbers, and the shapes and dtypes of its results.
+
+    Args:
+        function: takes two lists of tensors, those of the carry and of x, and returns a list.
+        carry, xs: the shapes of these.
+        dtypes: their dtypes.
+        name: the name of the user's function, for messages.
+
+    Raises:
+        OperatorError: the function closes over a tensor that requires a gradient.
+    """
+    count = len(carry)
+    tensors = [
+        _filled(shape, dtype)
+        for shapes, own in zip((carry, xs), dtypes, strict=True)
+        for shape, dtype in zip(shapes, own, strict=True)
+    ]
+    graph, constants = _graph_of(lambda *leaves: function(leaves[:count], leaves[count:]), tensors, name)
+    (output,) = (node for node in graph.graph.nodes if node.op == "output")
+    values = [node.meta["val"] for node in output.args[0]]
+
+    def interpreted(arrays: Sequence[Numbers]) -> list[Numbers]:
+        return _run(graph.graph, dict(constants), arrays, name)
+
+    return interpreted, [tuple(each.shape) for each in values], [_dtype(each.dtype) for each in values]
+
+
+def _graph_of(function: Callable[..., Any], tensors: Sequence[Any], name: str) -> tuple[Any, dict[Any, Numbers]]:
+    """Return the graph of a function of tensors, and the numbers of the constants in it."""
+
     def traced() -> Any:
-        whole = torch.func.vmap(flat, dim, dim)
         with torch.no_grad():
             # Tensors without values: those of ones would be singular matrices.
             tracer = make_fx(
-                whole,
+                function,
                 decomposition_table=core_aten_decompositions(),
                 tracing_mode="fake",
                 _allow_non_fake_inputs=True,
             )
-            return tracer(*tensors, *(tensor.clone() for tensor in tensors))
+            return tracer(*tensors)
 
-    _check_closure(function)
     graph = _aside(traced)
     constants = {}
     for node in graph.graph.nodes:
@@ -138,15 +178,11 @@ def row_function(
             tensor = getattr(graph, node.target)
             if tensor.requires_grad and not all(_detaches(user) for user in node.users):
                 raise OperatorError(
-                    f"{name_of(function)} closes over a tensor that requires a gradient, which would not get one. Pass "
+                    f"{name} closes over a tensor that requires a gradient, which would not get one. Pass "
                     "it as one more leaf of xs, expanded along the axis, or detach it"
                 )
             constants[node] = constants_of(array_of(tensor))
-
-    def interpreted(left: Sequence[Numbers], right: Sequence[Numbers]) -> list[Numbers]:
-        return _run(graph.graph, dict(constants), [*left, *right], name_of(function))
-
-    return interpreted
+    return graph, constants
 
 
 def _aside(function: Callable[[], Any]) -> Any:

@@ -1,0 +1,194 @@
+"""Loops over other frameworks' arrays in the memory of the host, with a step of theirs, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.loop import loop
+from gpuscan.api.loop_arguments import FixedStep, loop_arguments
+from gpuscan.api.loop_vjp import gradients
+from gpuscan.api.row_scan import device_for
+from gpuscan.errors import GpuscanError, OperatorError
+from gpuscan.operators.components import OTHER, Numbers, gathered, is_other
+from gpuscan.recent_values import RecentValues
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+# A step of arrays: takes those of the carry and of x, and returns those of the next carry and of y.
+ArrayStep = Callable[[Sequence[Numbers]], list[Numbers]]
+
+# The length of an axis of rows while the step is traced.
+ROWS = 2
+# The most numbers of a carry.
+_MAX_NUMBERS = 64
+
+_known: RecentValues[Hashable, RowLoop] = RecentValues(128)
+
+
+@dataclass(frozen=True, eq=False)
+class RowLoop:
+    """A loop, without its arrays. Axes that the step treats alike are rows; the others belong to the carry.
+
+    Attributes:
+        function: the step of arrays with axes of rows of length `ROWS`.
+        lead: how many axes of rows there are.
+        carry, xs, ys: the shapes of the arrays without the axes of rows.
+        types: the dtypes of the arrays of y.
+        name: the step as messages name it.
+    """
+
+    function: ArrayStep
+    lead: int
+    carry: tuple[Shape, ...]
+    xs: tuple[Shape, ...]
+    ys: tuple[Shape, ...]
+    types: tuple[np.dtype[Any], ...]
+    name: str
+
+    @cached_property
+    def step(self) -> FixedStep:
+        """The step of the numbers of one row."""
+
+        def of_numbers(carry: Any, x: Any) -> Any:
+            rest = iter([*carry, *x])
+            arrays = []
+            for shape in (*self.carry, *self.xs):
+                whole = np.full((ROWS,) * self.lead + shape, OTHER, object)
+                numbers = gathered([next(rest) for _ in range(prod(shape))], shape)
+                whole[(0,) * self.lead] = numbers if shape else numbers[()]
+                arrays.append(whole)
+            found: list[Any] = []
+            for result in self.function(arrays):
+                row = result[(0,) * self.lead + (...,)]
+                if any(is_other(number) for number in row.flat):
+                    raise OperatorError(f"{self.name} mixes rows")
+                found += list(row.flat)
+            count = len(carry)
+            return tuple(found[:count]), tuple(found[count:]) or None
+
+        return FixedStep(of_numbers, self.name)
+
+    def check(self, carry: Sequence[np.dtype[Any]], xs: Sequence[np.dtype[Any]]) -> None:
+        """Raise LoopError if the step has no associative form for numbers of these dtypes."""
+        groups = [
+            tuple(np.zeros(length, dtype) for dtype, shape in zip(dtypes, shapes, strict=True) for _ in range(prod(shape)))
+            for dtypes, shapes, length in ((carry, self.carry, ()), (xs, self.xs, 1))
+        ]
+        loop_arguments(self.step, *groups, axis=0, device="numpy", anywhere=True).derivation()
+
+    def results(self, init: Sequence[Array], xs: Sequence[Array], reverse: bool) -> tuple[list[Array], list[Array]]:
+        """Return the arrays of the last carry and of y, which have the axis of the loop in front."""
+        if not self.carry:
+            raise GpuscanError("a loop without a carry was asked for; pass an init of one array or more")
+        carry, ys = loop(self.step, self._parts(init, self.carry), self._parts(xs, self.xs), reverse=reverse,
+                         device=device_for([*init, *xs]))
+        found = self._whole(ys or (), self.ys)
+        return self._whole(carry, self.carry), [y.astype(t, copy=False) for y, t in zip(found, self.types, strict=True)]
+
+    def gradients(
+        self, init: Sequence[Array], xs: Sequence[Array], of_carry: Sequence[Array], of_ys: Sequence[Array], reverse: bool
+    ) -> tuple[list[Array], list[Array]]:
+        """Return the gradients of the arrays of init and of x, given those of the last carry and of y."""
+        found = gradients(
+            self.step,
+            self._parts(init, self.carry),
+            self._parts(xs, self.xs),
+            self._parts(of_ys, self.ys) if of_ys else None,
+            grad_carry=self._parts(of_carry, self.carry),
+            axis=0,
+            reverse=reverse,
+            device=device_for([*init, *xs]),
+        )
+        grad_init, grad_xs = (
+            [np.zeros(np.shape(part), np.float32) if grad is None else grad for grad, part in zip(each, parts, strict=True)]
+            for each, parts in zip(found, (self._parts(init, self.carry), self._parts(xs, self.xs)), strict=True)
+        )
+        return self._whole(grad_init, self.carry), self._whole(grad_xs, self.xs)
+
+    def _parts(self, arrays: Sequence[Array], shapes: Sequence[Shape]) -> tuple[Array, ...]:
+        """Return the numbers of arrays as arrays of their own."""
+        return tuple(
+            np.asarray(array[(..., *at)]) for array, shape in zip(arrays, shapes, strict=True) for at in np.ndindex(shape)
+        )
+
+    def _whole(self, numbers: Sequence[Any], shapes: Sequence[Shape]) -> list[Array]:
+        """Return the arrays of these numbers: the inverse of `_parts`."""
+        rest, found = iter(numbers), []
+        for shape in shapes:
+            own = [np.asarray(next(rest)) for _ in range(prod(shape))]
+            found.append(np.stack(own, axis=-1).reshape(*own[0].shape, *shape) if shape else own[0])
+        return found
+
+
+def row_loop(
+    name: str,
+    make: Callable[[Sequence[Shape], Sequence[Shape]], tuple[ArrayStep, list[Shape], list[np.dtype[Any]]]],
+    carry: Sequence[Shape],
+    xs: Sequence[Shape],
+    key: Hashable | None,
+) -> RowLoop:
+    """Return the loop with a step of arrays, with as many axes of rows as the step keeps apart.
+
+    Args:
+        name: the step as messages name it.
+        make: returns the step for arrays of some shapes, and the shapes and dtypes of its results.
+        carry, xs: the shapes of the arrays of the carry, and of x without the axis of the loop.
+        key: equal for steps that compute the same; None if that is not known.
+
+    Raises:
+        OperatorError: the step cannot be traced, or its carry has too many numbers.
+    """
+    whole = None if key is None else (key, tuple(carry), tuple(xs))
+    known = None if whole is None else _known.find(whole)
+    if known is not None:
+        return known
+    refusal: Exception | None = None
+    for lead in range(_shared([*carry, *xs]), -1, -1):
+        own = [[shape[lead:] for shape in shapes] for shapes in (carry, xs)]
+        if sum(map(prod, own[0])) > _MAX_NUMBERS:
+            continue
+        rows = (ROWS,) * lead
+        try:
+            function, shapes, types = make(*([rows + shape for shape in shapes] for shapes in own))
+            count = len(carry)
+            if any(shape[:lead] != rows for shape in shapes):
+                raise OperatorError(f"{name} mixes rows")
+            found = RowLoop(
+                function, lead, tuple(own[0]), tuple(own[1]), tuple(shape[lead:] for shape in shapes[count:]),
+                tuple(types[count:]), name,
+            )  # fmt: skip
+            _try(found)
+        except Exception as error:
+            # The step may not take arrays of other lengths than its own, in whatever way it says so.
+            refusal = refusal or error
+            continue
+        return found if whole is None else _known.keep(whole, found)
+    if isinstance(refusal, GpuscanError):
+        raise refusal
+    raise OperatorError(
+        f"{name} was passed to a loop, but it is no function of rows, and its carry has more than {_MAX_NUMBERS} numbers. "
+        f"Pass arrays that it closes over as a part of xs{'' if refusal is None else f' ({refusal})'}"
+    ) from refusal
+
+
+def _shared(shapes: Sequence[Shape]) -> int:
+    """Return how many leading axes all shapes share."""
+    count = 0
+    for lengths in zip(*shapes, strict=False):
+        if len(set(lengths)) > 1:
+            break
+        count += 1
+    return count
+
+
+def _try(found: RowLoop) -> None:
+    """Raise an error if results of a row depend on other rows."""
+    numbers = [[np.float32(1)] * sum(map(prod, shapes)) for shapes in (found.carry, found.xs)]
+    with np.errstate(all="ignore"):
+        found.step(tuple(numbers[0]), tuple(numbers[1]))

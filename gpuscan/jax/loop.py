@@ -1,0 +1,194 @@
+"""`loop` of JAX arrays: the signature of `jax.lax.scan`, run as a scan on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax  # noqa: TID253 (only users of JAX import this package)
+import jax.numpy as jnp  # noqa: TID253
+import numpy as np
+
+from gpuscan.api.row_loop import RowLoop, row_loop
+from gpuscan.jax.traced_function import array_step, call_with, free_values
+from gpuscan.operators.function_keys import function_key
+from gpuscan.operators.operator import name_of
+from gpuscan.problem.arguments import as_flag, as_integer
+
+
+def loop(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any,
+    length: int | None = None,
+    reverse: bool = False,
+) -> tuple[Any, Any]:
+    """Run a loop as a scan: ``carry, y[t] = f(carry, x[t])`` for each t, with the signature of `jax.lax.scan`.
+
+    The step is traced by JAX, and gpuscan derives its associative form, as `gpuscan.loop` does. It runs on gpuscan's
+    default device. It works under `jax.jit` and `jax.vmap`, and has the gradient of reverse mode (`jax.grad`); arrays
+    go to the device and back by way of the host, in a callback.
+
+    Args:
+        f: takes a carry like `init` and a part of `xs` without its first axis, and returns the next carry and y. It may
+            close over values that JAX is tracing, which get gradients, too. Axes that it treats alike are rows; a carry
+            has at most 64 numbers in a row.
+        init: the first carry: a pytree of arrays.
+        xs: a pytree of arrays, each with the axis of the loop in front; None with `length`.
+        length: the number of steps.
+        reverse: True to run from the end.
+
+    Returns:
+        ``(carry, ys)``: the last carry, and a pytree like y of arrays with the axis of the loop in front.
+
+    Raises:
+        LoopError: the step has no associative form. `jax.lax.scan` runs it one step at a time.
+        TypeError: the carry that f returns is not like `init`.
+        ValueError: the lengths differ, or there is none.
+        OperatorError: f uses a primitive that has no form in a scan on a GPU.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import gpuscan.jax
+        >>> carry, ys = gpuscan.jax.loop(lambda h, x: (0.5 * h + x, h), jnp.float32(0), jnp.ones(4))
+        >>> ys
+        Array([0.  , 1.  , 1.5 , 1.75], dtype=float32)
+    """
+    leaves, tree = jax.tree.flatten(init)
+    leaves = [jnp.asarray(leaf) for leaf in leaves]
+    inputs, form = jax.tree.flatten(xs)
+    inputs = [jnp.asarray(each) for each in inputs]
+    steps = _length(inputs, length)
+    reverse = as_flag("reverse", reverse)
+    # A loop needs an array to count its steps along.
+    given = inputs or [jnp.zeros(steps, jnp.float32)]
+    likes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+    parts = [jax.ShapeDtypeStruct(each.shape[1:], each.dtype) for each in given]
+
+    def called(carry: Any, x: Any) -> Any:
+        return f(jax.tree.unflatten(tree, carry), jax.tree.unflatten(form, [*x] if inputs else []))
+
+    shapes = jax.eval_shape(called, likes, parts)
+    if not isinstance(shapes, tuple) or len(shapes) != 2:
+        raise TypeError(f"f={name_of(f)} returned {type(shapes).__name__}; return a pair of the next carry and y")
+    returned, rest = (jax.tree.flatten(each) for each in shapes)
+    _check_carry(returned, (likes, tree))
+
+    def flat(carry: Any, x: Any) -> Any:
+        return jax.tree.leaves(called(carry, x))
+
+    # What JAX is tracing, and the step closes over, is a part of the carry that stays as it is.
+    free = free_values(flat, likes, parts)
+    count = len(leaves)
+
+    def step(carry: Any, x: Any) -> Any:
+        shared = carry[count:]
+        found = call_with(flat, free, shared, carry[:count], x)
+        return [*found[:count], *shared, *found[count:]]
+
+    starts = [*leaves, *free]
+    dtypes = [[np.dtype(each.dtype) for each in group] for group in (starts, given)]
+
+    def make(carry: Any, x: Any) -> Any:
+        avals = [
+            [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(group, own, strict=True)]
+            for group, own in zip((carry, x), dtypes, strict=True)
+        ]
+        return array_step(step, *avals, name_of(f))
+
+    key = None if free else function_key(f)
+    whole = None if key is None else (key, tree, form, *map(tuple, dtypes))
+    found = row_loop(name_of(f), make, [each.shape for each in starts], [each.shape[1:] for each in given], whole)
+    found.check(*dtypes)
+    last, ys = _differentiable(found, reverse, [*likes, *free], rest[0], steps)(starts, given)
+    return jax.tree.unflatten(tree, last[:count]), jax.tree.unflatten(rest[1], ys)
+
+
+def _length(inputs: list[Any], length: int | None) -> int:
+    """Return the number of steps.
+
+    Raises:
+        ValueError: the lengths differ, or there is none.
+    """
+    if any(not each.ndim for each in inputs):
+        raise ValueError("xs with a single number was passed; pass arrays with the axis of the loop in front")
+    lengths = [each.shape[0] for each in inputs]
+    count = None if length is None else as_integer(length)
+    if length is not None and count is None:
+        raise TypeError(f"length={length!r} was passed; pass an integer")
+    found = set(lengths) | ({count} if count is not None else set())
+    if len(found) != 1:
+        raise ValueError(
+            f"length={length} was passed for xs of the lengths {lengths}; pass arrays of one length, or length= without xs"
+        )
+    steps = found.pop()
+    assert steps is not None
+    return steps
+
+
+def _check_carry(returned: Any, given: Any) -> None:
+    """Raise TypeError unless the step returns a carry like the one that it takes."""
+    (results, tree), (likes, form) = returned, given
+    same = tree == form and all(
+        one.shape == other.shape and one.dtype == other.dtype for one, other in zip(results, likes, strict=True)
+    )
+    if not same:
+        shown = [f"{each.dtype}{list(each.shape)}" for each in results]
+        wanted = [f"{each.dtype}{list(each.shape)}" for each in likes]
+        raise TypeError(
+            f"f returned a carry of {tree} with {', '.join(shown)} for an init of {form} with {', '.join(wanted)}; return a "
+            "carry like init"
+        )
+
+
+def _differentiable(found: RowLoop, reverse: bool, carry: Any, outputs: Any, steps: int) -> Any:
+    """Return the loop as a function of the arrays of init and of xs, with a gradient in reverse mode."""
+    last = tuple(jax.ShapeDtypeStruct(each.shape, each.dtype) for each in carry)
+    ys = tuple(jax.ShapeDtypeStruct((steps, *each.shape), each.dtype) for each in outputs)
+
+    def on_host(init: Any, xs: Any) -> Any:
+        arrays = [[np.asarray(each) for each in group] for group in (init, xs)]
+        carry, results = found.results(*arrays, reverse)
+        return tuple(_like(carry, last)), tuple(_like(results, ys))
+
+    def gradient(init: Any, xs: Any, of_carry: Any, of_ys: Any) -> Any:
+        arrays = [[np.asarray(each) for each in group] for group in (init, xs, of_carry, of_ys)]
+        of_init, of_xs = found.gradients(*arrays, reverse)
+        return tuple(_like(of_init, arrays[0])), tuple(_like(of_xs, arrays[1]))
+
+    @jax.custom_vjp
+    def run(init: Any, xs: Any) -> Any:
+        return jax.pure_callback(on_host, (last, ys), tuple(init), tuple(xs), vmap_method="sequential")
+
+    def forward(init: Any, xs: Any) -> Any:
+        return run(init, xs), (tuple(init), tuple(xs))
+
+    def backward(saved: Any, given: Any) -> Any:
+        init, xs = saved
+        shapes = tuple(
+            tuple(jax.ShapeDtypeStruct(each.shape, each.dtype) for each in group) for group in (init, xs)
+        )
+        weights = [
+            tuple(
+                jnp.zeros(like.shape, like.dtype) if weight.dtype == jax.dtypes.float0 else weight
+                for weight, like in zip(group, likes, strict=True)
+            )
+            for group, likes in zip(given, (last, ys), strict=True)
+        ]
+        of_init, of_xs = jax.pure_callback(gradient, shapes, init, xs, *weights, vmap_method="sequential")
+        return tuple(
+            [
+                grad if jnp.issubdtype(like.dtype, jnp.inexact) else np.zeros(like.shape, jax.dtypes.float0)
+                for grad, like in zip(grads, group, strict=True)
+            ]
+            for grads, group in zip((of_init, of_xs), (init, xs), strict=True)
+        )
+
+    run.defvjp(forward, backward)
+    return lambda init, xs: run([*init], [*xs])
+
+
+def _like(arrays: Any, likes: Any) -> list[Any]:
+    return [
+        np.broadcast_to(np.asarray(array), like.shape).astype(like.dtype) for array, like in zip(arrays, likes, strict=True)
+    ]

@@ -1,0 +1,133 @@
+"""`loop` of PyTorch tensors: a sequential step, run as a scan on a GPU, with gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch  # noqa: TID253 (only users of torch import this package)
+from torch.utils import _pytree as pytree  # noqa: TID253
+
+from gpuscan.api.row_loop import RowLoop, row_loop
+from gpuscan.operators.function_keys import function_key
+from gpuscan.operators.operator import name_of
+from gpuscan.problem.arguments import as_flag
+from gpuscan.torch.tensors import array_of, check_tensors, checked_dim, numpy_dtype, tensor_of
+from gpuscan.torch.traced_function import array_step
+
+
+def loop(
+    f: Callable[[Any, Any], Any], init: Any, xs: Any, dim: int = 0, reverse: bool = False
+) -> tuple[Any, Any]:
+    """Run a loop as a scan: ``carry, y[t] = f(carry, x[t])`` for each t, as differentiable tensors.
+
+    The step is traced by PyTorch, and gpuscan derives its associative form, as `gpuscan.loop` does. The loop and its
+    gradient run on gpuscan's default device. float64 runs there if the device has 64-bit floats, else on NumPy.
+
+    Args:
+        f: takes a carry like `init` and a part of `xs` without the axis of the loop, and returns the next carry and y.
+            Axes that it treats alike are rows; a carry has at most 64 numbers in a row.
+        init: the first carry: a tensor, or a pytree of tensors.
+        xs: a tensor with the axis of the loop, or a pytree of those.
+        dim: the axis of the loop.
+        reverse: True to run from the end.
+
+    Returns:
+        ``(carry, ys)``: the last carry, and a pytree like y of tensors with the axis of the loop.
+
+    Raises:
+        LoopError: the step has no associative form.
+        TypeError: a leaf is not a tensor, or the carry that f returns is not like `init`.
+        ValueError: the lengths or devices differ.
+        OperatorError: f uses an operation that has no form in a scan on a GPU.
+
+    Example:
+        >>> import torch
+        >>> import gpuscan.torch
+        >>> x = torch.ones(4, requires_grad=True)
+        >>> carry, ys = gpuscan.torch.loop(lambda h, x: (0.5 * h + x, h), torch.tensor(0.0), x)
+        >>> ys
+        tensor([0.0000, 1.0000, 1.5000, 1.7500], grad_fn=<_LoopBackward>)
+        >>> carry.backward()
+        >>> x.grad
+        tensor([0.1250, 0.2500, 0.5000, 1.0000])
+    """
+    leaves, tree = pytree.tree_flatten(init)
+    inputs, form = pytree.tree_flatten(xs)
+    if not leaves or not inputs:
+        raise ValueError("an init or xs without tensors was passed; pass one tensor or more of each")
+    tensors = {f"leaf {i} of init": each for i, each in enumerate(leaves)}
+    tensors |= {f"leaf {i} of xs": each for i, each in enumerate(inputs)}
+    check_tensors(tensors, same_dtype=False)
+    axes = [checked_dim("dim", dim, each.shape) for each in inputs]
+    moved = [each.movedim(axis, 0) for each, axis in zip(inputs, axes, strict=True)]
+    lengths = {each.shape[0] for each in moved}
+    if len(lengths) > 1:
+        shapes = ", ".join(str(tuple(each.shape)) for each in inputs)
+        raise ValueError(f"dim={dim} was passed for tensors of shapes {shapes}; pass tensors of one length along it")
+    form_of_y: list[Any] = []
+
+    def flat(carry: Any, x: Any) -> list[Any]:
+        value = f(pytree.tree_unflatten(list(carry), tree), pytree.tree_unflatten(list(x), form))
+        if not isinstance(value, (tuple, list)) or len(value) != 2:
+            raise TypeError(f"f={name_of(f)} returned {type(value).__name__}; return a pair of the next carry and y")
+        returned, other = pytree.tree_flatten(value[0])
+        if other != tree:
+            raise TypeError(f"f returned a carry of {other} for an init of {tree}; return a carry like init")
+        ys, found = pytree.tree_flatten(value[1]) if value[1] is not None else ([], None)
+        form_of_y[:] = [found]
+        return [*returned, *ys]
+
+    dtypes = [[each.dtype for each in group] for group in (leaves, moved)]
+
+    def make(carry: Any, x: Any) -> Any:
+        return array_step(flat, carry, x, dtypes, name_of(f))
+
+    key = function_key(f)
+    whole = None if key is None else (key, repr(tree), repr(form), *map(tuple, dtypes))
+    found = row_loop(
+        name_of(f), make, [tuple(each.shape) for each in leaves], [tuple(each.shape[1:]) for each in moved], whole
+    )
+    if not form_of_y:
+        # The loop was known, so that its step was not called.
+        array_step(flat, [(2,) * found.lead + shape for shape in found.carry],
+                   [(2,) * found.lead + shape for shape in found.xs], dtypes, name_of(f))
+    found.check(*([numpy_dtype(dtype) for dtype in group] for group in dtypes))
+    results = _Loop.apply(found, as_flag("reverse", reverse), len(leaves), *leaves, *moved)
+    carry = pytree.tree_unflatten(list(results[: len(leaves)]), tree)
+    if form_of_y[0] is None:
+        return carry, None
+    ys = [each.movedim(0, dim if dim >= 0 else dim) if each.ndim > 1 else each for each in results[len(leaves) :]]
+    return carry, pytree.tree_unflatten(ys, form_of_y[0])
+
+
+class _Loop(torch.autograd.Function):
+    """The last carry and the outputs of a loop."""
+
+    @staticmethod
+    def forward(ctx: Any, found: RowLoop, reverse: bool, count: int, *tensors: Any) -> Any:
+        ctx.found, ctx.reverse, ctx.count = found, reverse, count
+        ctx.save_for_backward(*tensors)
+        arrays = [array_of(each) for each in tensors]
+        carry, ys = found.results(arrays[:count], arrays[count:], reverse)
+        ctx.shapes = [(each.shape, each.dtype) for each in (*carry, *ys)]
+        return tuple(torch.from_numpy(np.array(each, order="C")).to(tensors[0].device) for each in (*carry, *ys))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Any) -> Any:
+        tensors, count = ctx.saved_tensors, ctx.count
+        arrays = [array_of(each) for each in tensors]
+        weights = [
+            np.zeros(shape, dtype) if grad is None else array_of(grad.contiguous())
+            for grad, (shape, dtype) in zip(grads, ctx.shapes, strict=True)
+        ]
+        of_init, of_xs = ctx.found.gradients(
+            arrays[:count], arrays[count:], weights[:count], weights[count:], ctx.reverse
+        )
+        found = [
+            tensor_of(np.broadcast_to(grad, tensor.shape).astype(array.dtype), tensor) if tensor.is_floating_point() else None
+            for grad, tensor, array in zip((*of_init, *of_xs), tensors, arrays, strict=True)
+        ]
+        return None, None, None, *found
