@@ -13,14 +13,18 @@ from gpuscan.api.array import Array, new_array
 from gpuscan.api.loop_arguments import LoopArguments
 from gpuscan.api.map import mapped
 from gpuscan.api.outputs import execute, is_on_device
+from gpuscan.api.reduce import reduce
+from gpuscan.device.reports import Verdict
 from gpuscan.elements import Element, Field, Scalar, bundle_of, compute_dtype, element_of, scalar_of, tuple_of, word_dtype
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.engine.sequential_loop import run_loop
+from gpuscan.errors import LoopError
 from gpuscan.operators.adjoint import LAST, map_of
 from gpuscan.operators.evaluation import copied
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, reachable
+from gpuscan.operators.loops.finite_state import TableMaps
 from gpuscan.operators.loops.form import Derivation
 from gpuscan.operators.loops.stage import Stage, operator_of, traced_of
 from gpuscan.operators.loops.step import Step
@@ -328,7 +332,7 @@ class LoopRun:
         after = self._after(stage, element, carried, nodes, fields, targets)
         count = len(stage.numbers)
         rest = [(BOOL, False)] * flagged + [(node.scalar, 0) for node in carried]
-        return Problem(
+        problem = Problem(
             operator=operator_of(stage.composition, flagged, count, len(carried)),
             leaves=tuple(sources.arrays),
             source=sources.element,
@@ -342,6 +346,7 @@ class LoopRun:
             before=before,
             after=after,
         )
+        return seeds_by_rows(problem)
 
     def exclusive(self, problem: Problem) -> Problem:
         """Return the scan whose results are the values before each step."""
@@ -446,7 +451,28 @@ class LoopRun:
         function = map_of(graph, source, nodes, bundle_of(fields))
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
         found: Sequence[Any] = mapped(function, arrays, shape, self.home, None)
+        if isinstance(stage.composition, TableMaps):
+            self._check_states(stage.composition, source, arrays, shape)
         return found
+
+    def _check_states(
+        self, maps: TableMaps, source: Element, arrays: Sequence[Any], shape: tuple[int, ...]
+    ) -> None:
+        """Look for values of init that are no states. What is found is read with the reports."""
+        assert self.home is not None
+        graph = Graph()
+        inputs = [traced_of(graph, graph.input(0, i, 0, field.scalar)) for i, field in enumerate(source.fields)]
+        outside = maps.is_outside(inputs).nodes[()]
+        function = map_of(graph, source, [[outside]], bundle_of([Field("f", outside.scalar)]))
+        (words,) = mapped(function, arrays, shape, self.home, None)
+        found = reduce(words.reshape((-1,)), "maximum")
+        error = LoopError(
+            f"a loop of {self.step.name} over {len(maps.states)} finite states was asked for, but init has a value on the "
+            "device that is none of them. Pass init as a number or a NumPy array, so that its values count as states"
+        )
+        context = self.home._context
+        context.read_verdict_later(Verdict(found, lambda read: error if read[0] else None))
+        context.check_if_many()
 
     # ----- Arrays
 
@@ -610,7 +636,7 @@ class LoopRun:
         if self.reverse:
             at = (slice(None),) * self.axis + (slice(None, None, -1),)
             problem = replace(problem, leaves=tuple(leaf[at] for leaf in problem.leaves), reverse=False)
-        problem = seeds_by_rows(problem.reduced())
+        problem = problem.reduced()
         found: list[Any]
         if is_on_device(problem):
             assert self.home is not None

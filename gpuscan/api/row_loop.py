@@ -55,24 +55,29 @@ class RowLoop:
     def step(self) -> FixedStep:
         """The step of the numbers of one row."""
 
-        def of_numbers(carry: Any, x: Any) -> Any:
-            rest = iter([*carry, *x])
-            arrays = []
-            for shape in (*self.carry, *self.xs):
-                whole = np.full((ROWS,) * self.lead + shape, OTHER, object)
-                numbers = gathered([next(rest) for _ in range(prod(shape))], shape)
-                whole[(0,) * self.lead] = numbers if shape else numbers[()]
-                arrays.append(whole)
-            found: list[Any] = []
-            for result in self.function(arrays):
-                row = result[(0,) * self.lead + (...,)]
-                if any(is_other(number) for number in row.flat):
-                    raise OperatorError(f"{self.name} mixes rows")
-                found += list(row.flat)
-            count = len(carry)
-            return tuple(found[:count]), tuple(found[count:]) or None
+        return FixedStep(lambda carry, x: self.in_row(carry, x, (0,) * self.lead), self.name)
 
-        return FixedStep(of_numbers, self.name)
+    def in_row(self, carry: Any, x: Any, row: tuple[int, ...]) -> Any:
+        """Return the next numbers of the carry and of y in one row.
+
+        Raises:
+            OperatorError: they depend on other rows.
+        """
+        rest = iter([*carry, *x])
+        arrays = []
+        for shape in (*self.carry, *self.xs):
+            whole = np.full((ROWS,) * self.lead + shape, OTHER, object)
+            numbers = gathered([next(rest) for _ in range(prod(shape))], shape)
+            whole[row] = numbers if shape else numbers[()]
+            arrays.append(whole)
+        found: list[Any] = []
+        for result in self.function(arrays):
+            own = result[(*row, ...)]
+            if any(is_other(number) for number in own.flat):
+                raise OperatorError(f"{self.name} mixes rows")
+            found += list(own.flat)
+        count = len(carry)
+        return tuple(found[:count]), tuple(found[count:]) or None
 
     def check(self, carry: Sequence[np.dtype[Any]], xs: Sequence[np.dtype[Any]]) -> None:
         """Raise LoopError if the step has no associative form for numbers of these dtypes."""
@@ -188,7 +193,15 @@ def _shared(shapes: Sequence[Shape]) -> int:
 
 
 def _try(found: RowLoop) -> None:
-    """Raise an error if results of a row depend on other rows."""
-    numbers = [[np.float32(1)] * sum(map(prod, shapes)) for shapes in (found.carry, found.xs)]
-    with np.errstate(all="ignore"):
-        found.step(tuple(numbers[0]), tuple(numbers[1]))
+    """Raise an error if the results of a row depend on other rows, or rows are treated differently."""
+    rng = np.random.default_rng(0)
+    last = (ROWS - 1,) * found.lead
+    edges = [tuple(ROWS - 1 if i == axis else 0 for i in range(found.lead)) for axis in range(found.lead)]
+    for _ in range(4):
+        carry, x = (
+            [np.float32(each) for each in rng.normal(size=sum(map(prod, shapes)))] for shapes in (found.carry, found.xs)
+        )
+        with np.errstate(all="ignore"):
+            first = repr(found.step(tuple(carry), tuple(x)))
+            if any(repr(found.in_row(carry, x, row)) != first for row in (last, *edges)):
+                raise OperatorError(f"{found.name} treats rows differently")

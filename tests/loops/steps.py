@@ -96,7 +96,7 @@ CASES = [
     Case("moving average by decay", "affine", lambda h, x: F(0.9) * h + F(0.1) * x, F(0), "x"),
     Case("low pass by difference", "affine", lambda h, x: h + F(0.2) * (x - h), F(0), "x"),
     Case("discounted return", "affine", lambda g, r: r + F(0.99) * g, F(0), "x"),
-    Case("generalised advantage", "affine", lambda a, x: x[0] + F(0.95) * (1 - x[1]) * a, F(0), "x flag"),
+    Case("generalised advantage", "affine", lambda a, x: (x[0] + F(0.95) * (1 - x[1]) * a).astype(F), F(0), "x flag"),
     Case("gated memory", "affine", lambda h, x: x[0] * h + (1 - x[0]) * x[1], F(0), "unit x"),
     Case("reset by a flag", "affine", lambda h, x: np.where(x[1], x[0], h + x[0]), F(0), "x flag"),
     Case("reset after a flag", "affine", lambda h, x: (np.where(x[1], 0, h + x[0]), h + x[0]), F(0), "x flag"),

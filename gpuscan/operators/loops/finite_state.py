@@ -133,11 +133,15 @@ class TableMaps(Composition):
             found.append(value)
         return found
 
-    def holds(self, values: Sequence[np.ndarray[Any, Any]]) -> bool:
-        """Return True if all of these states are in the set."""
-        rows = np.broadcast_arrays(*values)
-        given = {tuple(each) for each in zip(*(row.reshape(-1).tolist() for row in rows), strict=True)}
-        return given <= set(self.states)
+    def is_outside(self, state: Numbers) -> Any:
+        """Return 1 for a state that is none of the set, else 0, as uint32."""
+        inside = None
+        for values in self.states:
+            equal = state[0] == _number(values[0], state[0])
+            for number, value in zip(state[1:], values[1:], strict=True):
+                equal = equal & (number == _number(value, number))
+            inside = equal if inside is None else inside | equal
+        return (~inside).astype(np.uint32)  # type: ignore[operator]
 
 
 def _number(value: Any, like: Any) -> Any:

@@ -1,0 +1,211 @@
+"""`gpuscan.loop` on every adapter: every class, layouts, structures, methods, gradients and repeated calls."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from tests.loops import oracle
+from tests.loops.steps import CASES, F, inputs
+
+INPUTS = inputs()
+BY_NAME = {case.name: case for case in CASES}
+# One of each class, and one with two scans and outputs.
+ON_ADAPTERS = [
+    "generalised advantage", "Kadane by maximum", "peak by where", "battery", "clamp with resets",
+    "best with two payloads", "variance of a Kalman filter", "set and clear", "forty states", "CSV quotes", "Welford",
+    "second order filter",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ON_ADAPTERS)
+def test_each_class_gives_the_loop_on_every_adapter(device: gs.Device, name: str) -> None:
+    case = BY_NAME[name]
+    names = case.inputs.split()
+    xs = tuple(INPUTS[each] for each in names) if len(names) > 1 else INPUTS[names[0]]
+    moved = tuple(map(device.asarray, xs)) if isinstance(xs, tuple) else device.asarray(xs)
+    found = gs.loop(case.step, case.init, moved)
+    assert all(isinstance(each, gs.Array) for each in (*oracle.leaves_of(found[0]), *oracle.leaves_of(found[1])))
+    oracle.check(found, oracle.run(case.step, case.init, xs))
+
+
+def decay(h: Any, x: Any) -> Any:
+    return F(0.9) * h + x
+
+
+def tables(reverse: bool, axis: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    x = np.random.default_rng(1).normal(size=(40, 3)).astype(F)
+    rows = x if axis == 0 else x.T
+    carry, (ys,) = oracle.run(decay, np.zeros(rows.shape[1], F), rows, reverse=reverse)
+    return np.asarray(carry), ys if axis == 0 else ys.T
+
+
+@pytest.mark.parametrize(("axis", "reverse"), [(0, False), (0, True), (-1, False), (1, True)])
+def test_rows_run_along_any_axis_and_from_the_end(axis: int, reverse: bool) -> None:
+    x = np.random.default_rng(1).normal(size=(40, 3)).astype(F)
+    carry, ys = gs.loop(decay, 0.0, x, axis=axis, reverse=reverse, device="numpy")
+    wanted = tables(reverse, axis % 2)
+    np.testing.assert_allclose(carry, wanted[0], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(ys, wanted[1], rtol=1e-5, atol=1e-5)
+
+
+def test_a_repeated_call_launches_its_program_and_reads_init_on_the_device(device: gs.Device) -> None:
+    x = device.asarray(np.random.default_rng(1).normal(size=(40, 3)).astype(F))
+    for seed in range(3):
+        init = np.random.default_rng(seed).normal(size=3).astype(F)
+        carry, ys = gs.loop(decay, device.asarray(init), x)
+        wanted = oracle.run(decay, init, x.numpy())
+        oracle.check((carry, ys), wanted)
+
+
+def test_a_state_on_the_device_outside_the_set_is_an_error_at_the_next_read(device: gs.Device) -> None:
+    x = device.asarray(np.arange(6, dtype=np.int32))
+    good = gs.loop(lambda h, x: (h + x) % 5, device.asarray(np.int32(3)), x)
+    np.testing.assert_array_equal(good[1].numpy(), [3, 4, 1, 4, 3, 3])
+    bad = gs.loop(lambda h, x: (h + x) % 5, device.asarray(np.int32(7)), x)
+    with pytest.raises(gs.LoopError, match="5 finite states"):
+        bad[1].numpy()
+
+
+def test_the_sequential_method_runs_any_step(device: gs.Device) -> None:
+    def step(c: Any, x: Any) -> Any:
+        v, n = c
+        fires = v * F(0.9) + x > 1
+        return (np.where(fires, 0, np.tanh(v * F(0.9) + x)), (n + fires).astype(np.int8)), fires
+
+    x = np.random.default_rng(2).normal(size=(3, 30)).astype(F)
+    found = gs.loop(step, (0.0, np.int8(120)), device.asarray(x), axis=1, method="sequential", reverse=True)
+    wanted = oracle.run(step, (np.zeros(3, F), np.full(3, 120, np.int8)), x.T, reverse=True)
+    oracle.check((found[0], found[1].numpy().T), wanted)
+    again = gs.loop(step, (0.0, np.int8(120)), device.asarray(x), axis=1, method="sequential", reverse=True)
+    np.testing.assert_array_equal(again[0][1].numpy(), found[0][1].numpy())
+    assert found.form is None
+
+
+def test_newton_s_method_converges_or_says_that_it_did_not(device: gs.Device) -> None:
+    def step(h: Any, x: Any) -> Any:
+        return np.tanh(F(0.5) * h + x), h * x
+
+    x = np.random.default_rng(2).normal(size=60).astype(F)
+    for xs in (x, device.asarray(x)):
+        found = gs.loop(step, 0.0, xs, method="newton", device=None if isinstance(xs, gs.Array) else "numpy")
+        assert found.iterations is not None
+        assert found.iterations < 12
+        oracle.check(found, oracle.run(step, F(0), x))
+    with pytest.raises(gs.LoopError, match="did not converge"):
+        gs.loop(lambda h, x: F(3.9) * h * (1 - h) + 0 * x, 0.3, x, method="newton", max_iterations=3, device="numpy")
+
+
+# ----- Structures and dtypes
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+def test_structures_are_those_of_init_and_of_y() -> None:
+    x = np.arange(1, 5, dtype=F)
+    run = {"device": "numpy"}
+    carry, ys = gs.loop(lambda c, x: Pair(c.a + x, c.b + 1), Pair(0.0, 0), x, **run)
+    assert isinstance(carry, Pair)
+    assert isinstance(ys, Pair)
+    assert (carry.a.dtype, carry.b.dtype) == (np.float32, np.int32)
+    carry, ys = gs.loop(lambda c, x: ({"b": c["b"] + x, "a": c["a"] * x}, [c["a"], (x, c["b"])]), {"a": 1.0, "b": 0.0}, x, **run)
+    assert list(carry) == ["a", "b"]
+    assert isinstance(ys, list)
+    assert isinstance(ys[1], tuple)
+    np.testing.assert_array_equal(ys[0], [1, 1, 2, 6])
+    carry, ys = gs.loop(lambda c, x: [c + x, None], 0.0, x, **run)
+    assert (float(carry), ys) == (10.0, None)
+    carry, ys = gs.loop(lambda c, x: (c[1], c[0] + x), (0.0, 0.0), x, **run)
+    np.testing.assert_array_equal(ys[0], [0, 1, 2, 4])
+
+
+def test_trailing_axes_belong_to_a_carry_that_is_indexed_or_multiplied() -> None:
+    a = np.array([[0.9, 0.1], [-0.1, 0.9]], F)
+    x = np.random.default_rng(1).normal(size=(20, 2)).astype(F)
+    found = gs.loop(lambda h, x: (a @ h + x, h[0] * h[1]), np.zeros(2, F), x, device="numpy")
+    oracle.check(found, oracle.run(lambda h, x: (a @ h + x, h[0] * h[1]), np.zeros(2, F), x))
+    assert found.form.state_shape == (2,)
+    assert gs.loop_form(decay, np.zeros(2, F), x).state_shape == ()
+    assert gs.loop(lambda h, x: a @ h + x, np.zeros((5, 2), F), np.ones((4, 5, 2), F), device="numpy")[0].shape == (5, 2)
+    with pytest.raises(ValueError, match=r"init of the shape \(4,\)"):
+        gs.loop(decay, np.ones(4, F), np.ones((5, 3), F), device="numpy")
+
+
+def test_python_numbers_are_weak_and_other_dtypes_must_fit() -> None:
+    x = np.array([1, -2, 3], np.float16)
+    assert gs.loop(lambda h, x: np.where(x > 0, h + x, 0.0), 0.0, x, device="numpy")[1].dtype == np.float16
+    assert gs.loop(lambda h, x: h + np.where(x > 0, 1, -1), np.int8(0), x, device="numpy")[1].dtype == np.int8
+    with pytest.raises(TypeError, match="init is int32"):
+        gs.loop(lambda h, x: h + x, np.int32(0), x.astype(F), device="numpy")
+    with pytest.raises(TypeError, match="returns a tuple of 3"):
+        gs.loop(lambda h, x: (h, h, x), 0.0, x, device="numpy")
+    with pytest.raises(gs.OperatorError, match=r"np\.where"):
+        gs.loop(lambda h, x: h if x > 0 else x, 0.0, x, device="numpy")
+    with pytest.raises(ValueError, match="method='fast'"):
+        gs.loop(decay, 0.0, x, method="fast")
+
+
+def test_a_loop_of_no_steps_gives_init() -> None:
+    carry, ys = gs.loop(lambda h, x: (h + x, h > 0), np.ones(3, F), np.ones((0, 3), F), device="numpy")
+    np.testing.assert_array_equal(carry, np.ones(3, F))
+    assert (ys.shape, ys.dtype) == ((0, 3), np.bool_)
+
+
+def test_the_form_explains_itself() -> None:
+    form = gs.loop_form(BY_NAME["Kalman filter"].step, (F(0), F(1)), INPUTS["x"])
+    assert [stage.kind for stage in form.stages] == ["mobius", "affine"]
+    assert "carry[1]: mobius" in str(form)
+    assert gs.loop_form(decay, 0.0, INPUTS["x"]).stages[0].kind == "affine"
+
+
+# ----- Gradients
+
+
+def test_the_gradient_is_that_of_finite_differences() -> None:
+    def step(c: Any, x: Any) -> Any:
+        mean, level = c
+        mean = 0.8 * mean + 0.2 * x[0] * x[1]
+        return (mean, np.maximum(level - 0.1, mean)), mean * level + x[1]
+
+    rng = np.random.default_rng(4)
+    xs = (rng.normal(size=(12, 2)), rng.normal(size=(12, 2)))
+    init = (rng.normal(size=2), np.float64(0.3))
+    weights, last = rng.normal(size=(12, 2)), (rng.normal(size=2), rng.normal(size=2))
+
+    def value(init: Any, xs: Any) -> float:
+        carry, ys = gs.loop(step, init, xs, reverse=True, device="numpy")
+        return float((ys * weights).sum() + sum((c * w).sum() for c, w in zip(carry, last, strict=True)))
+
+    from gpuscan.api.loop_vjp import gradients  # noqa: PLC0415 (a device of choice)
+
+    grad_init, grad_xs = gradients(step, init, xs, weights, grad_carry=last, axis=0, reverse=True, device="numpy")
+    assert [np.shape(each) for each in grad_init] == [(2,), ()]
+    for place in range(2):
+        direction = rng.normal(size=(12, 2))
+        ends = [value(init, tuple(x + sign * 1e-6 * direction * (i == place) for i, x in enumerate(xs))) for sign in (1, -1)]
+        assert np.isclose((ends[0] - ends[1]) / 2e-6, (grad_xs[place] * direction).sum(), rtol=1e-5, atol=1e-6)
+        ends = [value(tuple(h + sign * 1e-6 * (i == place) for i, h in enumerate(init)), xs) for sign in (1, -1)]
+        assert np.isclose((ends[0] - ends[1]) / 2e-6, np.sum(grad_init[place]), rtol=1e-5, atol=1e-6)
+
+
+def test_the_gradient_on_a_device_is_that_of_numpy(device: gs.Device) -> None:
+    from gpuscan.api.loop_vjp import gradients  # noqa: PLC0415
+
+    def step(h: Any, x: Any) -> Any:
+        return F(0.9) * h * x[0] + x[1], h * x[1]
+
+    rng = np.random.default_rng(4)
+    xs = tuple(rng.normal(size=(30, 2)).astype(F) for _ in range(2))
+    weights, last = rng.normal(size=(30, 2)).astype(F), rng.normal(size=2).astype(F)
+    wanted = gradients(step, F(1), xs, weights, grad_carry=last, axis=0, reverse=False, device="numpy")
+    moved = tuple(map(device.asarray, xs))
+    found = gs.loop_vjp(step, F(1), moved, device.asarray(weights), grad_carry=last)
+    for ours, theirs in zip(oracle.leaves_of(found), oracle.leaves_of(wanted), strict=True):
+        assert isinstance(ours, gs.Array)
+        np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-4, atol=1e-5)
