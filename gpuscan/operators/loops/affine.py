@@ -9,14 +9,20 @@ Sums, differences, and products and quotients with numbers that do not depend on
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
 import numpy as np
 
 from gpuscan.operators.expression_graph import Node
 from gpuscan.operators.loops.polynomials import simplified
-from gpuscan.operators.loops.semirings import Form, Forms, Semiring, derived_stage
-from gpuscan.operators.loops.stage import LeavesClassError, Part, Stage
+from gpuscan.operators.loops.semirings import Form, Forms, MatrixMaps, Semiring, derived_stage
+from gpuscan.operators.loops.stage import LeavesClassError, Numbers, Part, Stage
 
 _INTEGERS = ("signed", "unsigned")
+# The most states of a table of `finite_state`.
+_TABLE_SIZE = 64
 
 
 class PlusTimes(Semiring):
@@ -89,6 +95,35 @@ class PlusTimes(Semiring):
         return Form(weights, form.shift and self.graph.cast(form.shift, node.scalar), form.constant)
 
 
+@dataclass(frozen=True)
+class MaskedMaps(MatrixMaps):
+    """Affine maps of one integer modulo a power of two, whose value is masked.
+
+    The loop masks each state, and the maps only the result: sums and products modulo a power of two do not depend on
+    the bits above it.
+
+    Attributes:
+        bits: the exponent of the power of two.
+    """
+
+    bits: int = 32
+
+    def state(self, numbers: Numbers) -> list[Any]:
+        return [number & np.full_like(number, 2**self.bits - 1) for number in super().state(numbers)]
+
+
+def _mask(node: Node) -> tuple[Node, int] | None:
+    """Return what is taken modulo a power of two, and its exponent; None if the node does no such thing."""
+    if node.op not in ("bitwise_and", "remainder") or not node.args[1].is_constant:
+        return None
+    value = int(node.args[1].value)
+    size = value + 1 if node.op == "bitwise_and" else value
+    # Of few values, the tables of finite states are simpler.
+    if size <= _TABLE_SIZE or size & (size - 1):
+        return None
+    return node.args[0], size.bit_length() - 1
+
+
 def derive(part: Part) -> Stage:
     """Return the stage of affine maps.
 
@@ -97,4 +132,21 @@ def derive(part: Part) -> Stage:
     """
     if any(node.scalar.kind == "bool" for node in part.states) or len({node.scalar for node in part.states}) > 1:
         raise LeavesClassError(part.results[0], rank=-1)
-    return derived_stage(PlusTimes(part), scales=True)
+    masked = _mask(part.results[0]) if len(part.places) == 1 and part.states[0].scalar.kind in _INTEGERS else None
+    if masked is None:
+        return derived_stage(PlusTimes(part), scales=True)
+    stage = derived_stage(PlusTimes(_Inner(part.step, part.places, part.initial, masked[0])), scales=False)
+    assert isinstance(stage.composition, MatrixMaps)
+    composition = MaskedMaps(PlusTimes, stage.composition.pattern, masked[1])
+    return replace(stage, law=f"h[t] = (a h[t-1] + b) mod 2**{masked[1]}", composition=composition)
+
+
+@dataclass(frozen=True, eq=False)
+class _Inner(Part):
+    """A part with another result."""
+
+    result: Any = None
+
+    @cached_property
+    def results(self) -> list[Node]:
+        return [self.result]

@@ -33,6 +33,9 @@ _MAX_VALUES = 1024
 # The most combinations of conditions that are looked at.
 _MAX_BRANCHES = 2048
 
+# The most combinations of values for which a comparison is computed.
+_MAX_COMPARED = 64
+
 State = tuple[Any, ...]
 
 
@@ -196,16 +199,27 @@ def _closure(part: Part) -> list[State]:
     if not known:
         found = _outcomes(_applied(part, None))
         if found is None:
-            raise LeavesClassError(part.results[0], rank=0)
+            raise _unknown(part)
         known = found
     waiting = list(known)
     while waiting and len(known) <= _MAX_VALUES:
         found = _outcomes(_applied(part, waiting.pop()))
         if found is None:
-            raise LeavesClassError(part.results[0], rank=0)
+            raise _unknown(part)
         waiting += found - known
         known |= found
     return sorted(known)
+
+
+def _unknown(part: Part) -> LeavesClassError:
+    """Return the error for a part whose values are not known to be few."""
+    count = 1
+    for node in part.results:
+        low, high = _interval(node, {})
+        if low is None or high is None or high - low + 1 >= 2 ** min(node.scalar.bits, 31):
+            return LeavesClassError(node, rank=0)
+        count *= high - low + 1
+    return TooManyStatesError(part.results[0], count, True)
 
 
 def _index(graph: Graph, results: Sequence[Node], numbers: dict[State, int]) -> Node:
@@ -286,6 +300,12 @@ def _decision(node: Node, decided: dict[int, bool]) -> bool | None:
         if strong in parts:
             return strong
         return None if None in parts else not strong
+    # A comparison of numbers that are known under these conditions.
+    sets = [_values(arg, decided, {}) for arg in node.args]
+    if sets and None not in sets and int(np.prod([len(each) for each in sets if each is not None])) <= _MAX_COMPARED:
+        found = _computed(node, [each for each in sets if each is not None])
+        if found is not None and len(found) == 1:
+            return bool(found.pop())
     return None
 
 
@@ -318,7 +338,8 @@ def _is_shared(node: Node, nodes: Sequence[Node]) -> bool:
 def _atom(node: Node, decided: dict[int, bool]) -> Node:
     while node.op in ("logical_not", "logical_and", "logical_or"):
         node = next(arg for arg in node.args if _decision(arg, decided) is None)
-    return node
+    # What the condition itself depends on comes first.
+    return _undecided(node.args, decided) or node
 
 
 def _values(node: Node, decided: dict[int, bool], known: dict[int, Any]) -> set[Any] | None:

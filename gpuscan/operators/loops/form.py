@@ -80,35 +80,68 @@ def derive(step: Step, initial: Sequence[np.ndarray[Any, Any] | None]) -> Deriva
     Raises:
         LoopError: a part belongs to no class.
     """
-    stages, direct = [], []
-    groups = components(step)
+    stages: list[Stage] = []
+    direct: list[int] = []
     taken: set[int] = set()
-    for group in groups:
+    for group in components(step, _leaves(step)):
         if group[0] in taken:
             continue
-        part = Part(step, group, tuple(initial[place] for place in group))
-        if not part.varies(part.results[0]):
-            direct.append(group[0])
-            continue
-        if len(group) == 1:
-            others = [other[0] for other in groups if len(other) == 1 and other != group and other[0] not in taken]
-            followers = extremum.followers(part, others)
-            group = (*group, *followers)
-            taken.update(followers)
-            part = Part(step, group, tuple(initial[place] for place in group))
-        stages.append(_stage_of(part))
+        parts = components(step, [(place,) for place in group])
+        if len(parts) > 1:
+            # The numbers of one array are maps with a sparse matrix, if they are of one class.
+            try:
+                stages.append(_stage_of(_part(step, group, initial), taken))
+                continue
+            except LoopError:
+                pass
+        for place, part in enumerate(parts):
+            if part[0] in taken:
+                continue
+            found = _part(step, part, initial)
+            if not found.varies(found.results[0]) and len(part) == 1:
+                direct.append(part[0])
+                continue
+            if len(part) == 1:
+                rest = [other[0] for other in parts[place + 1 :] if len(other) == 1]
+                others = [n for n in range(len(step.states)) if n not in taken and n != part[0]]
+                found = _with_followers(step, part, rest or others, initial, taken)
+            stages.append(_stage_of(found, taken))
     return Derivation(step, tuple(stages), tuple(direct))
+
+
+def _leaves(step: Step) -> list[tuple[int, ...]]:
+    """Return the numbers of each array of the carry, which are taken together if they can be."""
+    found, start = [], 0
+    for each in step.carry.fields:
+        found.append(tuple(range(start, start + each.count)))
+        start += each.count
+    return found
+
+
+def _part(step: Step, places: Sequence[int], initial: Sequence[np.ndarray[Any, Any] | None]) -> Part:
+    return Part(step, tuple(places), tuple(initial[place] for place in places))
+
+
+def _with_followers(
+    step: Step, part: Sequence[int], others: Sequence[int], initial: Any, taken: set[int]
+) -> Part:
+    """Return the part with the numbers that are replaced together with it, if it is an extremum."""
+    single = _part(step, part, initial)
+    return _part(step, (*part, *extremum.followers(single, [n for n in others if n not in taken])), initial)
 
 
 # Operations that maps of several classes are made of.
 _COMMON = frozenset({"add", "subtract", "multiply", "divide", "negative", "maximum", "minimum", "select", "cast", "input"})
 
 
-def _stage_of(part: Part) -> Stage:
+def _stage_of(part: Part, taken: set[int]) -> Stage:
+    """Return the stage of a part, and note that its numbers are taken."""
     refusals: list[LeavesClassError] = []
     for derive_class in CLASSES:
         try:
-            return derive_class(part)
+            stage = derive_class(part)
+            taken.update(part.places)
+            return stage
         except LeavesClassError as error:
             refusals.append(error)
     raise _refusal(part, refusals)
@@ -123,7 +156,7 @@ def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
     if many is not None:
         count = f"{many.count}" if many.whole else f"more than {many.count - 1}"
         return LoopError(
-            f"the associative form of {name} was asked for, but {what} takes {count} different values, and tables of "
+            f"the associative form of {name} was asked for, but {what} {'takes' if len(labels) == 1 else 'take'} {count} different values, and tables of "
             f"finite states have at most {finite_state.MAX_STATES}. Take fewer values, or pass method=\"sequential\""
             + part.graph.lines.get(many.node.index, "")
         )
@@ -159,14 +192,20 @@ def spelled(node: Node) -> str:
 # ----- Parts
 
 
-def components(step: Step) -> list[tuple[int, ...]]:
+def components(step: Step, units: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Return the numbers of the carry that depend on each other, in the order in which they can be computed.
 
     These are the strongly connected components of the graph of dependencies (Tarjan 1972).
+
+    Args:
+        step: the step.
+        units: groups of numbers that are taken together.
     """
-    places = {node.index: place for place, node in enumerate(step.states)}
+    unit_of = {place: unit for unit, places in enumerate(units) for place in places}
+    places = {node.index: unit_of[place] for place, node in enumerate(step.states) if place in unit_of}
     uses = [
-        sorted({places[node.index] for node in reachable([result]) if node.index in places}) for result in step.results
+        sorted({places[node.index] for node in reachable([step.results[p] for p in unit]) if node.index in places})
+        for unit in units
     ]
     order: dict[int, int] = {}
     lowest: dict[int, int] = {}
@@ -184,7 +223,7 @@ def components(step: Step) -> list[tuple[int, ...]]:
                 lowest[place] = min(lowest[place], order[other])
         if lowest[place] == order[place]:
             at = stack.index(place)
-            found.append(tuple(sorted(stack[at:])))
+            found.append(tuple(sorted(place for unit in stack[at:] for place in units[unit])))
             del stack[at:]
 
     for place in range(len(uses)):
