@@ -28,7 +28,7 @@ class LoopResult(tuple[Any, Any]):
     _form: LoopForm | Callable[[], LoopForm] | None
 
     def __new__(cls, carry: Any, ys: Any, form: Any = None, iterations: int | None = None) -> LoopResult:
-        self = super().__new__(cls, (carry, ys))  # type: ignore[type-var]
+        self = super().__new__(cls, (carry, ys))
         self._form, self.iterations = form, iterations
         return self
 
@@ -81,8 +81,8 @@ def loop(
     ``staged``        several of these, for parts of the carry that depend on each other in one direction
     ================  =================================================================================================
 
-    ``np.where`` with a condition on x chooses between maps of a class, or resets the carry. A reset is a flag: nothing of
-    the steps before it, not even NaN, reaches those after it.
+    ``np.where`` with a condition on x chooses between maps of a class, or resets the carry. A reset is a flag:
+    nothing of the steps before it, not even NaN, reaches those after it.
 
     Args:
         f: takes the carry and x, each one element of `init` and `xs`, and returns ``(carry, y)``. It may also return a
@@ -93,7 +93,8 @@ def loop(
         xs: an array or a bundle of arrays, with the axis of the loop.
         axis: the axis of the loop, of the leading axes that all arrays of `xs` share.
         reverse: True to run from the end. The outputs keep the order of the input.
-        method: ``"auto"`` runs the derived form. ``"sequential"`` runs any step as a loop, one invocation of the GPU for
+        method: ``"auto"`` runs the derived form. ``"sequential"`` runs any step as a loop, one invocation of the GPU
+        for
             each element of the other axes. ``"newton"`` iterates scans of the linearised step (Lim et al. 2024).
         tolerance: for ``"newton"``, the largest residual, relative to the carry (default: 16 roundings).
         max_iterations: for ``"newton"``, the most iterations.
@@ -111,8 +112,8 @@ def loop(
         TypeError: the carry that f returns does not fit the dtype of `init`, or nests in another way.
         ValueError: the shapes or the axis do not fit, or the method is unknown.
 
-    Finite states follow Ladner & Fischer, "Parallel Prefix Computation" (1980), affine maps Blelloch (1990), and Newton's
-    method Lim et al., "Parallelizing non-linear sequential models over the sequence length" (2024).
+    Finite states follow Ladner & Fischer, "Parallel Prefix Computation" (1980), affine maps Blelloch (1990), and
+    Newton's method Lim et al., "Parallelizing non-linear sequential models over the sequence length" (2024).
 
     Example:
         >>> import numpy as np
@@ -141,9 +142,7 @@ def loop(
     return LoopResult(carry, ys, forms[0] if forms else lambda: loop_form(f, init, xs, axis=axis, reverse=reverse))
 
 
-def loop_form(
-    f: Callable[[Any, Any], Any], init: Any, xs: Any, *, axis: int = 0, reverse: bool = False
-) -> LoopForm:
+def loop_form(f: Callable[[Any, Any], Any], init: Any, xs: Any, *, axis: int = 0, reverse: bool = False) -> LoopForm:
     """Return what `gpuscan.loop` would run for these arguments, without running it.
 
     Args:

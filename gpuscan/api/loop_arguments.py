@@ -162,7 +162,8 @@ def _no_split(xs: Sequence[Any], init: Sequence[Any], axis: Any) -> ValueError:
     place = resolve_axis(axis, tuple(shared))
     others = tuple(shared[:place] + shared[place + 1 :])
     return ValueError(
-        f"init of the shape {', '.join(map(str, init))} was passed for xs of the leading shape {tuple(shared)}, but init "
+        f"init of the shape {', '.join(map(str, init))} was passed for xs of the leading shape {tuple(shared)}, but "
+        f"init "
         f"must broadcast to {others}, the shape without the axis of the loop. Pass one carry, or one for each row"
     )
 
@@ -301,7 +302,7 @@ def _with_split(
             found = _steps.keep(key, found)
     step: Step = found
     on_device = any(isinstance(each, OnDevice) for each in (*leaves, *given))
-    arrays = []
+    arrays: list[Any] = []
     for value, field in zip(given, step.carry.fields, strict=True):
         if isinstance(value, OnDevice):
             arrays.append(value)
@@ -354,6 +355,7 @@ def _dtypes(value: Any, source: Element) -> list[np.dtype[Any]]:
         return [scalar.dtype for scalar in own if scalar.kind in kinds]
 
     integers, floats = of("signed", "unsigned"), of("float")
+    found: list[np.dtype[Any]]
     if kind is complex:
         found = [np.dtype(np.complex64)]
     elif kind is float:

@@ -19,7 +19,8 @@ from gpuscan.problem.arguments import as_integer
 
 # The default tolerance, in roundings of the carry's type.
 _ROUNDINGS = 16
-# After an iteration that made the residual larger, the matrices are multiplied by this; after a better one they recover.
+# After an iteration that made the residual larger, the matrices are multiplied by this; after a better one they
+# recover.
 _DAMPING = 0.5
 
 
@@ -29,8 +30,8 @@ def run_newton(
     """Return the last carry, the outputs, and the number of iterations.
 
     With carries h of an iteration, the next ones are the scan of ``h'[t] = f(h[t-1], x[t]) + A[t] (h'[t-1] - h[t-1])``,
-    where A is the derivative of f, or a part of it after an iteration that did not help (Gonzalez et al. 2024). Whatever
-    A is, each iteration makes at least one more carry right.
+    where A is the derivative of f, or a part of it after an iteration that did not help (Gonzalez et al. 2024).
+    Whatever A is, each iteration makes at least one more carry right.
 
     Raises:
         LoopError: the residual did not fall below the tolerance.
@@ -39,7 +40,8 @@ def run_newton(
     step, home = arguments.step, arguments.home
     if any(node.scalar.kind != "float" for node in step.states):
         raise OperatorError(
-            f"Newton's method was asked for {step.name}, but its carry has numbers without a derivative; keep floats only, "
+            f"Newton's method was asked for {step.name}, but its carry has numbers without a derivative; keep floats "
+            f"only, "
             'or pass method="sequential"'
         )
     count = as_integer(max_iterations)
@@ -74,8 +76,11 @@ def run_newton(
         run.set_old(place, run.on_home(np.zeros(arguments.shape, fields[place].scalar.dtype)))
     best, factor = np.inf, 1.0
     for iteration in range(1, count + 1):
-        run.places[damping.index] = Place(run.on_home(np.full(arguments.shape, factor, found.scalar.dtype)),
-                                          replace(fields[0], scalar=found.scalar), 0)
+        run.places[damping.index] = Place(
+            run.on_home(np.full(arguments.shape, factor, found.scalar.dtype)),
+            replace(fields[0], scalar=found.scalar),
+            0,
+        )
         problem = run.problem(stage, [[node] for node in targets], fields, targets)
         arrays = execute(problem, home, "auto", None)
         arrays = run.finite(arrays)
@@ -93,8 +98,9 @@ def run_newton(
         factor = min(1.0, factor / _DAMPING) if residual < best else max(factor * _DAMPING, 1 / 64)
         best = min(best, residual) if np.isfinite(residual) else best
     raise LoopError(
-        f"Newton's method did not converge: after {count} iterations for {step.name}, the residual is {residual:.3g}, and "
-        f"{limit:.3g} was asked for. Pass a larger max_iterations or tolerance, or method=\"sequential\""
+        f"Newton's method did not converge: after {count} iterations for {step.name}, the residual is {residual:.3g}, "
+        f"and "
+        f'{limit:.3g} was asked for. Pass a larger max_iterations or tolerance, or method="sequential"'
     )
 
 

@@ -15,7 +15,17 @@ from gpuscan.api.map import mapped
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.device.reports import Verdict
-from gpuscan.elements import Element, Field, Scalar, bundle_of, compute_dtype, element_of, scalar_of, tuple_of, word_dtype
+from gpuscan.elements import (
+    Element,
+    Field,
+    Scalar,
+    bundle_of,
+    compute_dtype,
+    element_of,
+    scalar_of,
+    tuple_of,
+    word_dtype,
+)
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.engine.host_arrays import scan_host
@@ -265,7 +275,9 @@ class LoopRun:
         shared: dict[int, int] = {}
         stored = list(groups)
         for number, (nodes, field) in enumerate(output_groups):
-            same = next((i for i, (others, f) in enumerate(groups) if others == nodes and f.scalar == field.scalar), None)
+            same = next(
+                (i for i, (others, f) in enumerate(groups) if others == nodes and f.scalar == field.scalar), None
+            )
             if same is None or field.shape:
                 shared[number] = len(stored)
                 stored.append((nodes, field))
@@ -279,9 +291,8 @@ class LoopRun:
             self.places[step.results[place].index] = Place(array, self.field_of(place), 0)
             self.lasts[place] = self.last(array)
         for place in wanted:
-            if place in old_needed:
-                if place in new:
-                    self.set_old(place, results[new.index(place)])
+            if place in old_needed and place in new:
+                self.set_old(place, results[new.index(place)])
         olds = [place for place in wanted if place in old_needed and place not in new]
         if olds:
             problem = self.problem(stage, [[step.results[p]] for p in olds], [self.field_of(p) for p in olds])
@@ -293,10 +304,9 @@ class LoopRun:
             # The last carry is read from outputs that are new numbers.
             for component, node in enumerate(nodes):
                 for place in stage.places:
-                    if step.results[place] is node and place not in self.lasts:
-                        if field.scalar == step.states[place].scalar:
-                            last = self.last(ys[number])
-                            self.lasts[place] = _component(last, field, component)
+                    fits = field.scalar == step.states[place].scalar
+                    if step.results[place] is node and place not in self.lasts and fits:
+                        self.lasts[place] = _component(self.last(ys[number]), field, component)
         return ys
 
     def problem(
@@ -411,7 +421,9 @@ class LoopRun:
             start += field.count
         raise AssertionError("the carry has fewer numbers")
 
-    def _seeds(self, stage: Stage, element: Element, rest: Sequence[tuple[Scalar, Any]], start: Sequence[Any] | None) -> tuple[Any, ...]:
+    def _seeds(
+        self, stage: Stage, element: Element, rest: Sequence[tuple[Scalar, Any]], start: Sequence[Any] | None
+    ) -> tuple[Any, ...]:
         """Return the constant map of init for each row, in the fields of an element."""
         given = [self.initial(place) for place in stage.places] if start is None else list(start)
         count = len(stage.numbers)
@@ -445,9 +457,7 @@ class LoopRun:
         count = len(stage.numbers)
         numbers = stage.composition.start(wide)
         fields = [Field(f"f{i}", element.fields[i].scalar) for i in range(count)]
-        nodes = [
-            [graph.cast(number.nodes[()], field.scalar)] for number, field in zip(numbers, fields, strict=True)
-        ]
+        nodes = [[graph.cast(number.nodes[()], field.scalar)] for number, field in zip(numbers, fields, strict=True)]
         function = map_of(graph, source, nodes, bundle_of(fields))
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
         found: Sequence[Any] = mapped(function, arrays, shape, self.home, None)
@@ -455,9 +465,7 @@ class LoopRun:
             self._check_states(stage.composition, source, arrays, shape)
         return found
 
-    def _check_states(
-        self, maps: TableMaps, source: Element, arrays: Sequence[Any], shape: tuple[int, ...]
-    ) -> None:
+    def _check_states(self, maps: TableMaps, source: Element, arrays: Sequence[Any], shape: tuple[int, ...]) -> None:
         """Look for values of init that are no states. What is found is read with the reports."""
         assert self.home is not None
         graph = Graph()
@@ -467,7 +475,8 @@ class LoopRun:
         (words,) = mapped(function, arrays, shape, self.home, None)
         found = reduce(words.reshape((-1,)), "maximum")
         error = LoopError(
-            f"a loop of {self.step.name} over {len(maps.states)} finite states was asked for, but init has a value on the "
+            f"a loop of {self.step.name} over {len(maps.states)} finite states was asked for, but init has a value on "
+            f"the "
             "device that is none of them. Pass init as a number or a NumPy array, so that its values count as states"
         )
         context = self.home._context
@@ -482,12 +491,14 @@ class LoopRun:
         others = self.arguments.others
         start = self.initial(place)
         old: Any
+        seed: Any
+        leaf: Any = array
         if isinstance(array, Array):
             seed = start if isinstance(start, Array) else np.broadcast_to(start, others).reshape(-1)
             element = bundle_of([field])
             problem = Problem(
                 operator=LAST,
-                leaves=(array,),
+                leaves=(leaf,),
                 source=element,
                 element=element,
                 destination=element,
@@ -606,7 +617,9 @@ class LoopRun:
         for leaf, field in zip(self.arguments.init, self.step.carry.fields, strict=True):
             shape = (*self.arguments.others, *field.shape)
             if isinstance(leaf, Array) or not self.arguments.on_device:
-                leaves.append(np.broadcast_to(leaf, shape).copy() if not isinstance(leaf, Array) else _spread(leaf, shape))
+                leaves.append(
+                    np.broadcast_to(leaf, shape).copy() if not isinstance(leaf, Array) else _spread(leaf, shape)
+                )
             else:
                 assert self.home is not None
                 leaves.append(new_array(self.home, np.broadcast_to(leaf, shape).copy()))
@@ -616,7 +629,7 @@ class LoopRun:
         """Return the last value of a number that is computed from x and other numbers: a map of one step."""
         step = self.step
         node = step.results[place]
-        known = {index: p for index, p in self.places.items()}
+        known = dict(self.places)
         needed = cut_inputs([node], known)
         missing = [each for each in needed if each.index not in known]
         for each in missing:
@@ -667,7 +680,9 @@ def part_of(run: LoopRun, places: Mapping[int, Place], shape: tuple[int, ...]) -
 @cache
 def _finite(dtype: np.dtype[Any]) -> Map:
     element = element_of([dtype], tuple_of(1))
-    return traced(lambda numbers: (np.where(np.isfinite(numbers[0]), numbers[0], np.zeros_like(numbers[0])),), element, "")
+    return traced(
+        lambda numbers: (np.where(np.isfinite(numbers[0]), numbers[0], np.zeros_like(numbers[0])),), element, ""
+    )
 
 
 def stacked(numbers: Sequence[Any], field: Field, others: tuple[int, ...]) -> Any:
@@ -747,7 +762,7 @@ def run_sequentially(arguments: LoopArguments, reverse: bool) -> tuple[Any, Any]
         states = [node.scalar for node in step.states]
         given = (arrays, step.source.fields, outputs, arguments.shape, arguments.axis, reverse)
         final, ys = run_loop(home._context, function, numbers, states, *given)
-        found = [Array.of(home, each) for each in (*final, *ys)]
+        found: list[Any] = [Array.of(home, each) for each in (*final, *ys)]
         if not arguments.on_device:
             found = [each.numpy() for each in found]
         final, ys = found[: len(final)], found[len(final) :]
@@ -765,7 +780,9 @@ def _step_of_numbers(step: Step, *, whole_words: bool) -> Map:
     source = bundle_of([Field("f", node.scalar) for node in given])
     places = {node: graph.input(0, i, 0, node.scalar) for i, node in enumerate(given)}
     nodes = copied([*step.results, *step.outputs], graph, places)
-    scalars = [field.scalar for field in (() if step.output is None else step.output.fields) for _ in range(field.count)]
+    scalars = [
+        field.scalar for field in (() if step.output is None else step.output.fields) for _ in range(field.count)
+    ]
     wanted = [node.scalar for node in step.states] + [scalar_of(word_dtype(s)) if whole_words else s for s in scalars]
     fields = [Field("f", scalar) for scalar in wanted]
     by_field = [[graph.cast(node, scalar)] for node, scalar in zip(nodes, wanted, strict=True)]
@@ -778,9 +795,7 @@ def _run_on_numpy(
     step, axis = arguments.step, arguments.axis
     others = arguments.others
     states = [node.scalar for node in step.states]
-    carry = [
-        np.broadcast_to(value, others).astype(compute_dtype(s)) for value, s in zip(numbers, states, strict=True)
-    ]
+    carry = [np.broadcast_to(value, others).astype(compute_dtype(s)) for value, s in zip(numbers, states, strict=True)]
     xs = [
         np.moveaxis(x, axis, 0)[(..., *at)].astype(compute_dtype(field.scalar), copy=False)
         for x, field in zip(arguments.xs, step.source.fields, strict=True)
@@ -789,14 +804,15 @@ def _run_on_numpy(
     outputs = [] if step.output is None else list(step.output.fields)
     ys = [np.empty((*arguments.shape, *field.shape), field.scalar.dtype) for field in outputs]
     parts = [
-        np.moveaxis(y, axis, 0)[(..., *at)] for y, field in zip(ys, outputs, strict=True) for at in np.ndindex(field.shape)
+        np.moveaxis(y, axis, 0)[(..., *at)]
+        for y, field in zip(ys, outputs, strict=True)
+        for at in np.ndindex(field.shape)
     ]
     length = arguments.length
     for t in reversed(range(length)) if reverse else range(length):
         found = function((*carry, *(x[t] for x in xs)))
         carry = [
-            np.asarray(value).astype(s.dtype).astype(compute_dtype(s))
-            for value, s in zip(found, states, strict=False)
+            np.asarray(value).astype(s.dtype).astype(compute_dtype(s)) for value, s in zip(found, states, strict=False)
         ]
         for part, value in zip(parts, found[len(states) :], strict=True):
             part[t] = value

@@ -115,7 +115,8 @@ class _Backward:
             array = array if isinstance(array, OnDevice) else native(array).astype(field.scalar.dtype, copy=False)
             if tuple(array.shape) != (*shape, *field.shape):
                 raise ValueError(
-                    f"{name} of shape {tuple(array.shape)} was passed for results of shape {(*shape, *field.shape)}; pass "
+                    f"{name} of shape {tuple(array.shape)} was passed for results of shape {(*shape, *field.shape)}; "
+                    f"pass "
                     "arrays of one shape"
                 )
             found.append(array if isinstance(array, Array) or not self.arguments.on_device else self._moved(array))
@@ -136,7 +137,9 @@ class _Backward:
             if node.op != "input":
                 run.places.pop(node.index, None)
         outputs: list[Node | None] = []
-        for number, (array, field) in enumerate(zip(self.given, () if step.output is None else step.output.fields, strict=True)):
+        for number, (array, field) in enumerate(
+            zip(self.given, () if step.output is None else step.output.fields, strict=True)
+        ):
             for component in range(field.count):
                 if array is None:
                     outputs.append(None)

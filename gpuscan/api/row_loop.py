@@ -54,7 +54,6 @@ class RowLoop:
     @cached_property
     def step(self) -> FixedStep:
         """The step of the numbers of one row."""
-
         return FixedStep(lambda carry, x: self.in_row(carry, x, (0,) * self.lead), self.name)
 
     def in_row(self, carry: Any, x: Any, row: tuple[int, ...]) -> Any:
@@ -64,15 +63,16 @@ class RowLoop:
             OperatorError: they depend on other rows.
         """
         rest = iter([*carry, *x])
+        at: Any = (*row, ...)
         arrays = []
         for shape in (*self.carry, *self.xs):
             whole = np.full((ROWS,) * self.lead + shape, OTHER, object)
             numbers = gathered([next(rest) for _ in range(prod(shape))], shape)
-            whole[row] = numbers if shape else numbers[()]
+            whole[at] = numbers
             arrays.append(whole)
         found: list[Any] = []
         for result in self.function(arrays):
-            own = result[(*row, ...)]
+            own = result[at]
             if any(is_other(number) for number in own.flat):
                 raise OperatorError(f"{self.name} mixes rows")
             found += list(own.flat)
@@ -82,7 +82,9 @@ class RowLoop:
     def check(self, carry: Sequence[np.dtype[Any]], xs: Sequence[np.dtype[Any]]) -> None:
         """Raise LoopError if the step has no associative form for numbers of these dtypes."""
         groups = [
-            tuple(np.zeros(length, dtype) for dtype, shape in zip(dtypes, shapes, strict=True) for _ in range(prod(shape)))
+            tuple(
+                np.zeros(length, dtype) for dtype, shape in zip(dtypes, shapes, strict=True) for _ in range(prod(shape))
+            )
             for dtypes, shapes, length in ((carry, self.carry, ()), (xs, self.xs, 1))
         ]
         loop_arguments(self.step, *groups, axis=0, device="numpy", anywhere=True).derivation()
@@ -91,13 +93,23 @@ class RowLoop:
         """Return the arrays of the last carry and of y, which have the axis of the loop in front."""
         if not self.carry:
             raise GpuscanError("a loop without a carry was asked for; pass an init of one array or more")
-        carry, ys = loop(self.step, self._parts(init, self.carry), self._parts(xs, self.xs), reverse=reverse,
-                         device=device_for([*init, *xs]))
+        carry, ys = loop(
+            self.step,
+            self._parts(init, self.carry),
+            self._parts(xs, self.xs),
+            reverse=reverse,
+            device=device_for([*init, *xs]),
+        )
         found = self._whole(ys or (), self.ys)
         return self._whole(carry, self.carry), [y.astype(t, copy=False) for y, t in zip(found, self.types, strict=True)]
 
     def gradients(
-        self, init: Sequence[Array], xs: Sequence[Array], of_carry: Sequence[Array], of_ys: Sequence[Array], reverse: bool
+        self,
+        init: Sequence[Array],
+        xs: Sequence[Array],
+        of_carry: Sequence[Array],
+        of_ys: Sequence[Array],
+        reverse: bool,
     ) -> tuple[list[Array], list[Array]]:
         """Return the gradients of the arrays of init and of x, given those of the last carry and of y."""
         found = gradients(
@@ -111,7 +123,10 @@ class RowLoop:
             device=device_for([*init, *xs]),
         )
         grad_init, grad_xs = (
-            [np.zeros(np.shape(part), np.float32) if grad is None else grad for grad, part in zip(each, parts, strict=True)]
+            [
+                np.zeros(np.shape(part), np.float32) if grad is None else grad
+                for grad, part in zip(each, parts, strict=True)
+            ]
             for each, parts in zip(found, (self._parts(init, self.carry), self._parts(xs, self.xs)), strict=True)
         )
         return self._whole(grad_init, self.carry), self._whole(grad_xs, self.xs)
@@ -119,7 +134,9 @@ class RowLoop:
     def _parts(self, arrays: Sequence[Array], shapes: Sequence[Shape]) -> tuple[Array, ...]:
         """Return the numbers of arrays as arrays of their own."""
         return tuple(
-            np.asarray(array[(..., *at)]) for array, shape in zip(arrays, shapes, strict=True) for at in np.ndindex(shape)
+            np.asarray(array[(..., *at)])
+            for array, shape in zip(arrays, shapes, strict=True)
+            for at in np.ndindex(shape)
         )
 
     def _whole(self, numbers: Sequence[Any], shapes: Sequence[Shape]) -> list[Array]:
@@ -177,7 +194,8 @@ def row_loop(
     if isinstance(refusal, GpuscanError):
         raise refusal
     raise OperatorError(
-        f"{name} was passed to a loop, but it is no function of rows, and its carry has more than {_MAX_NUMBERS} numbers. "
+        f"{name} was passed to a loop, but it is no function of rows, and its carry has more than {_MAX_NUMBERS} "
+        f"numbers. "
         f"Pass arrays that it closes over as a part of xs{'' if refusal is None else f' ({refusal})'}"
     ) from refusal
 

@@ -17,6 +17,17 @@ from gpuscan.operators.trace import Map
 VECTOR_CHUNK = 4
 
 
+def number_at(array: str, scalar: Scalar, at: str, native_int64: bool) -> str:
+    """Return number `at` of an array of words."""
+    if scalar.packed:
+        word = f"({array}[{at} / {scalar.per_word}u] >> ({at} % {scalar.per_word}u * {scalar.bits}u))"
+        return from_storage(scalar, native_int64, [word], 0)
+    words = [f"{array}[{at}]"]
+    if scalar.words > 1:
+        words = [f"{array}[{at} * {scalar.words}u + {word}u]" for word in range(scalar.words)]
+    return from_words(scalar, native_int64, words)
+
+
 @dataclass(frozen=True)
 class ElementwiseText:
     """One shader: a function of one number of each array. Equal ones have equal text.
@@ -127,21 +138,11 @@ class ElementwiseText:
         """Return the number of an array's element at this place of the chunk."""
         field = self.source.fields[index]
         if index in self.strided:
-            return self.number_at(self.array_of(index), field.scalar, f"at{index}_{place}")
+            return number_at(self.array_of(index), field.scalar, f"at{index}_{place}", self.native_int64)
         width = self.width_of(field)
         names = [f"vector{index}_{access}" for access in range(self.accesses_of(index))]
         words = [f"{name}.{letter}" for name in names for letter in "xyzw"[:width]] if width > 1 else names
         return from_storage(field.scalar, self.native_int64, words, place)
-
-    def number_at(self, array: str, scalar: Scalar, at: str) -> str:
-        """Return number `at` of an array of words."""
-        if scalar.packed:
-            word = f"({array}[{at} / {scalar.per_word}u] >> ({at} % {scalar.per_word}u * {scalar.bits}u))"
-            return from_storage(scalar, self.native_int64, [word], 0)
-        words = [f"{array}[{at}]"]
-        if scalar.words > 1:
-            words = [f"{array}[{at} * {scalar.words}u + {word}u]" for word in range(scalar.words)]
-        return from_words(scalar, self.native_int64, words)
 
     def stored(self, index: int) -> list[str]:
         """Return what each access stores of result `index` for the elements ``r0``, ``r1``, … of a chunk."""
@@ -163,7 +164,8 @@ class LoopText:
     """One shader: a loop of steps along rows, whose numbers are kept from step to step. Equal ones have equal text.
 
     Attributes:
-        code: the step, ``fn apply(x: Arguments) -> Result``, from the numbers of the carry and of x to those of the next
+        code: the step, ``fn apply(x: Arguments) -> Result``, from the numbers of the carry and of x to those of the
+        next
             carry and of y.
         source: the numbers that the step takes: those of the carry, then those of x.
         used: the numbers that it reads.
@@ -181,10 +183,19 @@ class LoopText:
     native_int64: bool
     packs_halves: bool
 
-    captured_functions = ElementwiseText.captured_functions
-    helpers = ElementwiseText.helpers
-    number_at = ElementwiseText.number_at
-    type_of = ElementwiseText.type_of
+    @property
+    def captured_functions(self) -> tuple[tuple[str, Code], ...]:
+        """The step if it reads captured constants; see shaders/shared/captured.wgsl."""
+        return (("apply", self.code),) if self.code.captured else ()
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        """The functions of shaders/shared/arithmetic.wgsl that the step calls."""
+        return self.code.helpers
+
+    def type_of(self, field: Field) -> str:
+        """Return the WGSL type of a field in compute form."""
+        return field.wgsl(self.native_int64)
 
     def binding_of(self, name: str) -> int:
         """Return the binding of the captured constants: after the call, the carries, the sources and the results."""
@@ -218,7 +229,9 @@ class LoopText:
         if index < len(self.states):
             return f"state{index}"
         array, component, count = self.xs[index - len(self.states)]
-        return self.number_at(f"source{array}", self.source.fields[index].scalar, f"(at * {count}u + {component}u)")
+        return number_at(
+            f"source{array}", self.source.fields[index].scalar, f"(at * {count}u + {component}u)", self.native_int64
+        )
 
     def rounded(self, index: int, value: str) -> str:
         """Return a number of the carry as its array would hold it: narrow integers wrap, and 16-bit floats round."""

@@ -66,7 +66,14 @@ def run_loop(
         results = [(i, c, field.count) for i, field in enumerate(outputs) for c in range(field.count)]
         known = context.capabilities
         text = LoopText(
-            code, step.source, used, tuple(states), tuple(places), tuple(results), known.native_int64, known.packs_halves
+            code,
+            step.source,
+            used,
+            tuple(states),
+            tuple(places),
+            tuple(results),
+            known.native_int64,
+            known.packs_halves,
         )
         carries = [_in_words(context, value, scalar, others) for value, scalar in zip(init, states, strict=True)]
         sources = [_contiguous(xs[index]) for index in text.read]
@@ -104,7 +111,8 @@ def _submit(
     captured = [context.uniform(text.code.captured)] if text.captured_functions else []
     if len(arrays) > limit:
         raise GpuscanError(
-            f"a loop over {len(arrays)} arrays (carry, xs and ys) was asked for, but {context.capabilities.summary} binds "
+            f"a loop over {len(arrays)} arrays (carry, xs and ys) was asked for, but {context.capabilities.summary} "
+            f"binds "
             f"{limit} at most. Keep fewer numbers in the carry, or pack x and y into arrays with trailing axes"
         )
     if max(array.nbytes for array in arrays) > context.binding_limit:

@@ -94,7 +94,7 @@ def loop(
             [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(group, own, strict=True)]
             for group, own in zip((carry, x), dtypes, strict=True)
         ]
-        return array_step(step, *avals, name_of(f))
+        return array_step(step, avals[0], avals[1], name_of(f))
 
     key = None if free else function_key(f)
     whole = None if key is None else (key, tree, form, *map(tuple, dtypes))
@@ -119,7 +119,8 @@ def _length(inputs: list[Any], length: int | None) -> int:
     found = set(lengths) | ({count} if count is not None else set())
     if len(found) != 1:
         raise ValueError(
-            f"length={length} was passed for xs of the lengths {lengths}; pass arrays of one length, or length= without xs"
+            f"length={length} was passed for xs of the lengths {lengths}; pass arrays of one length, or length= "
+            f"without xs"
         )
     steps = found.pop()
     assert steps is not None
@@ -136,7 +137,8 @@ def _check_carry(returned: Any, given: Any) -> None:
         shown = [f"{each.dtype}{list(each.shape)}" for each in results]
         wanted = [f"{each.dtype}{list(each.shape)}" for each in likes]
         raise TypeError(
-            f"f returned a carry of {tree} with {', '.join(shown)} for an init of {form} with {', '.join(wanted)}; return a "
+            f"f returned a carry of {tree} with {', '.join(shown)} for an init of {form} with {', '.join(wanted)}; "
+            f"return a "
             "carry like init"
         )
 
@@ -148,12 +150,12 @@ def _differentiable(found: RowLoop, reverse: bool, carry: Any, outputs: Any, ste
 
     def on_host(init: Any, xs: Any) -> Any:
         arrays = [[np.asarray(each) for each in group] for group in (init, xs)]
-        carry, results = found.results(*arrays, reverse)
+        carry, results = found.results(arrays[0], arrays[1], reverse)
         return tuple(_like(carry, last)), tuple(_like(results, ys))
 
     def gradient(init: Any, xs: Any, of_carry: Any, of_ys: Any) -> Any:
         arrays = [[np.asarray(each) for each in group] for group in (init, xs, of_carry, of_ys)]
-        of_init, of_xs = found.gradients(*arrays, reverse)
+        of_init, of_xs = found.gradients(arrays[0], arrays[1], arrays[2], arrays[3], reverse)
         return tuple(_like(of_init, arrays[0])), tuple(_like(of_xs, arrays[1]))
 
     @jax.custom_vjp
@@ -165,9 +167,7 @@ def _differentiable(found: RowLoop, reverse: bool, carry: Any, outputs: Any, ste
 
     def backward(saved: Any, given: Any) -> Any:
         init, xs = saved
-        shapes = tuple(
-            tuple(jax.ShapeDtypeStruct(each.shape, each.dtype) for each in group) for group in (init, xs)
-        )
+        shapes = tuple(tuple(jax.ShapeDtypeStruct(each.shape, each.dtype) for each in group) for group in (init, xs))
         weights = [
             tuple(
                 jnp.zeros(like.shape, like.dtype) if weight.dtype == jax.dtypes.float0 else weight
@@ -190,5 +190,6 @@ def _differentiable(found: RowLoop, reverse: bool, carry: Any, outputs: Any, ste
 
 def _like(arrays: Any, likes: Any) -> list[Any]:
     return [
-        np.broadcast_to(np.asarray(array), like.shape).astype(like.dtype) for array, like in zip(arrays, likes, strict=True)
+        np.broadcast_to(np.asarray(array), like.shape).astype(like.dtype)
+        for array, like in zip(arrays, likes, strict=True)
     ]

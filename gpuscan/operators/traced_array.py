@@ -64,7 +64,9 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     @property
     def ndim(self) -> int:
         if not self.graph.whole:
-            raise operator_error("x.ndim counts the scanned axes of an array, too; write len(x.shape) for the element's")
+            raise operator_error(
+                "x.ndim counts the scanned axes of an array, too; write len(x.shape) for the element's"
+            )
         return self.nodes.ndim
 
     @property
@@ -399,8 +401,9 @@ def joined(value: Any) -> Any:
     if not traced:
         return value
     graph = traced[0].graph
-    dtype = np.result_type(*(each(0) if isinstance(each, type) else each for each in
-                             (dtype_or_type(number, traced) for number in numbers)))
+    dtype = np.result_type(
+        *(each(0) if isinstance(each, type) else each for each in (dtype_or_type(number, traced) for number in numbers))
+    )
     nodes = np.empty(len(numbers), dtype=object)
     for place, number in enumerate(numbers):
         nodes[place] = operand(graph, number, known_scalar(dtype))[()]

@@ -378,8 +378,10 @@ def matmul(x1: Any, x2: Any) -> Traced:
 def dot(a: Any, b: Any) -> Any:
     """Return what np.dot gives for numbers, vectors and matrices."""
     if not next(x for x in map(joined, (a, b)) if isinstance(x, Traced)).graph.whole:
-        raise operator_error("np.dot takes all axes of an array, and an operator knows only those of its element; "
-                             "write np.matmul(a, b), or np.sum(a * b, axis=-1) for vectors")
+        raise operator_error(
+            "np.dot takes all axes of an array, and an operator knows only those of its element; "
+            "write np.matmul(a, b), or np.sum(a * b, axis=-1) for vectors"
+        )
     return a * b if np.ndim(a) == 0 or np.ndim(b) == 0 else matmul(a, b)
 
 

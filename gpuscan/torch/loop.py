@@ -17,9 +17,7 @@ from gpuscan.torch.tensors import array_of, check_tensors, checked_dim, numpy_dt
 from gpuscan.torch.traced_function import array_step
 
 
-def loop(
-    f: Callable[[Any, Any], Any], init: Any, xs: Any, dim: int = 0, reverse: bool = False
-) -> tuple[Any, Any]:
+def loop(f: Callable[[Any, Any], Any], init: Any, xs: Any, dim: int = 0, reverse: bool = False) -> tuple[Any, Any]:
     """Run a loop as a scan: ``carry, y[t] = f(carry, x[t])`` for each t, as differentiable tensors.
 
     The step is traced by PyTorch, and gpuscan derives its associative form, as `gpuscan.loop` does. The loop and its
@@ -91,14 +89,19 @@ def loop(
     )
     if not form_of_y:
         # The loop was known, so that its step was not called.
-        array_step(flat, [(2,) * found.lead + shape for shape in found.carry],
-                   [(2,) * found.lead + shape for shape in found.xs], dtypes, name_of(f))
+        array_step(
+            flat,
+            [(2,) * found.lead + shape for shape in found.carry],
+            [(2,) * found.lead + shape for shape in found.xs],
+            dtypes,
+            name_of(f),
+        )
     found.check(*([numpy_dtype(dtype) for dtype in group] for group in dtypes))
     results = _Loop.apply(found, as_flag("reverse", reverse), len(leaves), *leaves, *moved)
     carry = pytree.tree_unflatten(list(results[: len(leaves)]), tree)
     if form_of_y[0] is None:
         return carry, None
-    ys = [each.movedim(0, dim if dim >= 0 else dim) if each.ndim > 1 else each for each in results[len(leaves) :]]
+    ys = [each.movedim(0, dim) if each.ndim > 1 else each for each in results[len(leaves) :]]
     return carry, pytree.tree_unflatten(ys, form_of_y[0])
 
 
@@ -127,7 +130,9 @@ class _Loop(torch.autograd.Function):
             arrays[:count], arrays[count:], weights[:count], weights[count:], ctx.reverse
         )
         found = [
-            tensor_of(np.broadcast_to(grad, tensor.shape).astype(array.dtype), tensor) if tensor.is_floating_point() else None
+            tensor_of(np.broadcast_to(grad, tensor.shape).astype(array.dtype), tensor)
+            if tensor.is_floating_point()
+            else None
             for grad, tensor, array in zip((*of_init, *of_xs), tensors, arrays, strict=True)
         ]
         return None, None, None, *found

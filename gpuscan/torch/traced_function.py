@@ -119,7 +119,9 @@ def row_function(
         return pytree.tree_leaves(function(left, right))
 
     _check_closure(function)
-    graph, constants = _graph_of(torch.func.vmap(flat, dim, dim), [*tensors, *map(torch.clone, tensors)], name_of(function))
+    graph, constants = _graph_of(
+        torch.func.vmap(flat, dim, dim), [*tensors, *map(torch.clone, tensors)], name_of(function)
+    )
 
     def interpreted(left: Sequence[Numbers], right: Sequence[Numbers]) -> list[Numbers]:
         return _run(graph.graph, dict(constants), [*left, *right], name_of(function))

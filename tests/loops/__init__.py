@@ -1,0 +1,1 @@
+"""Tests of loops that run as scans."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 F = np.float32
-I = np.int32  # noqa: E741
+I = np.int32
 N = 300
 
 
@@ -41,6 +41,8 @@ def inputs() -> dict[str, np.ndarray[Any, Any]]:
 
 
 class Case(NamedTuple):
+    """A step: its name, its class or the operation that is refused, the function, init, and the names of its inputs."""
+
     name: str
     kind: str
     step: Callable[[Any, Any], Any]
@@ -111,8 +113,15 @@ CASES = [
     Case("alternating sum", "affine", lambda h, x: x - h, F(0), "x"),
     Case("second order filter", "affine", lambda c, x: (F(1.5) * c[0] - F(0.7) * c[1] + x, c[0]), (F(0), F(0)), "x"),
     Case("Fibonacci modulo 2**32", "affine", lambda c, x: (c[1], c[0] + c[1] + x), (I(0), I(1)), "i"),
-    Case("holt", "affine", lambda c, x: (lambda level: (level, c[1] + F(0.1) * (level - c[0] - c[1])))(
-        c[0] + c[1] + F(0.3) * (x - c[0] - c[1])), (F(0), F(0)), "x"),
+    Case(
+        "holt",
+        "affine",
+        lambda c, x: (lambda level: (level, c[1] + F(0.1) * (level - c[0] - c[1])))(
+            c[0] + c[1] + F(0.3) * (x - c[0] - c[1])
+        ),
+        (F(0), F(0)),
+        "x",
+    ),
     Case("rotation", "affine", lambda h, x: np.array([[0.8, -0.6], [0.6, 0.8]], F) @ h + x, np.zeros(2, F), "vector"),
     Case("complex oscillator", "affine", lambda h, x: np.complex64(0.6 + 0.7j) * h + x, np.complex64(0), "x"),
     # Maxima and minima
@@ -120,13 +129,31 @@ CASES = [
     Case("running minimum", "extremum", lambda h, x: np.minimum(h, x), I(99), "i"),
     Case("maximum without NaN", "extremum", lambda h, x: np.fmax(h, x), F(-9), "gaps"),
     Case("maximum by choice", "extremum", lambda h, x: np.where(x > h, x, h), F(-9), "gaps"),
-    Case("first place of the maximum", "extremum", lambda c, x: (
-        np.where(x[0] > c[0], x[0], c[0]), np.where(x[0] > c[0], x[1], c[1])), (F(-9), I(-1)), "x time"),
-    Case("last place of the minimum", "extremum", lambda c, x: (
-        np.where(x[0] <= c[0], x[0], c[0]), np.where(x[0] <= c[0], x[1], c[1])), (I(99), I(-1)), "i time"),
-    Case("best with two payloads", "extremum", lambda c, x: (
-        np.where(x[0] > c[0], x[0], c[0]), np.where(x[0] > c[0], x[1], c[1]), np.where(x[0] > c[0], x[2], c[2])),
-        (F(-9), I(-1), F(0)), "gaps time u"),
+    Case(
+        "first place of the maximum",
+        "extremum",
+        lambda c, x: (np.where(x[0] > c[0], x[0], c[0]), np.where(x[0] > c[0], x[1], c[1])),
+        (F(-9), I(-1)),
+        "x time",
+    ),
+    Case(
+        "last place of the minimum",
+        "extremum",
+        lambda c, x: (np.where(x[0] <= c[0], x[0], c[0]), np.where(x[0] <= c[0], x[1], c[1])),
+        (I(99), I(-1)),
+        "i time",
+    ),
+    Case(
+        "best with two payloads",
+        "extremum",
+        lambda c, x: (
+            np.where(x[0] > c[0], x[0], c[0]),
+            np.where(x[0] > c[0], x[1], c[1]),
+            np.where(x[0] > c[0], x[2], c[2]),
+        ),
+        (F(-9), I(-1), F(0)),
+        "gaps time u",
+    ),
     Case("drop from the peak", "extremum", lambda h, x: (np.maximum(h, x), np.maximum(h, x) - x), F(-9), "x"),
     Case("queue of waiting times", "max-plus", lambda w, x: np.maximum(w + x[0] - x[1], 0), F(0), "x u"),
     Case("largest sum of a stretch", "max-plus", lambda h, x: np.maximum(h, 0) + x, F(0), "x"),
@@ -138,8 +165,13 @@ CASES = [
     Case("earliest start", "min-plus", lambda h, x: np.minimum(h + 2, x), I(99), "i"),
     Case("distance to a mark", "min-plus", lambda d, x: np.minimum(d + 1, np.where(x, 0, 9999)), I(9999), "flag"),
     Case("cap of savings", "min-plus", lambda h, x: np.minimum(h + x, 10), I(0), "j"),
-    Case("two tracks", "max-plus", lambda c, x: (
-        np.maximum(c[0] + x[0], c[1] + x[1]), np.maximum(c[0] - x[1], c[1] - x[0])), (F(0), F(0)), "x u"),
+    Case(
+        "two tracks",
+        "max-plus",
+        lambda c, x: (np.maximum(c[0] + x[0], c[1] + x[1]), np.maximum(c[0] - x[1], c[1] - x[0])),
+        (F(0), F(0)),
+        "x u",
+    ),
     Case("peak that decays", "max-times", lambda h, x: np.maximum(F(0.95) * h, x), F(0), "positive"),
     Case("peak by where", "max-times", lambda h, x: np.where(F(0.95) * h > x, F(0.95) * h, x), F(0), "positive"),
     Case("envelope", "max-times", lambda h, x: np.maximum(np.exp(-x[0]) * h, np.abs(x[1])), F(0), "positive x"),
@@ -153,8 +185,13 @@ CASES = [
     # Quotients
     Case("continued fraction", "mobius", lambda h, x: 1 / (x + h), F(0), "positive"),
     Case("parallel resistors", "mobius", lambda r, x: r * x / (r + x), F(100), "positive"),
-    Case("variance of a Kalman filter", "mobius", lambda p, r: p + F(0.1) - (p + F(0.1)) ** 2 / (p + F(0.1) + r),
-         F(1), "positive"),
+    Case(
+        "variance of a Kalman filter",
+        "mobius",
+        lambda p, r: p + F(0.1) - (p + F(0.1)) ** 2 / (p + F(0.1) + r),
+        F(1),
+        "positive",
+    ),
     Case("growth with a limit", "mobius", lambda n, r: n * (1 + r) / (1 + r * n / 10), F(0.1), "positive"),
     Case("Kalman filter", "staged", kalman, (F(0), F(1)), "x"),
     # Bits
@@ -166,15 +203,32 @@ CASES = [
     # Finite states
     Case("sum modulo 7", "finite-state", lambda h, x: (h + x) % 7, I(0), "j"),
     Case("multiples of 5 in binary", "finite-state", lambda h, x: (2 * h + x) % 5, I(0), "j"),
-    Case("hysteresis", "finite-state", lambda h, x: np.where(h == 1, np.where(x < -1, 0, 1), np.where(x > 1, 1, 0)).astype(I),
-         I(0), "x"),
+    Case(
+        "hysteresis",
+        "finite-state",
+        lambda h, x: np.where(h == 1, np.where(x < -1, 0, 1), np.where(x > 1, 1, 0)).astype(I),
+        I(0),
+        "x",
+    ),
     Case("CSV quotes", "finite-state", quotes, I(0), "text"),
-    Case("traffic light", "finite-state", lambda s, x: np.where(x, np.where(s == 2, 0, s + 1), s).astype(I), I(0), "flag"),
-    Case("pattern aab", "finite-state", lambda s, x: np.where(
-        x == 97, np.where(s == 0, 1, 2), np.where((x == 98) & (s == 2), 3, 0)).astype(I), I(0), "text"),
+    Case(
+        "traffic light", "finite-state", lambda s, x: np.where(x, np.where(s == 2, 0, s + 1), s).astype(I), I(0), "flag"
+    ),
+    Case(
+        "pattern aab",
+        "finite-state",
+        lambda s, x: np.where(x == 97, np.where(s == 0, 1, 2), np.where((x == 98) & (s == 2), 3, 0)).astype(I),
+        I(0),
+        "text",
+    ),
     Case("forty states", "finite-state", lambda h, x: (3 * h + x) % 40, I(0), "j"),
-    Case("position with a side", "finite-state", lambda s, x: np.where(
-        x > 1, 1, np.where(x < -1, -1, np.where((s == 1) & (x < 0), 0, s))).astype(I), I(0), "x"),
+    Case(
+        "position with a side",
+        "finite-state",
+        lambda s, x: np.where(x > 1, 1, np.where(x < -1, -1, np.where((s == 1) & (x < 0), 0, s))).astype(I),
+        I(0),
+        "x",
+    ),
     # Several parts
     Case("Welford", "staged", welford, (F(0), F(0), F(0)), "x"),
     Case("Adam", "staged", adam, (F(0), F(0), F(1)), "x"),
@@ -183,8 +237,13 @@ CASES = [
     Case("count and mean", "staged", lambda c, x: ((c[0] + 1, c[1] + x), c[1] / (c[0] + 1)), (F(0), F(0)), "x"),
     Case("maximum of a sum", "staged", lambda c, x: (c[0] + x, np.maximum(c[1], c[0] + x)), (I(0), I(-99)), "i"),
     Case("position and speed", "staged", lambda c, a: (c[0] + c[1], c[1] + a), (I(0), I(1)), "i"),
-    Case("counter since an event", "staged", lambda c, x: (np.where(x, 0, c[0] + 1), np.maximum(c[1], c[0])), (I(0), I(0)),
-         "flag"),
+    Case(
+        "counter since an event",
+        "staged",
+        lambda c, x: (np.where(x, 0, c[0] + 1), np.maximum(c[1], c[0])),
+        (I(0), I(0)),
+        "flag",
+    ),
 ]
 
 REFUSALS = [

@@ -103,6 +103,8 @@ def test_newton_s_method_converges_or_says_that_it_did_not(device: gs.Device) ->
 
 
 class Pair(NamedTuple):
+    """A carry of two numbers."""
+
     a: Any
     b: Any
 
@@ -114,7 +116,9 @@ def test_structures_are_those_of_init_and_of_y() -> None:
     assert isinstance(carry, Pair)
     assert isinstance(ys, Pair)
     assert (carry.a.dtype, carry.b.dtype) == (np.float32, np.int32)
-    carry, ys = gs.loop(lambda c, x: ({"b": c["b"] + x, "a": c["a"] * x}, [c["a"], (x, c["b"])]), {"a": 1.0, "b": 0.0}, x, **run)
+    carry, ys = gs.loop(
+        lambda c, x: ({"b": c["b"] + x, "a": c["a"] * x}, [c["a"], (x, c["b"])]), {"a": 1.0, "b": 0.0}, x, **run
+    )
     assert list(carry) == ["a", "b"]
     assert isinstance(ys, list)
     assert isinstance(ys[1], tuple)
@@ -132,7 +136,10 @@ def test_trailing_axes_belong_to_a_carry_that_is_indexed_or_multiplied() -> None
     oracle.check(found, oracle.run(lambda h, x: (a @ h + x, h[0] * h[1]), np.zeros(2, F), x))
     assert found.form.state_shape == (2,)
     assert gs.loop_form(decay, np.zeros(2, F), x).state_shape == ()
-    assert gs.loop(lambda h, x: a @ h + x, np.zeros((5, 2), F), np.ones((4, 5, 2), F), device="numpy")[0].shape == (5, 2)
+    assert gs.loop(lambda h, x: a @ h + x, np.zeros((5, 2), F), np.ones((4, 5, 2), F), device="numpy")[0].shape == (
+        5,
+        2,
+    )
     with pytest.raises(ValueError, match=r"init of the shape \(4,\)"):
         gs.loop(decay, np.ones(4, F), np.ones((5, 3), F), device="numpy")
 
@@ -188,7 +195,9 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
     assert [np.shape(each) for each in grad_init] == [(2,), ()]
     for place in range(2):
         direction = rng.normal(size=(12, 2))
-        ends = [value(init, tuple(x + sign * 1e-6 * direction * (i == place) for i, x in enumerate(xs))) for sign in (1, -1)]
+        ends = [
+            value(init, tuple(x + sign * 1e-6 * direction * (i == place) for i, x in enumerate(xs))) for sign in (1, -1)
+        ]
         assert np.isclose((ends[0] - ends[1]) / 2e-6, (grad_xs[place] * direction).sum(), rtol=1e-5, atol=1e-6)
         ends = [value(tuple(h + sign * 1e-6 * (i == place) for i, h in enumerate(init)), xs) for sign in (1, -1)]
         assert np.isclose((ends[0] - ends[1]) / 2e-6, np.sum(grad_init[place]), rtol=1e-5, atol=1e-6)

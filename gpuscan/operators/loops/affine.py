@@ -1,7 +1,8 @@
 """Affine maps over (+, x): h -> a h + b, of one number, or of several with a matrix a.
 
-Law: ``h[t] = a[t] h[t-1] + b[t]``. Composition, first (a1, b1), then (a2, b2): ``(a2 a1, a2 b1 + b2)``. Identity: (1, 0).
-Proof: ``a2 (a1 h + b1) + b2 = (a2 a1) h + (a2 b1 + b2)`` by distributivity, which integers that wrap have as well.
+Law: ``h[t] = a[t] h[t-1] + b[t]``. Composition, first (a1, b1), then (a2, b2): ``(a2 a1, a2 b1 + b2)``. Identity:
+(1, 0). Proof: ``a2 (a1 h + b1) + b2 = (a2 a1) h + (a2 b1 + b2)`` by distributivity, which integers that wrap have as
+well.
 
 Sums, differences, and products and quotients with numbers that do not depend on the state keep a map affine, and
 ``np.where`` with such a condition chooses between affine maps. The factors of one float carry an exponent.

@@ -1,9 +1,9 @@
 """Bitwise maps: each bit of the new state is a function of the same bit of the old one, h -> (h & m) ^ x.
 
 Law: ``h[t] = (h[t-1] & m[t]) ^ x[t]``. Each of the four functions of one bit has this form: 0, 1, the bit, and its
-negation. Composition, first (m1, x1), then (m2, x2): ``(m1 & m2, (x1 & m2) ^ x2)``. Identity: (all ones, 0). Proof: ``&``
-distributes over ``^``. The numbers follow from the step itself, which is computed for a state of zeros and one of ones:
-``x = f(0)`` and ``m = f(0) ^ f(~0)``. Bools have one bit, and any function of them alone is such a map.
+negation. Composition, first (m1, x1), then (m2, x2): ``(m1 & m2, (x1 & m2) ^ x2)``. Identity: (all ones, 0). Proof:
+``&`` distributes over ``^``. The numbers follow from the step itself, which is computed for a state of zeros and one
+of ones: ``x = f(0)`` and ``m = f(0) ^ f(~0)``. Bools have one bit, and any function of them alone is such a map.
 """
 
 from __future__ import annotations

@@ -86,6 +86,7 @@ def _update(part: Part, state: Node, node: Node) -> _Update | None:
     if node.op != "select":
         return None
     condition, yes, no = node.args
+    new: Node | None
     new, negates = (yes, False) if no is state else (no, True) if yes is state else (None, False)
     if new is None or part.varies(new):
         return None
@@ -145,7 +146,11 @@ def _stage(part: Part, place: int, best: _Update) -> Stage:
         numbers.append(update.new)
         order.append(other)
     places = tuple(part.places[i] for i in order)
-    law = f"h[t] = (v, p) if v {_SIGNS[op]} h[t-1][0] else h[t-1]" if len(order) > 1 else f"h[t] = {_NAMES[op]}(h[t-1], v)"
+    law = (
+        f"h[t] = (v, p) if v {_SIGNS[op]} h[t-1][0] else h[t-1]"
+        if len(order) > 1
+        else f"h[t] = {_NAMES[op]}(h[t-1], v)"
+    )
     return Stage("extremum", law, places, (valid, *numbers), constant, BestMaps(op))
 
 

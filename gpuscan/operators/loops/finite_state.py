@@ -1,11 +1,13 @@
 """Finite states: any function of a state that takes few values, as a table of where each value goes.
 
-Law: ``h[t] = F[t](h[t-1])`` for h in a finite set. A map is the table of the numbers of the values. Composition, first F,
-then G: ``i -> G[F[i]]``. Identity: ``i -> i``. Proof: composition of functions is associative (Ladner and Fischer 1980).
+Law: ``h[t] = F[t](h[t-1])`` for h in a finite set. A map is the table of the numbers of the values. Composition,
+first F, then G: ``i -> G[F[i]]``. Identity: ``i -> i``. Proof: composition of functions is associative (Ladner and
+Fischer 1980).
 
 The set is found by closure: beginning with the values in `init`, or with all that the step can return, the values that
-the step gives for these are added until there are no new ones. What the step can return for a known state and an unknown
-x follows from its operations: a choice gives what its branches give, ``x % k`` the numbers below k, a comparison a bool.
+the step gives for these are added until there are no new ones. What the step can return for a known state and an
+unknown x follows from its operations: a choice gives what its branches give, ``x % k`` the numbers below k, a
+comparison a bool.
 
 Tables are packed: up to 2, 4 and 16 states take 1, 2 and 4 bits each, and up to 64 take a byte each.
 """
@@ -300,6 +302,9 @@ def _decision(node: Node, decided: dict[int, bool]) -> bool | None:
         if strong in parts:
             return strong
         return None if None in parts else not strong
+    if node.op == "select":
+        which = _decision(node.args[0], decided)
+        return None if which is None else _decision(node.args[1 if which else 2], decided)
     # A comparison of numbers that are known under these conditions.
     sets = [_values(arg, decided, {}) for arg in node.args]
     if sets and None not in sets and int(np.prod([len(each) for each in sets if each is not None])) <= _MAX_COMPARED:

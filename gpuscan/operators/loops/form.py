@@ -122,16 +122,16 @@ def _part(step: Step, places: Sequence[int], initial: Sequence[np.ndarray[Any, A
     return Part(step, tuple(places), tuple(initial[place] for place in places))
 
 
-def _with_followers(
-    step: Step, part: Sequence[int], others: Sequence[int], initial: Any, taken: set[int]
-) -> Part:
+def _with_followers(step: Step, part: Sequence[int], others: Sequence[int], initial: Any, taken: set[int]) -> Part:
     """Return the part with the numbers that are replaced together with it, if it is an extremum."""
     single = _part(step, part, initial)
     return _part(step, (*part, *extremum.followers(single, [n for n in others if n not in taken])), initial)
 
 
 # Operations that maps of several classes are made of.
-_COMMON = frozenset({"add", "subtract", "multiply", "divide", "negative", "maximum", "minimum", "select", "cast", "input"})
+_COMMON = frozenset(
+    {"add", "subtract", "multiply", "divide", "negative", "maximum", "minimum", "select", "cast", "input"}
+)
 
 
 def _stage_of(part: Part, taken: set[int]) -> Stage:
@@ -156,8 +156,9 @@ def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
     if many is not None:
         count = f"{many.count}" if many.whole else f"more than {many.count - 1}"
         return LoopError(
-            f"the associative form of {name} was asked for, but {what} {'takes' if len(labels) == 1 else 'take'} {count} different values, and tables of "
-            f"finite states have at most {finite_state.MAX_STATES}. Take fewer values, or pass method=\"sequential\""
+            f"the associative form of {name} was asked for, but {what} {'takes' if len(labels) == 1 else 'take'} "
+            f"{count} different values, and tables of "
+            f'finite states have at most {finite_state.MAX_STATES}. Take fewer values, or pass method="sequential"'
             + part.graph.lines.get(many.node.index, "")
         )
     # Of the operations at which the classes gave up, an operation that no class knows, and of those the first.
@@ -165,7 +166,9 @@ def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
     node = best.node
     why = best.why
     told = f"{spelled(node)} {why}" if best.why else f"it computes {spelled(node)} on the carry"
-    advice = 'Write it with operations of one of the classes in gpuscan.loop\'s documentation, or pass method="sequential"'
+    advice = (
+        'Write it with operations of one of the classes in gpuscan.loop\'s documentation, or pass method="sequential"'
+    )
     if any(n.scalar.kind == "float" for n in part.states):
         advice += ', or for a step with derivatives method="newton"'
     if len(labels) > 1:
@@ -180,7 +183,10 @@ def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
 def spelled(node: Node) -> str:
     """Return an operation as a user knows it."""
     names = {
-        "input": "a value", "select": "np.where with a condition that depends on the carry", "cast": f".astype(np.{node.scalar.name})"}
+        "input": "a value",
+        "select": "np.where with a condition that depends on the carry",
+        "cast": f".astype(np.{node.scalar.name})",
+    }
     if node.op == "view":
         return f".view(np.{node.scalar.name})"
     if node.op in ("multiply", "add", "divide", "subtract"):

@@ -100,7 +100,8 @@ def linearised(step: Step) -> Linearisation:
     """
     if any(node.scalar.kind == "complex" for node in step.states):
         raise OperatorError(
-            f"the derivative of {step.name} was asked for, whose carry is complex; keep its real and imaginary parts as "
+            f"the derivative of {step.name} was asked for, whose carry is complex; keep its real and imaginary parts "
+            f"as "
             "two floats"
         )
     places = tuple(place for place, node in enumerate(step.states) if node.scalar.kind == "float")

@@ -12,12 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from gpuscan.operators.expression_graph import BOOL, Node
 from gpuscan.operators.loops.semirings import Form, Forms, ScaledMaps, Semiring, derived_stage
-from gpuscan.operators.loops.stage import LeavesClassError, Part, Stage, chosen_extremum, either, maximum_of_choice, minimum_of_choice
+from gpuscan.operators.loops.stage import (
+    LeavesClassError,
+    Part,
+    Stage,
+    chosen_extremum,
+    either,
+    maximum_of_choice,
+    minimum_of_choice,
+)
 
 
 class MaxTimes(Semiring):
@@ -25,7 +34,7 @@ class MaxTimes(Semiring):
 
     kind = "max-times"
     law = "h[t] = max(a h[t-1], b), a >= 0"
-    plus = np.maximum
+    plus: Any = np.maximum
     times = np.multiply
     extremum = "maximum"
     farthest = -np.inf
@@ -49,8 +58,10 @@ class MaxTimes(Semiring):
         if op == self.extremum:
             return forms.sum(forms.of(args[0]), forms.of(args[1]))
         found = chosen_extremum(node)
-        if found is not None and found.name == self.extremum and not (
-            part.varies(found.first) and part.varies(found.second)
+        if (
+            found is not None
+            and found.name == self.extremum
+            and not (part.varies(found.first) and part.varies(found.second))
         ):
             return self._chosen(found.first, found.second, forms)
         if op == "multiply" and not (part.varies(args[0]) and part.varies(args[1])):
@@ -91,7 +102,7 @@ class MinTimes(MaxTimes):
 
     kind = "max-times"
     law = "h[t] = min(a h[t-1], b), a >= 0"
-    plus = np.minimum
+    plus: Any = np.minimum
     extremum = "minimum"
     farthest = np.inf
 

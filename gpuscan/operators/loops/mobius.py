@@ -1,14 +1,14 @@
 """Möbius maps: h -> (a h + b) / (c h + d), as the variance of a Kalman filter or a continued fraction has them.
 
-Law: ``h[t] = (a h[t-1] + b) / (c h[t-1] + d)``. Composition is the product of the matrices ((a, b), (c, d)), the later on
-the left. Identity: ((1, 0), (0, 1)). Proof: put ``h = p / q``; the map takes the vector (p, q) to its product with the
-matrix, and products of matrices are associative.
+Law: ``h[t] = (a h[t-1] + b) / (c h[t-1] + d)``. Composition is the product of the matrices ((a, b), (c, d)), the
+later on the left. Identity: ((1, 0), (0, 1)). Proof: put ``h = p / q``; the map takes the vector (p, q) to its
+product with the matrix, and products of matrices are associative.
 
 The four numbers are found by computing with quotients of polynomials of the state, from which common factors are
-cancelled: ``P - P**2 / (P + R)`` is ``P R / (P + R)``. A matrix may be multiplied by any number, so each product is scaled
-by an exact power of two, and neither overflows nor vanishes. Where a, b, c and d have one sign, no sum cancels, and the
-error of a result grows with the logarithm of the length. With different signs it may be as large as the condition of
-the products of matrices.
+cancelled: ``P - P**2 / (P + R)`` is ``P R / (P + R)``. A matrix may be multiplied by any number, so each product is
+scaled by an exact power of two, and neither overflows nor vanishes. Where a, b, c and d have one sign, no sum
+cancels, and the error of a result grows with the logarithm of the length. With different signs it may be as large as
+the condition of the products of matrices.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.operators.evaluation import copied
-from gpuscan.operators.expression_graph import BOOL, Node, reachable
+from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.loops.polynomials import simplified
 from gpuscan.operators.loops.stage import (
     Composition,
@@ -132,9 +132,7 @@ class _Quotients:
 
     def _plus(self, one: Sequence[Node], other: Sequence[Node], subtracts: bool = False) -> tuple[Node, ...]:
         size = max(len(one), len(other))
-        pairs = zip(
-            [*one, *[self.zero] * (size - len(one))], [*other, *[self.zero] * (size - len(other))], strict=True
-        )
+        pairs = zip([*one, *[self.zero] * (size - len(one))], [*other, *[self.zero] * (size - len(other))], strict=True)
         if subtracts:
             return self._trimmed([self._difference(a, b) for a, b in pairs])
         return self._trimmed([simplified(self.graph, self.calculus.add(a, b)) for a, b in pairs])

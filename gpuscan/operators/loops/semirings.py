@@ -1,4 +1,6 @@
-"""Affine maps over a semiring, h -> A h + b, and their composition; the classes over (+, x), (max, +), (max, x) share it.
+"""Affine maps over a semiring, h -> A h + b, and their composition.
+
+The classes over (+, x), (max, +) and (max, x) share them.
 
 In a semiring the two operations are associative, "plus" commutes, and "times" distributes over it. So
 ``A2 (A1 h + b1) + b2 = (A2 A1) h + (A2 b1 + b2)``, which is again such a map, and composition is associative as that of
@@ -7,7 +9,7 @@ any functions is. The identity is A = 1, b = 0, in the semiring's 1 and 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -16,10 +18,9 @@ import numpy as np
 
 from gpuscan.elements import scalar_of
 from gpuscan.operators.derivatives import Calculus
-from gpuscan.operators.expression_graph import FLOAT32, Graph, Node
+from gpuscan.operators.expression_graph import Graph, Node
 from gpuscan.operators.loops.stage import (
     Composition,
-    LeavesClassError,
     Numbers,
     Part,
     Stage,
@@ -69,7 +70,11 @@ class Semiring:
         raise NotImplementedError
 
     def form_of(self, node: Node, forms: Forms) -> Form:
-        """Return the form of an operation on numbers that depend on the state; raise LeavesClassError if it has none."""
+        """Return the form of an operation on numbers that depend on the state.
+
+        Raises:
+            LeavesClassError: it has none.
+        """
         raise NotImplementedError
 
 
@@ -233,9 +238,7 @@ class MatrixMaps(Composition):
         vector = []
         for i in size:
             terms = [
-                product(entry(right, self.pattern[i][j]), left[stored + j])
-                for j in size
-                if self.pattern[i][j] != ZERO
+                product(entry(right, self.pattern[i][j]), left[stored + j]) for j in size if self.pattern[i][j] != ZERO
             ]
             vector.append(reduce(plus, [*terms, right[stored + i]]))
         return [*(found[kind] for kind in range(stored)), *vector]
@@ -333,6 +336,7 @@ def derived_stage(semiring: Semiring, *, scales: bool) -> Stage:
     floats = like.scalar.kind == "float"
     if scales and floats and len(found) == 1 and pattern[0][0] not in (ZERO, ONE):
         weight = entries[0][0]
+        assert weight is not None
         wide = semiring.calculus.wide(weight)
         scaled = computed(graph, lambda a: rescaled(a, np.zeros_like(a).astype(np.int32), 2), wide)
         numbers = (*scaled, semiring.calculus.wide(shifts[0]))
@@ -363,10 +367,3 @@ def described_pattern(pattern: Pattern) -> str:
     if all(pattern[i][j] == (ONE if j == i - 1 else ZERO) for i in size if i for j in size):
         return f", A a companion matrix of {len(pattern)}"
     return f", A a matrix of {len(pattern)} x {len(pattern)}"
-
-
-def names_of(nodes: Sequence[Node]) -> str:
-    return ", ".join(node.op for node in nodes)
-
-
-__all__ = ["FLOAT32", "Form", "Forms", "LeavesClassError", "MatrixMaps", "ScaledMaps", "Semiring", "derived_stage"]

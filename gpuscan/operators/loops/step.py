@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -105,9 +105,7 @@ def trace_step(
         output, outputs = carry, list(results)
     elif rest is not None:
         output, outputs = _output(graph, rest, name, function)
-    return Step(
-        graph, function, name, carry, source, states, inputs, tuple(results), output, tuple(outputs), alone
-    )
+    return Step(graph, function, name, carry, source, states, inputs, tuple(results), output, tuple(outputs), alone)
 
 
 def _joined(value: Any) -> Any:
@@ -163,13 +161,11 @@ def _shown(structure: Structure) -> str:
         return "one value"
     if structure.kind in ("dict", "record"):
         return "a dict of " + ", ".join(map(str, structure.keys))
-    what = structure.factory.__name__ if structure.factory is not None else structure.kind  # type: ignore[attr-defined]
+    what = structure.factory.__name__ if structure.factory is not None else structure.kind
     return f"a {what} of {len(structure.children)} ({', '.join(_shown(child) for child in structure.children)})"
 
 
-def _carry_nodes(
-    graph: Graph, leaf: Any, field: Field, place: int, name: str, function: Any
-) -> list[Node]:
+def _carry_nodes(graph: Graph, leaf: Any, field: Field, place: int, name: str, function: Any) -> list[Node]:
     """Return the numbers of a leaf of the carry that the step returned, in the dtype of the carry."""
     shown = f"carry number {place} that {name} returns"
     leaf = joined(leaf)
@@ -258,8 +254,3 @@ def nodes_on(nodes: Sequence[Node], inputs: set[int]) -> set[int]:
         if any(arg.index in found for arg in node.args):
             found.add(node.index)
     return found
-
-
-def with_results(step: Step, results: Sequence[Node]) -> Step:
-    """Return the same step with other nodes for the next carry."""
-    return replace(step, results=tuple(results))

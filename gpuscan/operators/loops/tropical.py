@@ -1,17 +1,18 @@
 """Affine maps over (max, +) and (min, +), clamps, and running extrema.
 
-Laws: ``h[t] = max(h[t-1] + a, b)``, the same with min, and ``h[t] = min(max(h[t-1] + a, low), high)``. Maps of one number
-are kept as (a, low, high), without the bounds that they do not have. Composition, first 1, then 2:
+Laws: ``h[t] = max(h[t-1] + a, b)``, the same with min, and ``h[t] = min(max(h[t-1] + a, low), high)``. Maps of one
+number are kept as (a, low, high), without the bounds that they do not have. Composition, first 1, then 2:
 ``a = a1 + a2, low = min(max(low1 + a2, low2), high2), high = min(max(high1 + a2, low2), high2)``. Identity:
 (0, -inf, inf). Proof: ``x -> min(max(x + a2, low2), high2)`` does not fall, so it can be taken inside the minimum and
 the maximum of the first map, and applied to its three terms one by one.
 
-Integers of up to 32 bits are computed in 64 bits, so that a sum of increments cannot overflow where the loop itself does
-not; those of int64 saturate. Several numbers are affine maps over the semiring (see `semirings`), without clamps.
+Integers of up to 32 bits are computed in 64 bits, so that a sum of increments cannot overflow where the loop itself
+does not; those of int64 saturate. Several numbers are affine maps over the semiring (see `semirings`), without clamps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,8 +55,8 @@ def _add(a: Any, b: Any) -> Any:
 
 # How bounds are applied: as np.maximum, which keeps NaN; as np.fmax, which passes over NaN; as np.where(a > b, a, b),
 # which takes b if either is NaN.
-_MAXIMUM = {"keep": np.maximum, "skip": np.fmax, "choose": maximum_of_choice}
-_MINIMUM = {"keep": np.minimum, "skip": np.fmin, "choose": minimum_of_choice}
+_MAXIMUM: Mapping[str, Any] = {"keep": np.maximum, "skip": np.fmax, "choose": maximum_of_choice}
+_MINIMUM: Mapping[str, Any] = {"keep": np.minimum, "skip": np.fmin, "choose": minimum_of_choice}
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,7 @@ class ClampMaps(Composition):
 
     @property
     def names(self) -> list[str]:
-        return [
-            name for name, there in (("a", self.shifts), ("low", self.low), ("high", self.high)) if there
-        ]
+        return [name for name, there in (("a", self.shifts), ("low", self.low), ("high", self.high)) if there]
 
     def combine(self, left: Numbers, right: Numbers) -> list[Any]:
         first, then = (dict(zip(self.names, each, strict=True)) for each in (left, right))
@@ -285,7 +284,7 @@ class MaxPlus(Semiring):
 
     kind = "max-plus"
     law = "h[t] = max(a + h[t-1], b)"
-    plus = np.maximum
+    plus: Any = np.maximum
     times = staticmethod(_add)
     extremum = "maximum"
     farthest = -1
