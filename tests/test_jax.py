@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -309,3 +310,42 @@ def test_bundles_whose_arrays_share_no_axis_but_the_scanned_one() -> None:
         jax.grad(lambda e, scan=scan: sum(jnp.sin(y).sum() for y in scan(combine, e)))(elems) for scan in (ours, theirs)
     ]
     assert_close(*grads, 1e-4)
+
+
+# ----- Loops
+
+
+def test_a_loop_is_jax_s_scan_with_its_gradients() -> None:
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(12, 3)), jnp.float32)
+
+    def loss(loop: Any, decay: Any, init: Any, xs: Any) -> Any:
+        carry, ys = loop(lambda h, x: (decay * h + x, {"y": h * x}), init, xs, reverse=True)
+        return (ys["y"] ** 2).sum() + carry.sum()
+
+    given = jnp.float32(0.8), jnp.ones(3), x
+    wanted = jax.value_and_grad(partial(loss, jax.lax.scan), argnums=(0, 1, 2))(*given)
+    found = jax.jit(jax.value_and_grad(partial(loss, gpuscan.jax.loop), argnums=(0, 1, 2)))(*given)
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-4)
+
+
+def test_a_loop_tells_rows_from_the_numbers_of_a_carry() -> None:
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(9, 2)), jnp.float32)
+    turn = jnp.array([[0.9, 0.1], [-0.1, 0.9]])
+    for step in (
+        lambda h, x: (turn @ h + x, h[0]),
+        lambda h, x: (h * jnp.array([0.5, 0.9]) + x, None),  # rows that are treated differently
+        lambda h, x: (jnp.clip(h + x, 0, 1), h),
+    ):
+        wanted = jax.lax.scan(step, jnp.zeros(2), x)
+        for ours, theirs in zip(*map(jax.tree.leaves, (gpuscan.jax.loop(step, jnp.zeros(2), x), wanted)), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    ys = gpuscan.jax.loop(lambda h, _: (h * 0.5, h), jnp.float32(1), None, length=4)[1]
+    np.testing.assert_allclose(ys, [1, 0.5, 0.25, 0.125])
+
+
+def test_a_loop_without_a_form_is_refused_before_it_runs() -> None:
+    with pytest.raises(gs.LoopError, match=r"np\.tanh"):
+        gpuscan.jax.loop(lambda h, x: (jnp.tanh(h + x), h), jnp.float32(0), jnp.ones(3))
+    with pytest.raises(TypeError, match="return a carry like init"):
+        gpuscan.jax.loop(lambda h, x: (h > 0, h), jnp.float32(0), jnp.ones(3))

@@ -431,3 +431,43 @@ def test_a_batch_of_gradients_is_computed_at_once(function: Any, monkeypatch: py
     monkeypatch.setattr(operations, "_computed_gradients", lambda *given: calls.append(0) or computed(*given))
     torch.autograd.grad(value, x, weights, is_grads_batched=True)
     assert len(calls) == 1
+
+
+# ----- Loops
+
+
+def test_a_loop_has_the_results_and_gradients_of_the_loop() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(6, 3, dtype=torch.float64, generator=generator, requires_grad=True)
+    init = torch.randn(3, dtype=torch.float64, generator=generator, requires_grad=True)
+
+    def step(h: Any, x: Any) -> Any:
+        return torch.maximum(h - 0.1, x), {"y": h * x}
+
+    carry, ys = gpuscan.torch.loop(step, init, x.T, dim=1, reverse=True)
+    state, outputs = init, []
+    for row in reversed(x.unbind()):
+        state, y = torch.maximum(state - 0.1, row), state * row
+        outputs.insert(0, y)
+    torch.testing.assert_close(carry, state)
+    torch.testing.assert_close(ys["y"], torch.stack(outputs, dim=1))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_gradients_of_a_loop_are_those_of_finite_differences(reverse: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(5, 2, dtype=torch.float64, generator=generator, requires_grad=True)
+    init = torch.randn(2, dtype=torch.float64, generator=generator, requires_grad=True)
+    for step in (
+        lambda h, x: (0.9 * h * x + x, h * x),
+        lambda h, x: (torch.clamp(h + x, -1, 1), h),
+        lambda h, x: (h / (h + x * x + 9), h * x),
+    ):
+        assert torch.autograd.gradcheck(lambda h, x, f=step: gpuscan.torch.loop(f, h, x, reverse=reverse), (init, x))
+
+
+def test_a_loop_of_tensors_without_a_form_is_refused() -> None:
+    with pytest.raises(gs.LoopError, match=r"np\.tanh"):
+        gpuscan.torch.loop(lambda h, x: (torch.tanh(h + x), h), torch.zeros(2), torch.ones(3, 2))
+    with pytest.raises(TypeError, match="a pair of the next carry and y"):
+        gpuscan.torch.loop(lambda h, x: h + x, torch.zeros(2), torch.ones(3, 2))

@@ -34,6 +34,27 @@ def argmax_so_far(axes: Any, rng: np.random.Generator) -> None:
     axes.plot(*zip(*[(i, v) for i, v in enumerate(results) if v == best[i]], strict=True), "o", color=RED)
 
 
+def advantages_by_a_loop(axes: Any, rng: np.random.Generator) -> None:
+    rewards, done = rng.normal(size=80).astype(np.float32), rng.random(80) < 0.05
+    step = lambda g, x: x[0] + np.float32(0.95) * np.where(x[1], 0, g)  # noqa: E731
+    axes.bar(range(80), rewards, color=GREY)
+    axes.plot(gs.loop(step, 0.0, (rewards, done), reverse=True)[1], color=BLUE, linewidth=3)
+
+
+def bucket_with_a_lid(axes: Any, rng: np.random.Generator) -> None:
+    change = rng.normal(size=120).astype(np.float32)
+    axes.fill_between(range(120), gs.loop(lambda h, x: np.clip(h + x, 0, 5), 2.0, change)[1], step="mid", color=BLUE)
+    axes.plot([0, 119], [5, 5], color=RED)
+
+
+def csv_fields(axes: Any, rng: np.random.Generator) -> None:
+    text = np.frombuffer(b'id,"last, first",7', np.uint8)
+    inside = gs.loop(lambda s, c: s ^ (c == ord('"')), False, text)[1]
+    for place, (letter, quoted) in enumerate(zip(text, inside, strict=True)):
+        axes.text(place, 0, chr(letter), color=BLUE if quoted else GREY, size=13, family="monospace", ha="center")
+    axes.set(xlim=(-1, len(text)), ylim=(-1, 1))
+
+
 def draw_a_walk(axes: Any, rng: np.random.Generator) -> None:
     walk = gs.scan(rng.choice(np.array([-4, 4], np.int32), 200))
     axes.fill_between(range(200), walk, walk.min() - 8, step="mid", color=BLUE)
@@ -95,6 +116,13 @@ def integral_image(axes: Any, rng: np.random.Generator) -> None:
     image = (rng.random((14, 20)) < 0.15).astype(np.int32)
     axes.imshow(gs.scan(gs.scan(image, axis=0), axis=1), "Blues", aspect="auto")
     axes.plot(*np.nonzero(image)[::-1], ".", color=GREY)
+
+
+def kalman_filter(axes: Any, rng: np.random.Generator) -> None:
+    truth = np.cumsum(rng.normal(size=100)) / 4
+    measured = (truth + rng.normal(size=100)).astype(np.float32)
+    axes.plot(measured, ".", color=GREY)
+    axes.plot(gs.loop(lambda m, x: m + np.float32(0.25) * (x - m), 0.0, measured)[1], color=BLUE, linewidth=3)
 
 
 def kalman_smoother(axes: Any, rng: np.random.Generator) -> None:
@@ -164,7 +192,10 @@ PICTURES: dict[str, Draw] = {
     draw.__name__: draw
     for draw in (
         advantage_estimation,
+        advantages_by_a_loop,
         argmax_so_far,
+        bucket_with_a_lid,
+        csv_fields,
         draw_a_walk,
         exponential_average,
         fill_gaps,
@@ -173,6 +204,7 @@ PICTURES: dict[str, Draw] = {
         hidden_markov_model,
         inside_an_encoder,
         integral_image,
+        kalman_filter,
         kalman_smoother,
         maximum_drawdown,
         mpi_scan,

@@ -9,8 +9,8 @@ from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable
 from gpuscan.api.loop_arguments import loop_arguments
-from gpuscan.api.loop_newton import run_newton
-from gpuscan.api.loop_runs import LoopRun, run_sequentially
+from gpuscan.api.loop_methods import run_newton, run_sequentially
+from gpuscan.api.loop_runs import LoopRun
 from gpuscan.operators.loops.form import LoopForm, form_of
 from gpuscan.problem.arguments import as_flag
 
@@ -159,7 +159,7 @@ def loop_form(f: Callable[[Any, Any], Any], init: Any, xs: Any, *, axis: int = 0
         >>> import gpuscan as gs
         >>> form = gs.loop_form(lambda h, x: np.where(x > 0, 0.5 * h + x, 0), 0.0, np.ones(4, np.float32))
         >>> print(form)
-        <lambda> runs as a scan. carry: affine, h[t] = a h[t-1] + b. The state is reset where a flag is set.
+        the step runs as a scan. carry: affine, h[t] = a h[t-1] + b. The state is reset where a flag is set.
     """
     as_flag("reverse", reverse)
     return form_of(loop_arguments(f, init, xs, axis=axis, device="numpy", anywhere=True).derivation())

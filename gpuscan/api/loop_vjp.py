@@ -15,7 +15,7 @@ from gpuscan.api.loop_runs import LoopRun, Place, part_of
 from gpuscan.api.outputs import execute
 from gpuscan.elements import Field, Structure
 from gpuscan.errors import abbreviate
-from gpuscan.operators.differentiation import CONTINUOUS
+from gpuscan.operators.adjoint import CONTINUOUS
 from gpuscan.operators.expression_graph import Node
 from gpuscan.operators.loops.linearisation import linearised
 from gpuscan.problem.arguments import OnDevice, as_flag, as_leaf, native

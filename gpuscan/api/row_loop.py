@@ -191,7 +191,7 @@ def row_loop(
             refusal = refusal or error
             continue
         return found if whole is None else _known.keep(whole, found)
-    if isinstance(refusal, GpuscanError):
+    if isinstance(refusal, (GpuscanError, TypeError)):
         raise refusal
     raise OperatorError(
         f"{name} was passed to a loop, but it is no function of rows, and its carry has more than {_MAX_NUMBERS} "

@@ -79,10 +79,10 @@ def derive(part: Part) -> Stage:
 def _update(part: Part, state: Node, node: Node) -> _Update | None:
     """Return the update that ``np.where`` of a comparison is."""
     if node.op in ("maximum", "minimum") and state in node.args and node.scalar.kind != "float":
-        new = node.args[0] if node.args[1] is state else node.args[1]
-        if not part.varies(new):
+        value = node.args[0] if node.args[1] is state else node.args[1]
+        if not part.varies(value):
             op = "greater" if node.op == "maximum" else "less"
-            return _Update(part.graph.apply(op, (new, state), BOOL), False, None, new)
+            return _Update(part.graph.apply(op, (value, state), BOOL), False, None, value)
     if node.op != "select":
         return None
     condition, yes, no = node.args

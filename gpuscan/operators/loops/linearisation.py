@@ -9,14 +9,13 @@ import numpy as np
 
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.errors import OperatorError
+from gpuscan.operators.adjoint import CONTINUOUS, cotangents, pattern_of
 from gpuscan.operators.derivatives import Calculus, is_constant
-from gpuscan.operators.differentiation import CONTINUOUS, cotangents
 from gpuscan.operators.expression_graph import FLOAT32, Node
 from gpuscan.operators.loops.affine import PlusTimes
 from gpuscan.operators.loops.semirings import MatrixMaps
 from gpuscan.operators.loops.stage import Stage
 from gpuscan.operators.loops.step import Step
-from gpuscan.operators.transitions import pattern_of
 
 FLOAT64 = scalar_of(np.dtype(np.float64))
 

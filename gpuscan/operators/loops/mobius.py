@@ -234,7 +234,7 @@ def derive(part: Part) -> Stage:
     constant = either(graph, constant, infinite)
     numbers = tuple(computed(part.graph, scaled_matrix, a, b, c, d))
     law = "h[t] = (a h[t-1] + b) / (c h[t-1] + d)"
-    return Stage("mobius", law, part.places, numbers, constant, MobiusMaps())
+    return Stage("mobius", law, part.places, numbers, constant, MobiusMaps(), found.constant is not None)
 
 
 def _highest(part: Part) -> Node:

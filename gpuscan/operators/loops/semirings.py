@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.elements import scalar_of
+from gpuscan.operators.adjoint import ONE, ZERO, Pattern, pattern_of
 from gpuscan.operators.derivatives import Calculus
 from gpuscan.operators.expression_graph import Graph, Node
 from gpuscan.operators.loops.stage import (
@@ -30,7 +31,6 @@ from gpuscan.operators.loops.stage import (
     either,
     negated,
 )
-from gpuscan.operators.transitions import ONE, ZERO, Pattern, pattern_of
 
 INT32, INT64 = scalar_of(np.dtype(np.int32)), scalar_of(np.dtype(np.int64))
 

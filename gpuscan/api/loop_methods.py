@@ -1,20 +1,31 @@
-"""Loops by Newton's method: scans of the linearised step, until the carries satisfy the step (Lim et al. 2024)."""
+"""The other methods of loops: step by step, and by Newton's method.
+
+Newton's method scans the linearised step, until the carries satisfy the step (Lim et al. 2024).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from gpuscan.api.array import Array
 from gpuscan.api.loop_arguments import LoopArguments
-from gpuscan.api.loop_runs import LoopRun, Place
+from gpuscan.api.loop_runs import LoopRun, Place, stacked
 from gpuscan.api.outputs import execute
 from gpuscan.api.reduce import reduce
+from gpuscan.elements import Field, bundle_of, compute_dtype, scalar_of, word_dtype
+from gpuscan.engine.sequential_loop import run_loop
 from gpuscan.errors import LoopError, OperatorError
-from gpuscan.operators.expression_graph import BOOL, Node
+from gpuscan.operators.adjoint import map_of
+from gpuscan.operators.evaluation import copied
+from gpuscan.operators.expression_graph import BOOL, Graph, Node
 from gpuscan.operators.loops.form import Derivation
 from gpuscan.operators.loops.linearisation import linearised
+from gpuscan.operators.loops.step import Step
+from gpuscan.operators.trace import Map
 from gpuscan.problem.arguments import as_integer
 
 # The default tolerance, in roundings of the carry's type.
@@ -22,6 +33,84 @@ _ROUNDINGS = 16
 # After an iteration that made the residual larger, the matrices are multiplied by this; after a better one they
 # recover.
 _DAMPING = 0.5
+
+
+# ----- Step by step
+
+
+def run_sequentially(arguments: LoopArguments, reverse: bool) -> tuple[Any, Any]:
+    """Return the last carry and the outputs of the loop itself, which takes one invocation for each row."""
+    step, home = arguments.step, arguments.home
+    outputs = [] if step.output is None else list(step.output.fields)
+    numbers: list[Any] = []
+    for leaf, field in zip(arguments.init, step.carry.fields, strict=True):
+        numbers += [leaf[(..., *at)] if field.shape else leaf for at in np.ndindex(field.shape)]
+    function = _step_of_numbers(step, whole_words=home is not None)
+    if home is None:
+        final, ys = _run_on_numpy(arguments, function, numbers, reverse)
+    else:
+        arrays = [home.asarray(x) for x in arguments.xs]
+        states = [node.scalar for node in step.states]
+        given = (arrays, step.source.fields, outputs, arguments.shape, arguments.axis, reverse)
+        final, ys = run_loop(home._context, function, numbers, states, *given)
+        found: list[Any] = [Array.of(home, each) for each in (*final, *ys)]
+        if not arguments.on_device:
+            found = [each.numpy() for each in found]
+        final, ys = found[: len(final)], found[len(final) :]
+    leaves, start = [], 0
+    for field in step.carry.fields:
+        leaves.append(stacked(final[start : start + field.count], field, arguments.others))
+        start += field.count
+    return step.carry.structure.nested(leaves), None if step.output is None else step.output.structure.nested(ys)
+
+
+def _step_of_numbers(step: Step, *, whole_words: bool) -> Map:
+    """Return the step as a function of the numbers of the carry and of x, to those of the next carry and of y."""
+    graph = Graph()
+    given = [*step.states, *step.inputs]
+    source = bundle_of([Field("f", node.scalar) for node in given])
+    places = {node: graph.input(0, i, 0, node.scalar) for i, node in enumerate(given)}
+    nodes = copied([*step.results, *step.outputs], graph, places)
+    scalars = [
+        field.scalar for field in (() if step.output is None else step.output.fields) for _ in range(field.count)
+    ]
+    wanted = [node.scalar for node in step.states] + [scalar_of(word_dtype(s)) if whole_words else s for s in scalars]
+    fields = [Field("f", scalar) for scalar in wanted]
+    by_field = [[graph.cast(node, scalar)] for node, scalar in zip(nodes, wanted, strict=True)]
+    return map_of(graph, source, by_field, bundle_of(fields))
+
+
+def _run_on_numpy(
+    arguments: LoopArguments, function: Map, numbers: Sequence[Any], reverse: bool
+) -> tuple[list[Any], list[Any]]:
+    step, axis = arguments.step, arguments.axis
+    others = arguments.others
+    states = [node.scalar for node in step.states]
+    carry = [np.broadcast_to(value, others).astype(compute_dtype(s)) for value, s in zip(numbers, states, strict=True)]
+    xs = [
+        np.moveaxis(x, axis, 0)[(..., *at)].astype(compute_dtype(field.scalar), copy=False)
+        for x, field in zip(arguments.xs, step.source.fields, strict=True)
+        for at in np.ndindex(field.shape)
+    ]
+    outputs = [] if step.output is None else list(step.output.fields)
+    ys = [np.empty((*arguments.shape, *field.shape), field.scalar.dtype) for field in outputs]
+    parts = [
+        np.moveaxis(y, axis, 0)[(..., *at)]
+        for y, field in zip(ys, outputs, strict=True)
+        for at in np.ndindex(field.shape)
+    ]
+    length = arguments.length
+    for t in reversed(range(length)) if reverse else range(length):
+        found = function((*carry, *(x[t] for x in xs)))
+        carry = [
+            np.asarray(value).astype(s.dtype).astype(compute_dtype(s)) for value, s in zip(found, states, strict=False)
+        ]
+        for part, value in zip(parts, found[len(states) :], strict=True):
+            part[t] = value
+    return [value.astype(s.dtype) for value, s in zip(carry, states, strict=True)], ys
+
+
+# ----- Newton's method
 
 
 def run_newton(
