@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from gpuscan.api.loop_arguments import LoopArguments
 from gpuscan.api.loop_runs import LoopRun, Place, stacked
 from gpuscan.api.outputs import execute
 from gpuscan.api.reduce import reduce
-from gpuscan.elements import Field, bundle_of, compute_dtype, scalar_of, word_dtype
+from gpuscan.elements import Field, bundle_of, compute_dtype, element_of, scalar_of, tuple_of, word_dtype
 from gpuscan.engine.sequential_loop import run_loop
 from gpuscan.errors import LoopError, OperatorError
 from gpuscan.operators.adjoint import map_of
@@ -25,7 +26,7 @@ from gpuscan.operators.expression_graph import BOOL, Graph, Node
 from gpuscan.operators.loops.form import Derivation
 from gpuscan.operators.loops.linearisation import linearised
 from gpuscan.operators.loops.step import Step
-from gpuscan.operators.trace import Map
+from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.arguments import as_integer
 
 # The default tolerance, in roundings of the carry's type.
@@ -172,7 +173,8 @@ def run_newton(
         )
         problem = run.problem(stage, [[node] for node in targets], fields, targets)
         arrays = execute(problem, home, "auto", None)
-        arrays = run.finite(arrays)
+        # Infinities and NaN become 0 for the next iteration to begin with.
+        arrays = [run.elementwise(_finite(array.dtype), [array])[0] for array in arrays]
         for place, array in enumerate(arrays):
             run.set_old(place, array)
             run.places[targets[place].index] = Place(array, fields[place], 0)
@@ -214,3 +216,11 @@ def _residual(run: LoopRun, targets: list[Node], scalar: Any) -> Node:
         largest = relative if largest is None else graph.apply("maximum", (largest, relative), scalar)
     assert largest is not None
     return largest
+
+
+@cache
+def _finite(dtype: np.dtype[Any]) -> Map:
+    element = element_of([dtype], tuple_of(1))
+    return traced(
+        lambda numbers: (np.where(np.isfinite(numbers[0]), numbers[0], np.zeros_like(numbers[0])),), element, ""
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from gpuscan.elements import (
     Scalar,
     bundle_of,
     compute_dtype,
-    element_of,
     scalar_of,
     tuple_of,
 )
@@ -36,7 +34,7 @@ from gpuscan.operators.loops.finite_state import TableMaps
 from gpuscan.operators.loops.form import Derivation
 from gpuscan.operators.loops.stage import Stage, operator_of, traced_of
 from gpuscan.operators.loops.step import Step
-from gpuscan.operators.trace import Map, traced
+from gpuscan.operators.trace import Map
 from gpuscan.problem.problem import Problem
 from gpuscan.reference import scan as reference
 
@@ -294,7 +292,7 @@ class LoopRun:
         olds = [place for place in wanted if place in old_needed and place not in new]
         if olds:
             problem = self.problem(stage, [[step.results[p]] for p in olds], [self.field_of(p) for p in olds])
-            arrays = execute(self.exclusive(problem), self.home, "auto", None)
+            arrays = execute(replace(problem, exclusive=True), self.home, "auto", None)
             for place, array in zip(olds, arrays, strict=True):
                 self.places[step.states[place].index] = Place(array, self.field_of(place), 0)
         ys = [results[shared[number]] for number in range(len(output_groups))]
@@ -355,10 +353,6 @@ class LoopRun:
             after=after,
         )
         return seeds_by_rows(problem)
-
-    def exclusive(self, problem: Problem) -> Problem:
-        """Return the scan whose results are the values before each step."""
-        return replace(problem, exclusive=True)
 
     def _carried(self, nodes: Sequence[Node], own: Mapping[int, int]) -> list[Node]:
         """Return the numbers that results need in addition to the new numbers of a stage.
@@ -525,9 +519,9 @@ class LoopRun:
         graph = Graph()
         found = iter(copied(flat, graph, sources.inputs(graph)))
         by_field = [[graph.cast(next(found), f.scalar) for _ in g] for g, f in zip(nodes, fields, strict=True)]
-        return self._elementwise(map_of(graph, sources.element, by_field, bundle_of(list(fields))), sources.arrays)
+        return self.elementwise(map_of(graph, sources.element, by_field, bundle_of(list(fields))), sources.arrays)
 
-    def _elementwise(self, function: Map, arrays: Sequence[Any]) -> list[Any]:
+    def elementwise(self, function: Map, arrays: Sequence[Any]) -> list[Any]:
         """Return a function of each element of arrays that share the leading shape."""
         if any(field.shape for field in function.source.fields) or any(f.shape for f in function.element.fields):
             # The kernel of maps takes one number of each array: a scan that keeps each element takes several.
@@ -584,10 +578,6 @@ class LoopRun:
         assert self.home is not None
         return new_array(self.home, np.ascontiguousarray(array))
 
-    def finite(self, arrays: Sequence[Any]) -> list[Any]:
-        """Return arrays with 0 in the place of infinities and NaN, for the next iteration to begin with."""
-        return [self._elementwise(_finite(array.dtype), [array])[0] for array in arrays]
-
     def _carry(self) -> Any:
         """Return the last carry, in the structure of init."""
         step = self.step
@@ -614,28 +604,20 @@ class LoopRun:
         leaves = []
         for leaf, field in zip(self.arguments.init, self.step.carry.fields, strict=True):
             shape = (*self.arguments.others, *field.shape)
-            if isinstance(leaf, Array) or not self.arguments.on_device:
-                leaves.append(
-                    np.broadcast_to(leaf, shape).copy() if not isinstance(leaf, Array) else _spread(leaf, shape)
-                )
-            else:
-                assert self.home is not None
-                leaves.append(new_array(self.home, np.broadcast_to(leaf, shape).copy()))
-        return self.step.carry.structure.nested([x if isinstance(x, Array) or x.ndim else x[()] for x in leaves])
+            is_there = isinstance(leaf, Array)
+            whole = _spread(leaf, shape) if is_there else self.on_home(np.broadcast_to(leaf, shape).copy())
+            leaves.append(whole if isinstance(whole, Array) or whole.ndim else whole[()])
+        return self.step.carry.structure.nested(leaves)
 
     def _direct_last(self, place: int) -> Any:
         """Return the last value of a number that is computed from x and other numbers: a map of one step."""
         step = self.step
         node = step.results[place]
-        known = dict(self.places)
-        needed = cut_inputs([node], known)
-        missing = [each for each in needed if each.index not in known]
-        for each in missing:
-            # An old number that no stage needed as an array.
-            raise AssertionError(f"no array has the old number {each.data}")
+        needed = cut_inputs([node], self.places)
         one = slice(0, 1) if self.reverse else slice(-1, None)
         at = (slice(None),) * self.axis + (one,)
-        places = {each.index: replace(known[each.index], array=known[each.index].array[at]) for each in needed}
+        known = {each.index: self.places[each.index] for each in needed}
+        places = {index: replace(place, array=place.array[at]) for index, place in known.items()}
         shape = (*self.shape[: self.axis], 1, *self.shape[self.axis + 1 :])
         (found,) = part_of(self, places, shape).mapped([[node]], [self.field_of(place)])
         return found.reshape(self.arguments.others)
@@ -675,14 +657,6 @@ def part_of(run: LoopRun, places: Mapping[int, Place], shape: tuple[int, ...]) -
     return other
 
 
-@cache
-def _finite(dtype: np.dtype[Any]) -> Map:
-    element = element_of([dtype], tuple_of(1))
-    return traced(
-        lambda numbers: (np.where(np.isfinite(numbers[0]), numbers[0], np.zeros_like(numbers[0])),), element, ""
-    )
-
-
 def stacked(numbers: Sequence[Any], field: Field, others: tuple[int, ...]) -> Any:
     """Return the numbers of a leaf of the carry as one array (*others, *shape of the field)."""
     if not field.shape:
@@ -696,24 +670,18 @@ def stacked(numbers: Sequence[Any], field: Field, others: tuple[int, ...]) -> An
 
 def _between(nodes: Sequence[Node], own: Mapping[int, int]) -> list[Node]:
     """Return the nodes that the given ones need and that depend on nodes with these indices, those included."""
-    found: dict[int, Node] = {}
-    every = _reachable_until(nodes, own)
-    for node in every:
-        if node.index in own or any(arg.index in found for arg in node.args):
-            found[node.index] = node
-    return list(found.values())
-
-
-def _reachable_until(nodes: Sequence[Node], cuts: Mapping[int, Any]) -> list[Node]:
-    found: dict[int, Node] = {}
+    seen: dict[int, Node] = {}
     waiting = list(nodes)
     while waiting:
         node = waiting.pop()
-        if node.index not in found:
-            found[node.index] = node
-            if node.index not in cuts:
-                waiting.extend(node.args)
-    return [found[index] for index in sorted(found)]
+        if node.index not in seen:
+            seen[node.index] = node
+            waiting.extend(() if node.index in own else node.args)
+    found: dict[int, Node] = {}
+    for index in sorted(seen):
+        if index in own or any(arg.index in found for arg in seen[index].args):
+            found[index] = seen[index]
+    return list(found.values())
 
 
 def _grouped(nodes: Sequence[Node], element: Element) -> list[tuple[list[Node], Field]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -158,7 +159,7 @@ class _Backward:
         backward = part_of(run, run.places, run.shape)
         backward.reverse = not self.reverse
         problem = backward.problem(stage, [[node] for node in after], fields, after, start)
-        arrays = execute(backward.exclusive(problem), self.arguments.home, "auto", None)
+        arrays = execute(replace(problem, exclusive=True), self.arguments.home, "auto", None)
         for node, array, field in zip(after, arrays, fields, strict=True):
             run.places[node.index] = Place(array, field, 0)
         grad_xs = self._of_inputs(after, outputs)

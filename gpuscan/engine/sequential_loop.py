@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.codegen.elementwise_text import LoopText, elementwise_code
-from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
+from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import padded
 from gpuscan.elements import Field, Scalar, word_dtype
 from gpuscan.engine.element_copy import write_elements
