@@ -13,7 +13,7 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
-from gpuscan.elements import LEAF, Element, Structure, element_of, scalar_of
+from gpuscan.elements import LEAF, Element, Field, Structure, element_of, scalar_of
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.loops.form import Derivation, derive
@@ -108,6 +108,21 @@ class LoopArguments:
         if known is not None and known.step is self.step:
             return known
         return _derivations.keep(key, derive(self.step, self.initial_numbers()))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A number of an array that stages read.
+
+    Attributes:
+        array: the array, (*shape, *shape of the field).
+        field: its field.
+        component: which number of the field.
+    """
+
+    array: Any
+    field: Field
+    component: int
 
 
 def loop_arguments(

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api.array import Array
-from gpuscan.api.loop_arguments import LoopArguments
-from gpuscan.api.loop_runs import LoopRun, Place, stacked
+from gpuscan.api.loop_arguments import LoopArguments, Place
+from gpuscan.api.loop_runs import LoopRun, stacked
 from gpuscan.api.outputs import execute
 from gpuscan.api.reduce import reduce
 from gpuscan.elements import Field, bundle_of, compute_dtype, element_of, scalar_of, tuple_of, word_dtype

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gpuscan.api.array import Array, new_array
-from gpuscan.api.loop_arguments import LoopArguments
+from gpuscan.api.loop_arguments import LoopArguments, Place
 from gpuscan.api.map import mapped
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
@@ -37,21 +37,6 @@ from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map
 from gpuscan.problem.problem import Problem
 from gpuscan.reference import scan as reference
-
-
-@dataclass(frozen=True)
-class Place:
-    """A number of an array that stages read.
-
-    Attributes:
-        array: the array, (*shape, *shape of the field).
-        field: its field.
-        component: which number of the field.
-    """
-
-    array: Any
-    field: Field
-    component: int
 
 
 class _Sources:
@@ -329,7 +314,9 @@ class LoopRun:
         carried = self._carried(flat, own)
         flagged = stage.constant is not None
         numbers = [*stage.numbers, *([stage.constant] if stage.constant is not None else []), *carried]
-        places = {index: place for index, place in self.places.items() if index not in own}
+        # New numbers that are inputs as they are can be read like any other.
+        nodes_of = step.graph.nodes
+        places = {index: p for index, p in self.places.items() if index not in own or not nodes_of[index].args}
         sources = _Sources(numbers, places, self.spare)
         graph = Graph()
         element = _element([node.scalar for node in numbers])

@@ -11,8 +11,8 @@ import numpy as np
 from gpuscan.api.array import Array, new_array
 from gpuscan.api.launches import launchable
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
-from gpuscan.api.loop_arguments import LoopArguments, loop_arguments
-from gpuscan.api.loop_runs import LoopRun, Place, part_of
+from gpuscan.api.loop_arguments import LoopArguments, Place, loop_arguments
+from gpuscan.api.loop_runs import LoopRun, part_of
 from gpuscan.api.outputs import execute
 from gpuscan.elements import Field, Structure
 from gpuscan.errors import abbreviate

@@ -144,6 +144,16 @@ def test_trailing_axes_belong_to_a_carry_that_is_indexed_or_multiplied() -> None
         gs.loop(decay, np.ones(4, F), np.ones((5, 3), F), device="numpy")
 
 
+def test_a_new_number_may_be_an_input_as_it_is() -> None:
+    x = np.arange(6, dtype=F)
+    run = {"device": "numpy"}
+    found = gs.loop(lambda h, x: (np.array([h[0] + h[1], x]), h[0]), np.zeros(2, F), x, **run)
+    np.testing.assert_array_equal(found[1], [0, 0, 0, 1, 3, 6])
+    np.testing.assert_array_equal(found[0], [10, 5])
+    swap = gs.loop(lambda c, x: ((c[0] + x, c[0], c[1] + x * c[2]), c[2]), (F(0), F(1), F(2)), x, **run)
+    oracle.check(swap, oracle.run(lambda c, x: ((c[0] + x, c[0], c[1] + x * c[2]), c[2]), (F(0), F(1), F(2)), x))
+
+
 def test_python_numbers_are_weak_and_other_dtypes_must_fit() -> None:
     x = np.array([1, -2, 3], np.float16)
     assert gs.loop(lambda h, x: np.where(x > 0, h + x, 0.0), 0.0, x, device="numpy")[1].dtype == np.float16
