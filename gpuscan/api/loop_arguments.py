@@ -167,7 +167,7 @@ def loop_arguments(
 
 
 def _no_split(xs: Sequence[Any], init: Sequence[Any], axis: Any) -> ValueError:
-    shared = _shared(xs)
+    shared = _find_shared(xs)
     if not shared:
         shown = ", ".join(map(str, xs))
         return ValueError(
@@ -185,10 +185,10 @@ def _no_split(xs: Sequence[Any], init: Sequence[Any], axis: Any) -> ValueError:
 
 def _takes_numbers(f: Any, structure: Structure, leaves: Sequence[Any], carry: Structure, given: Sequence[Any]) -> bool:
     """Return True if the step can be traced with a carry and an x of single numbers."""
-    shared = len(_shared([leaf.shape for leaf in leaves]))
+    shared = len(_find_shared([leaf.shape for leaf in leaves]))
     source = element_of([leaf.dtype for leaf in leaves], structure, [leaf.shape[shared:] for leaf in leaves])
     try:
-        _traced(f, carry, given, [()] * len(given), source, [_is_weak(each) for each in given])
+        _trace(f, carry, given, [()] * len(given), source, [_is_weak(each) for each in given])
     except OperatorError:
         return False
     except TypeError:
@@ -206,9 +206,9 @@ def _is_weak(value: Any) -> bool:
 
 def _carries(init: Any) -> list[tuple[Structure, list[Any]]]:
     """Return the ways to read init: a list of numbers is a bundle first, and an array otherwise."""
-    ways = [_flattened(init, lists=True)]
+    ways = [_flatten(init, lists=True)]
     if _has_list(init):
-        ways.append(_flattened(init, lists=False))
+        ways.append(_flatten(init, lists=False))
     return ways
 
 
@@ -218,7 +218,7 @@ def _has_list(value: Any) -> bool:
     return isinstance(value, list) or (isinstance(value, tuple) and any(map(_has_list, value)))
 
 
-def _flattened(value: Any, *, lists: bool) -> tuple[Structure, list[Any]]:
+def _flatten(value: Any, *, lists: bool) -> tuple[Structure, list[Any]]:
     """Return the structure of init and its leaves. Python numbers stay what they are."""
     if isinstance(value, dict):
         kind, keys, parts, factory = "dict", tuple(value), list(value.values()), None
@@ -235,7 +235,7 @@ def _flattened(value: Any, *, lists: bool) -> tuple[Structure, list[Any]]:
         return LEAF, [leaf if isinstance(leaf, OnDevice) else native(leaf)]
     if not parts:
         raise ValueError("an init of no arrays was passed to a loop; pass a carry of one number or more")
-    found = [_flattened(part, lists=lists) for part in parts]
+    found = [_flatten(part, lists=lists) for part in parts]
     leaves = [leaf for _, inner in found for leaf in inner]
     return Structure(kind, keys, tuple(child for child, _ in found), factory), leaves
 
@@ -245,7 +245,7 @@ def _flattened(value: Any, *, lists: bool) -> tuple[Structure, list[Any]]:
 Split = tuple[tuple[int, ...], list[tuple[int, ...]], list[tuple[int, ...]]]
 
 
-def _shared(shapes: Sequence[tuple[int, ...]]) -> list[int]:
+def _find_shared(shapes: Sequence[tuple[int, ...]]) -> list[int]:
     found = []
     for lengths in zip(*shapes, strict=False):
         if len(set(lengths)) > 1:
@@ -259,7 +259,7 @@ def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis
 
     The fewest trailing axes of init come first. The arrays of x have as many trailing axes, or fewer.
     """
-    shared = _shared(xs)
+    shared = _find_shared(xs)
     if not shared:
         return []
     resolve_axis(axis, tuple(shared))
@@ -269,11 +269,11 @@ def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis
         # With a carry of several numbers, x has as many axes of its own if it can.
         leads = range(len(shared), 0, -1) if own == 0 else range(max(1, len(shared) - own), len(shared) + 1)
         for lead in leads:
-            found += _checked_split(tuple(shared[:lead]), xs, init, own, place)
+            found += _check_split(tuple(shared[:lead]), xs, init, own, place)
     return found
 
 
-def _checked_split(
+def _check_split(
     shape: tuple[int, ...], xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], own: int, place: int
 ) -> list[Split]:
     """Return the split with this leading shape, if init broadcasts to its other axes."""
@@ -312,7 +312,7 @@ def _with_split(
     key = _step_key(f, carry, given, source, states)
     found = None if key is None else _steps.find(key)
     if found is None:
-        found = _traced(f, carry, given, states, source, weak)
+        found = _trace(f, carry, given, states, source, weak)
         if key is not None:
             found = _steps.keep(key, found)
     step: Step = found
@@ -325,7 +325,7 @@ def _with_split(
         value = value.value if type(value) is Parameter else value
         arrays.append(np.asarray(value).astype(field.scalar.dtype))
     moved = [home.asarray(leaf) if on_device and home is not None else leaf for leaf in leaves]
-    place = axis % len(_shared([leaf.shape for leaf in leaves]))
+    place = axis % len(_find_shared([leaf.shape for leaf in leaves]))
     return LoopArguments(step, tuple(arrays), tuple(moved), shape, place, home, on_device, key)
 
 
@@ -342,7 +342,7 @@ def _step_key(f: Any, carry: Structure, given: Sequence[Any], source: Element, s
     return whole
 
 
-def _traced(
+def _trace(
     f: Any,
     carry: Structure,
     given: Sequence[Any],

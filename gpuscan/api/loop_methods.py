@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.loop_arguments import LoopArguments, Place
-from gpuscan.api.loop_runs import LoopRun, stacked
+from gpuscan.api.loop_runs import LoopRun, stack_numbers
 from gpuscan.api.outputs import execute
 from gpuscan.api.reduce import reduce
 from gpuscan.elements import Field, bundle_of, compute_dtype, element_of, scalar_of, tuple_of, word_dtype
@@ -24,7 +24,7 @@ from gpuscan.operators.adjoint import map_of
 from gpuscan.operators.evaluation import copied
 from gpuscan.operators.expression_graph import BOOL, Graph, Node
 from gpuscan.operators.loops.form import Derivation
-from gpuscan.operators.loops.linearisation import linearised
+from gpuscan.operators.loops.linearisation import linearise
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.arguments import as_integer
@@ -60,7 +60,7 @@ def run_sequentially(arguments: LoopArguments, reverse: bool) -> tuple[Any, Any]
         final, ys = found[: len(final)], found[len(final) :]
     leaves, start = [], 0
     for field in step.carry.fields:
-        leaves.append(stacked(final[start : start + field.count], field, arguments.others))
+        leaves.append(stack_numbers(final[start : start + field.count], field, arguments.others))
         start += field.count
     return step.carry.structure.nested(leaves), None if step.output is None else step.output.structure.nested(ys)
 
@@ -137,7 +137,7 @@ def run_newton(
     count = as_integer(max_iterations)
     if count is None or count < 1:
         raise ValueError(f"max_iterations={max_iterations!r} was passed; pass an integer of 1 or more")
-    found = linearised(step)
+    found = linearise(step)
     epsilon = max(float(np.finfo(_float_of(node.scalar.dtype)).eps) for node in step.states)
     limit = _ROUNDINGS * epsilon if tolerance is None else float(tolerance)
     run = LoopRun(arguments, Derivation(step, (), ()), reverse)
@@ -160,7 +160,7 @@ def run_newton(
     fields = [run.field_of(place) for place in range(len(step.states))]
     error = _residual(run, targets, found.scalar)
     if arguments.length == 0:
-        carry, ys = run.finished()
+        carry, ys = run.finish()
         return carry, ys, 0
     for place in range(len(step.states)):
         run.set_old(place, run.on_home(np.zeros(arguments.shape, fields[place].scalar.dtype)))
@@ -178,13 +178,13 @@ def run_newton(
         for place, array in enumerate(arrays):
             run.set_old(place, array)
             run.places[targets[place].index] = Place(array, fields[place], 0)
-        (residuals,) = run.mapped([[error]], [replace(fields[0], scalar=found.scalar)])
+        (residuals,) = run.map_nodes([[error]], [replace(fields[0], scalar=found.scalar)])
         residual = float(np.asarray(reduce(residuals, "maximum", device=home or "numpy")))
         if residual <= limit:
             for place, array in enumerate(arrays):
                 run.lasts[place] = run.last(array)
                 run.places[step.results[place].index] = Place(array, fields[place], 0)
-            carry, ys = run.finished()
+            carry, ys = run.finish()
             return carry, ys, iteration
         factor = min(1.0, factor / _DAMPING) if residual < best else max(factor * _DAMPING, 1 / 64)
         best = min(best, residual) if np.isfinite(residual) else best

@@ -149,7 +149,7 @@ class LoopRun:
             old_needed |= olds
         news, olds = needs(step.outputs, self.new_of)
         order = self._order()
-        fused = self._fused(order, news, olds)
+        fused = self._find_fused(order, news, olds)
         unfused = news - (set(fused.places) if fused is not None else set())
         new_needed |= unfused
         old_needed |= olds
@@ -166,7 +166,7 @@ class LoopRun:
         for item in order:
             if isinstance(item, int):
                 if item in old_needed:
-                    (array,) = self.mapped([[step.results[item]]], [self.field_of(item)])
+                    (array,) = self.map_nodes([[step.results[item]]], [self.field_of(item)])
                     self.set_old(item, array)
                 continue
             outputs = list(step.outputs) if item is fused else []
@@ -177,7 +177,7 @@ class LoopRun:
         if step.output is None:
             ys = None
         elif fused is None and step.outputs:
-            ys = self._mapped_outputs()
+            ys = self._map_outputs()
         carry = self._carry()
         if ys is not None and step.output is not None:
             return carry, step.output.structure.nested(ys)
@@ -188,7 +188,7 @@ class LoopRun:
         self.new_of = {self.step.results[p].index: p for stage in self.derivation.stages for p in stage.places}
         for item in self._order():
             if isinstance(item, int):
-                (array,) = self.mapped([[self.step.results[item]]], [self.field_of(item)])
+                (array,) = self.map_nodes([[self.step.results[item]]], [self.field_of(item)])
                 self.set_old(item, array)
                 self.lasts[item] = self.last(array)
             else:
@@ -219,7 +219,7 @@ class LoopRun:
                 raise AssertionError("the parts of a loop depend on each other in a circle")
         return found
 
-    def _fused(self, order: Sequence[Stage | int], news: set[int], olds: set[int]) -> Stage | None:
+    def _find_fused(self, order: Sequence[Stage | int], news: set[int], olds: set[int]) -> Stage | None:
         """Return the stage in whose store the outputs are computed; None if they are a map of their own.
 
         It is the last that the outputs need, and they need no old numbers of it.
@@ -251,7 +251,7 @@ class LoopRun:
         """
         step = self.step
         groups: list[tuple[list[Node], Field]] = [([step.results[p]], self.field_of(p)) for p in new]
-        output_groups = _grouped(outputs, step.output) if outputs and step.output is not None else []
+        output_groups = _group_by_field(outputs, step.output) if outputs and step.output is not None else []
         # Outputs that are new numbers themselves are not stored twice.
         shared: dict[int, int] = {}
         stored = list(groups)
@@ -311,7 +311,7 @@ class LoopRun:
         flat = [node for group in nodes for node in group]
         targets = [step.results[place] for place in stage.places] if targets is None else targets
         own = {node.index: place for place, node in enumerate(targets)}
-        carried = self._carried(flat, own)
+        carried = self._find_carried(flat, own)
         flagged = stage.constant is not None
         numbers = [*stage.numbers, *([stage.constant] if stage.constant is not None else []), *carried]
         # New numbers that are inputs as they are can be read like any other.
@@ -341,7 +341,7 @@ class LoopRun:
         )
         return seeds_by_rows(problem)
 
-    def _carried(self, nodes: Sequence[Node], own: Mapping[int, int]) -> list[Node]:
+    def _find_carried(self, nodes: Sequence[Node], own: Mapping[int, int]) -> list[Node]:
         """Return the numbers that results need in addition to the new numbers of a stage.
 
         They are the operands that are combined with what depends on these, or the arrays' numbers if those are fewer.
@@ -499,7 +499,7 @@ class LoopRun:
                 old[tuple(first)] = np.expand_dims(np.broadcast_to(start, others), self.axis)
         self.places[self.step.states[place].index] = Place(old, field, 0)
 
-    def mapped(self, nodes: Sequence[Sequence[Node]], fields: Sequence[Field]) -> list[Any]:
+    def map_nodes(self, nodes: Sequence[Sequence[Node]], fields: Sequence[Field]) -> list[Any]:
         """Return nodes as arrays, computed from the arrays that are there."""
         flat = [node for group in nodes for node in group]
         sources = _Sources(flat, self.places, self.spare)
@@ -525,10 +525,10 @@ class LoopRun:
             return execute(problem, self.home, "auto", None)
         return list(mapped(function, arrays, self.shape, self.home, None))
 
-    def _mapped_outputs(self) -> list[Any]:
+    def _map_outputs(self) -> list[Any]:
         step = self.step
         assert step.output is not None
-        groups = _grouped(step.outputs, step.output)
+        groups = _group_by_field(step.outputs, step.output)
         found: list[Any] = [None] * len(groups)
         rest = []
         for number, (nodes, field) in enumerate(groups):
@@ -539,7 +539,7 @@ class LoopRun:
             else:
                 rest.append(number)
         if rest:
-            arrays = self.mapped([groups[i][0] for i in rest], [groups[i][1] for i in rest])
+            arrays = self.map_nodes([groups[i][0] for i in rest], [groups[i][1] for i in rest])
             for number, array in zip(rest, arrays, strict=True):
                 found[number] = array
         return found
@@ -553,9 +553,9 @@ class LoopRun:
         last = array[(slice(None),) * self.axis + (0 if self.reverse else -1,)]
         return last.copy() if isinstance(last, (Array, np.ndarray)) else last
 
-    def finished(self) -> tuple[Any, Any]:
+    def finish(self) -> tuple[Any, Any]:
         """Return the last carry, and the outputs of the arrays that are there."""
-        ys = None if self.step.output is None else self.step.output.structure.nested(self._mapped_outputs())
+        ys = None if self.step.output is None else self.step.output.structure.nested(self._map_outputs())
         return self._carry(), ys
 
     def on_home(self, array: np.ndarray[Any, Any]) -> Any:
@@ -574,7 +574,7 @@ class LoopRun:
         for stage in self.derivation.stages:
             missing = [place for place in stage.places if self.lasts.get(place) is None]
             if missing:
-                for place, value in zip(missing, self._reduced(stage, missing), strict=True):
+                for place, value in zip(missing, self._reduce(stage, missing), strict=True):
                     self.lasts[place] = value
         for place in self.derivation.direct:
             if self.lasts.get(place) is None:
@@ -583,7 +583,7 @@ class LoopRun:
         for field in step.carry.fields:
             numbers = [self.lasts[place] for place in range(start, start + field.count)]
             start += field.count
-            leaves.append(stacked(numbers, field, self.arguments.others))
+            leaves.append(stack_numbers(numbers, field, self.arguments.others))
         assert start == count
         return step.carry.structure.nested(leaves)
 
@@ -606,10 +606,10 @@ class LoopRun:
         known = {each.index: self.places[each.index] for each in needed}
         places = {index: replace(place, array=place.array[at]) for index, place in known.items()}
         shape = (*self.shape[: self.axis], 1, *self.shape[self.axis + 1 :])
-        (found,) = part_of(self, places, shape).mapped([[node]], [self.field_of(place)])
+        (found,) = part_of(self, places, shape).map_nodes([[node]], [self.field_of(place)])
         return found.reshape(self.arguments.others)
 
-    def _reduced(self, stage: Stage, places: Sequence[int]) -> list[Any]:
+    def _reduce(self, stage: Stage, places: Sequence[int]) -> list[Any]:
         """Return the last values of numbers that no array has: a reduction of the stage's maps."""
         nodes = [[self.step.results[place]] for place in places]
         problem = self.problem(stage, nodes, [self.field_of(place) for place in places])
@@ -644,7 +644,7 @@ def part_of(run: LoopRun, places: Mapping[int, Place], shape: tuple[int, ...]) -
     return other
 
 
-def stacked(numbers: Sequence[Any], field: Field, others: tuple[int, ...]) -> Any:
+def stack_numbers(numbers: Sequence[Any], field: Field, others: tuple[int, ...]) -> Any:
     """Return the numbers of a leaf of the carry as one array (*others, *shape of the field)."""
     if not field.shape:
         value = numbers[0]
@@ -671,7 +671,7 @@ def _between(nodes: Sequence[Node], own: Mapping[int, int]) -> list[Node]:
     return list(found.values())
 
 
-def _grouped(nodes: Sequence[Node], element: Element) -> list[tuple[list[Node], Field]]:
+def _group_by_field(nodes: Sequence[Node], element: Element) -> list[tuple[list[Node], Field]]:
     """Return nodes field by field."""
     found, rest = [], iter(nodes)
     for field in element.fields:

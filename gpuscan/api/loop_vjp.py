@@ -18,7 +18,7 @@ from gpuscan.elements import Field, Structure
 from gpuscan.errors import abbreviate
 from gpuscan.operators.adjoint import CONTINUOUS
 from gpuscan.operators.expression_graph import Node
-from gpuscan.operators.loops.linearisation import linearised
+from gpuscan.operators.loops.linearisation import linearise
 from gpuscan.problem.arguments import OnDevice, as_flag, as_leaf, native
 from gpuscan.problem.broadcasting import summed_to
 
@@ -84,7 +84,7 @@ class _Backward:
     def __init__(self, arguments: LoopArguments, reverse: bool, grad_ys: Any, grad_carry: Any) -> None:
         self.arguments, self.reverse, step = arguments, reverse, arguments.step
         self.step = step
-        self.found = linearised(step)
+        self.found = linearise(step)
         self.forward = LoopRun(arguments, arguments.derivation(), reverse)
         self.given = self._gradients("grad_ys", grad_ys, step.output, arguments.shape)
         self.last = self._gradients("grad_carry", grad_carry, step.carry, arguments.others)
@@ -120,10 +120,10 @@ class _Backward:
                     f"pass "
                     "arrays of one shape"
                 )
-            found.append(array if isinstance(array, Array) or not self.arguments.on_device else self._moved(array))
+            found.append(array if isinstance(array, Array) or not self.arguments.on_device else self._move(array))
         return found
 
-    def _moved(self, array: Any) -> Any:
+    def _move(self, array: Any) -> Any:
         home = self.arguments.home
         assert home is not None
         return new_array(home, np.ascontiguousarray(array))
@@ -192,7 +192,7 @@ class _Backward:
                 kept.append(number)
         leaves: list[Any] = [None] * len(step.source.fields)
         if groups:
-            arrays = run.mapped([nodes for nodes, _ in groups], [field for _, field in groups])
+            arrays = run.map_nodes([nodes for nodes, _ in groups], [field for _, field in groups])
             for number, array in zip(kept, arrays, strict=True):
                 leaves[number] = array
         return step.source.structure.nested(leaves)
@@ -213,7 +213,7 @@ class _Backward:
             shape = (*run.shape[: run.axis], 1, *run.shape[run.axis + 1 :])
             nodes = self.found.backwards(after, outputs, olds)
             fields = [Field("f", self.found.scalar) for _ in olds]
-            arrays = part_of(run, places, shape).mapped([[node] for node in nodes], fields)
+            arrays = part_of(run, places, shape).map_nodes([[node] for node in nodes], fields)
             numbers = {place: array.reshape(others) for place, array in zip(self.found.places, arrays, strict=True)}
         leaves: list[Any] = []
         start = 0
@@ -223,18 +223,18 @@ class _Backward:
             if own[0] is None:
                 leaves.append(None)
                 continue
-            whole = self._joined(own, field)
-            leaves.append(self._summed(whole, tuple(np.shape(leaf)), field))
+            whole = self._join(own, field)
+            leaves.append(self._sum(whole, tuple(np.shape(leaf)), field))
         return step.carry.structure.nested(leaves)
 
-    def _joined(self, numbers: Sequence[Any], field: Field) -> Any:
+    def _join(self, numbers: Sequence[Any], field: Field) -> Any:
         others = self.arguments.others
         if not field.shape:
             return numbers[0]
         stacked = np.concatenate([each.reshape((*others, 1)) for each in numbers], axis=-1)
         return stacked.reshape((*others, *field.shape))
 
-    def _summed(self, whole: Any, shape: tuple[int, ...], field: Field) -> Any:
+    def _sum(self, whole: Any, shape: tuple[int, ...], field: Field) -> Any:
         """Return the gradient of an array of init, which was broadcast to the other axes."""
         dtype = field.scalar.dtype
         if isinstance(whole, Array):

@@ -171,7 +171,7 @@ def row_loop(
     if known is not None:
         return known
     refusal: Exception | None = None
-    for lead in range(_shared([*carry, *xs]), -1, -1):
+    for lead in range(_count_shared([*carry, *xs]), -1, -1):
         own = [[shape[lead:] for shape in shapes] for shapes in (carry, xs)]
         if sum(map(prod, own[0])) > _MAX_NUMBERS:
             continue
@@ -200,7 +200,7 @@ def row_loop(
     ) from refusal
 
 
-def _shared(shapes: Sequence[Shape]) -> int:
+def _count_shared(shapes: Sequence[Shape]) -> int:
     """Return how many leading axes all shapes share."""
     count = 0
     for lengths in zip(*shapes, strict=False):

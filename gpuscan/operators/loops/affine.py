@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from gpuscan.operators.expression_graph import Node
-from gpuscan.operators.loops.polynomials import simplified
-from gpuscan.operators.loops.semirings import Form, Forms, MatrixMaps, Semiring, derived_stage
+from gpuscan.operators.loops.polynomials import simplify
+from gpuscan.operators.loops.semirings import Form, Forms, MatrixMaps, Semiring, derive_stage
 from gpuscan.operators.loops.stage import LeavesClassError, Numbers, Part, Stage
 
 _INTEGERS = ("signed", "unsigned")
@@ -41,7 +41,7 @@ class PlusTimes(Semiring):
         return self.graph.constant(1, like.scalar)
 
     def sum(self, a: Node, b: Node) -> Node:
-        return simplified(self.graph, self.calculus.add(a, b))
+        return simplify(self.graph, self.calculus.add(a, b))
 
     def product(self, a: Node, b: Node) -> Node:
         return self.calculus.times(a, b)
@@ -60,7 +60,7 @@ class PlusTimes(Semiring):
             return self._negative(forms.of(args[0]), node, forms)
         if op == "multiply" and not (part.varies(args[0]) and part.varies(args[1])):
             factor, other = args if part.varies(args[1]) else args[::-1]
-            return forms.scaled(forms.of(other), factor)
+            return forms.scale(forms.of(other), factor)
         if op == "divide" and not part.varies(args[1]):
             form = forms.of(args[0])
             divided = {
@@ -70,13 +70,13 @@ class PlusTimes(Semiring):
             return Form(divided, form.shift and self.calculus.over(form.shift, args[1]), form.constant)
         if op == "left_shift" and not part.varies(args[1]):
             power = self.calculus.call("left_shift", self.one(args[1]), args[1])
-            return forms.scaled(forms.of(args[0]), power)
+            return forms.scale(forms.of(args[0]), power)
         if op == "conjugate":
             raise LeavesClassError(node, "is no product with a number")
         raise LeavesClassError(node)
 
     def _negative(self, form: Form, node: Node, forms: Forms) -> Form:
-        return forms.scaled(form, self.graph.constant(-1, node.scalar))
+        return forms.scale(form, self.graph.constant(-1, node.scalar))
 
     def _cast(self, node: Node, forms: Forms) -> Form:
         """Return the form of a conversion that changes no value, or of integers, no value modulo 2**bits."""
@@ -135,8 +135,8 @@ def derive(part: Part) -> Stage:
         raise LeavesClassError(part.results[0], rank=-1)
     masked = _mask(part.results[0]) if len(part.places) == 1 and part.states[0].scalar.kind in _INTEGERS else None
     if masked is None:
-        return derived_stage(PlusTimes(part), scales=True)
-    stage = derived_stage(PlusTimes(_Inner(part.step, part.places, part.initial, masked[0])), scales=False)
+        return derive_stage(PlusTimes(part), scales=True)
+    stage = derive_stage(PlusTimes(_Inner(part.step, part.places, part.initial, masked[0])), scales=False)
     assert isinstance(stage.composition, MatrixMaps)
     composition = MaskedMaps(PlusTimes, stage.composition.pattern, masked[1])
     return replace(stage, law=f"h[t] = (a h[t-1] + b) mod 2**{masked[1]}", composition=composition)

@@ -80,7 +80,7 @@ class TableMaps(Composition):
     def per_word(self) -> int:
         return 32 // self.bits
 
-    def packed(self, entries: Sequence[Any]) -> list[Any]:
+    def pack(self, entries: Sequence[Any]) -> list[Any]:
         """Return the words of a table with these entries, which are uint32."""
         words = []
         for start in range(0, len(entries), self.per_word):
@@ -97,7 +97,7 @@ class TableMaps(Composition):
         shifted = word >> np.full_like(word, shift) if shift else word
         return shifted & np.full_like(word, 2**self.bits - 1)
 
-    def looked_up(self, words: Numbers, index: Any) -> Any:
+    def look_up(self, words: Numbers, index: Any) -> Any:
         """Return the entry at an index that varies."""
         word = words[0]
         if len(words) > 1:
@@ -113,8 +113,8 @@ class TableMaps(Composition):
         return word >> (within * np.full_like(index, self.bits)) & np.full_like(index, 2**self.bits - 1)
 
     def combine(self, left: Numbers, right: Numbers) -> list[Any]:
-        entries = [self.looked_up(right, self.entry(left, place)) for place in range(len(self.states))]
-        return self.packed(entries)
+        entries = [self.look_up(right, self.entry(left, place)) for place in range(len(self.states))]
+        return self.pack(entries)
 
     def start(self, state: Numbers) -> list[Any]:
         index = np.zeros_like(state[0]).astype(np.uint32)
@@ -124,7 +124,7 @@ class TableMaps(Composition):
                 for number, value in zip(state[1:], values[1:], strict=True):
                     equal = equal & (number == _number(value, number))
                 index = np.where(equal, np.full_like(index, place), index)
-        return self.packed([index] * len(self.states))
+        return self.pack([index] * len(self.states))
 
     def state(self, numbers: Numbers) -> list[Any]:
         index = self.entry(numbers, 0)
@@ -166,7 +166,7 @@ def derive(part: Part) -> Stage:
         raise TooManyStatesError(part.results[0], len(states), len(states) <= _MAX_VALUES)
     numbers = {state: place for place, state in enumerate(states)}
     maps = TableMaps(tuple(states), tuple(node.scalar.name for node in part.states))
-    entries = [_index(part.graph, _applied(part, state), numbers) for state in states]
+    entries = [_index(part.graph, _apply(part, state), numbers) for state in states]
     graph = part.graph
     words = []
     for start in range(0, len(entries), maps.per_word):
@@ -179,7 +179,7 @@ def derive(part: Part) -> Stage:
     return Stage("finite-state", law, part.places, tuple(words), None, maps)
 
 
-def _applied(part: Part, state: State | None) -> list[Node]:
+def _apply(part: Part, state: State | None) -> list[Node]:
     """Return the results of the step for a state."""
     if state is None:
         return part.results
@@ -199,13 +199,13 @@ def _closure(part: Part) -> list[State]:
     else:
         known = set()
     if not known:
-        found = _outcomes(_applied(part, None))
+        found = _outcomes(_apply(part, None))
         if found is None:
             raise _unknown(part)
         known = found
     waiting = list(known)
     while waiting and len(known) <= _MAX_VALUES:
-        found = _outcomes(_applied(part, waiting.pop()))
+        found = _outcomes(_apply(part, waiting.pop()))
         if found is None:
             raise _unknown(part)
         waiting += found - known
@@ -274,7 +274,7 @@ def _outcomes(nodes: Sequence[Node]) -> set[State] | None:
     while waiting:
         decided = waiting.pop()
         branches += 1
-        condition = None if branches > _MAX_BRANCHES else _undecided(nodes, decided)
+        condition = None if branches > _MAX_BRANCHES else _find_undecided(nodes, decided)
         if condition is not None:
             waiting += [decided | {condition.index: value} for value in (True, False)]
             continue
@@ -308,13 +308,13 @@ def _decision(node: Node, decided: dict[int, bool]) -> bool | None:
     # A comparison of numbers that are known under these conditions.
     sets = [_values(arg, decided, {}) for arg in node.args]
     if sets and None not in sets and int(np.prod([len(each) for each in sets if each is not None])) <= _MAX_COMPARED:
-        found = _computed(node, [each for each in sets if each is not None])
+        found = _compute(node, [each for each in sets if each is not None])
         if found is not None and len(found) == 1:
             return bool(found.pop())
     return None
 
 
-def _undecided(nodes: Sequence[Node], decided: dict[int, bool]) -> Node | None:
+def _find_undecided(nodes: Sequence[Node], decided: dict[int, bool]) -> Node | None:
     """Return a condition that the values still depend on."""
     seen: set[int] = set()
     waiting = list(reversed(nodes))
@@ -344,7 +344,7 @@ def _atom(node: Node, decided: dict[int, bool]) -> Node:
     while node.op in ("logical_not", "logical_and", "logical_or"):
         node = next(arg for arg in node.args if _decision(arg, decided) is None)
     # What the condition itself depends on comes first.
-    return _undecided(node.args, decided) or node
+    return _find_undecided(node.args, decided) or node
 
 
 def _values(node: Node, decided: dict[int, bool], known: dict[int, Any]) -> set[Any] | None:
@@ -370,7 +370,7 @@ def _values_of(node: Node, decided: dict[int, bool], known: dict[int, Any]) -> s
         return None if None in sets else set().union(*(each for each in sets if each is not None))
     args = [_values(arg, decided, known) for arg in node.args]
     if node.args and None not in args:
-        return _computed(node, [each for each in args if each is not None])
+        return _compute(node, [each for each in args if each is not None])
     if node.scalar == BOOL:
         return {True, False}
     low, high = _interval(node, {})
@@ -379,7 +379,7 @@ def _values_of(node: Node, decided: dict[int, bool], known: dict[int, Any]) -> s
     return set(range(low, high + 1))
 
 
-def _computed(node: Node, sets: Sequence[set[Any]]) -> set[Any] | None:
+def _compute(node: Node, sets: Sequence[set[Any]]) -> set[Any] | None:
     """Return the results of an operation on all combinations of values."""
     size = int(np.prod([len(each) for each in sets]))
     if size > 4 * _MAX_VALUES:

@@ -165,7 +165,7 @@ def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
     best = max(refusals, key=lambda each: (each.rank >= 0, each.node.op not in _COMMON, each.rank, -each.node.index))
     node = best.node
     why = best.why
-    told = f"{spelled(node)} {why}" if best.why else f"it computes {spelled(node)} on the carry"
+    told = f"{spell(node)} {why}" if best.why else f"it computes {spell(node)} on the carry"
     advice = (
         'Write it with operations of one of the classes in gpuscan.loop\'s documentation, or pass method="sequential"'
     )
@@ -180,7 +180,7 @@ def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
     )
 
 
-def spelled(node: Node) -> str:
+def spell(node: Node) -> str:
     """Return an operation as a user knows it."""
     names = {
         "input": "a value",

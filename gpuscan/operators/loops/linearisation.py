@@ -91,7 +91,7 @@ class Linearisation:
         return Stage("affine", PlusTimes.law, self.places, numbers, None, MatrixMaps(PlusTimes, pattern))
 
 
-def linearised(step: Step) -> Linearisation:
+def linearise(step: Step) -> Linearisation:
     """Return the step for derivatives.
 
     Raises:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.operators.expression_graph import BOOL, Node
-from gpuscan.operators.loops.semirings import Form, Forms, ScaledMaps, Semiring, derived_stage
+from gpuscan.operators.loops.semirings import Form, Forms, ScaledMaps, Semiring, derive_stage
 from gpuscan.operators.loops.stage import (
     LeavesClassError,
     Part,
@@ -74,7 +74,7 @@ class MaxTimes(Semiring):
             raise LeavesClassError(node)
         if not is_nonnegative(factor):
             raise LeavesClassError(node, "multiplies the carry by a number that may be negative", rank=1)
-        return forms.scaled(forms.of(other), factor)
+        return forms.scale(forms.of(other), factor)
 
     def _chosen(self, first: Node, second: Node, forms: Forms) -> Form:
         """Return the form of ``np.where(first > second, first, second)``.
@@ -156,7 +156,7 @@ def derive(part: Part) -> Stage:
     for semiring in (MaxTimes, MinTimes):
         try:
             used = semiring(part)
-            stage = derived_stage(used, scales=True)
+            stage = derive_stage(used, scales=True)
             if used.chooses and isinstance(stage.composition, ScaledMaps):
                 return replace(stage, composition=ScaledMaps(CHOOSING[semiring]))
             return stage

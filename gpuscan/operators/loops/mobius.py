@@ -22,7 +22,7 @@ import numpy as np
 
 from gpuscan.operators.evaluation import copied
 from gpuscan.operators.expression_graph import Node, reachable
-from gpuscan.operators.loops.polynomials import simplified
+from gpuscan.operators.loops.polynomials import simplify
 from gpuscan.operators.loops.stage import (
     Composition,
     LeavesClassError,
@@ -38,7 +38,7 @@ from gpuscan.operators.loops.stage import (
 _MAX_DEGREE = 6
 
 
-def scaled_matrix(*numbers: Any) -> list[Any]:
+def scale_matrix(*numbers: Any) -> list[Any]:
     """Return the numbers times an exact power of two, so that the largest lies between 2**30 and 2**31."""
     size = reduce(np.maximum, map(np.abs, numbers))
     wide = size.dtype == np.float64
@@ -56,11 +56,11 @@ class MobiusMaps(Composition):
     def combine(self, left: Numbers, right: Numbers) -> list[Any]:
         a, b, c, d = left
         e, f, g, h = right
-        return scaled_matrix(e * a + f * c, e * b + f * d, g * a + h * c, g * b + h * d)
+        return scale_matrix(e * a + f * c, e * b + f * d, g * a + h * c, g * b + h * d)
 
     def start(self, state: Numbers) -> list[Any]:
         zero = np.zeros_like(state[0])
-        return scaled_matrix(zero, state[0], zero, np.ones_like(state[0]))
+        return scale_matrix(zero, state[0], zero, np.ones_like(state[0]))
 
     def state(self, numbers: Numbers) -> list[Any]:
         return [numbers[1] / numbers[3]]
@@ -87,12 +87,12 @@ class _Quotients:
     def of(self, node: Node) -> _Quotient:
         found = self._known.get(node.index)
         if found is None:
-            found = self._known[node.index] = self._derived(node)
+            found = self._known[node.index] = self._derive(node)
             if max(len(found.above), len(found.below)) > _MAX_DEGREE + 1:
                 raise LeavesClassError(node, "raises the degree of the carry")
         return found
 
-    def _derived(self, node: Node) -> _Quotient:
+    def _derive(self, node: Node) -> _Quotient:
         part, op, args = self.part, node.op, node.args
         if not part.varies(node):
             return _Quotient((self.graph.cast(node, self.scalar),), (self.one,))
@@ -111,20 +111,20 @@ class _Quotients:
         if left.constant is not None or right.constant is not None:
             raise LeavesClassError(node, "combines the carry with a part of it that was reset")
         if op == "multiply":
-            return self._reduced(self._times(left.above, right.above), self._times(left.below, right.below))
+            return self._reduce(self._times(left.above, right.above), self._times(left.below, right.below))
         if op == "divide":
             if left.below == right.below:
-                return self._reduced(left.above, right.above)
-            return self._reduced(self._times(left.above, right.below), self._times(left.below, right.above))
+                return self._reduce(left.above, right.above)
+            return self._reduce(self._times(left.above, right.below), self._times(left.below, right.above))
         sign = op == "subtract"
         if left.below == right.below:
-            return self._reduced(self._plus(left.above, right.above, sign), left.below)
+            return self._reduce(self._plus(left.above, right.above, sign), left.below)
         one, other = self._times(left.above, right.below), self._times(right.above, left.below)
-        return self._reduced(self._plus(one, other, sign), self._times(left.below, right.below))
+        return self._reduce(self._plus(one, other, sign), self._times(left.below, right.below))
 
     # ----- Polynomials
 
-    def _trimmed(self, numbers: Sequence[Node]) -> tuple[Node, ...]:
+    def _trim(self, numbers: Sequence[Node]) -> tuple[Node, ...]:
         found = list(numbers)
         while len(found) > 1 and found[-1].equals(0):
             found.pop()
@@ -134,32 +134,32 @@ class _Quotients:
         size = max(len(one), len(other))
         pairs = zip([*one, *[self.zero] * (size - len(one))], [*other, *[self.zero] * (size - len(other))], strict=True)
         if subtracts:
-            return self._trimmed([self._difference(a, b) for a, b in pairs])
-        return self._trimmed([simplified(self.graph, self.calculus.add(a, b)) for a, b in pairs])
+            return self._trim([self._difference(a, b) for a, b in pairs])
+        return self._trim([simplify(self.graph, self.calculus.add(a, b)) for a, b in pairs])
 
     def _difference(self, a: Node, b: Node) -> Node:
         if b.equals(0):
             return a
         if a.equals(0):
             return self.calculus.negative(b)
-        return simplified(self.graph, self.calculus.call("subtract", a, b))
+        return simplify(self.graph, self.calculus.call("subtract", a, b))
 
     def _times(self, one: Sequence[Node], other: Sequence[Node]) -> tuple[Node, ...]:
         found = [self.zero] * (len(one) + len(other) - 1)
         for i, a in enumerate(one):
             for j, b in enumerate(other):
-                found[i + j] = simplified(self.graph, self.calculus.add(found[i + j], self.calculus.times(a, b)))
-        return self._trimmed(found)
+                found[i + j] = simplify(self.graph, self.calculus.add(found[i + j], self.calculus.times(a, b)))
+        return self._trim(found)
 
-    def _reduced(self, above: tuple[Node, ...], below: tuple[Node, ...]) -> _Quotient:
+    def _reduce(self, above: tuple[Node, ...], below: tuple[Node, ...]) -> _Quotient:
         """Return the quotient without common factors: powers of the state, and polynomials that divide both."""
         while len(above) > 1 and len(below) > 1 and above[0].equals(0) and below[0].equals(0):
             above, below = above[1:], below[1:]
         if len(below) > 1 and len(above) > 1:
             for divisor in self._divisors(above, below):
-                divided = [self._divided(each, divisor) for each in (above, below)]
+                divided = [self._divide(each, divisor) for each in (above, below)]
                 if divided[0] is not None and divided[1] is not None:
-                    return self._reduced(divided[0], divided[1])
+                    return self._reduce(divided[0], divided[1])
         return _Quotient(above, below)
 
     def _divisors(self, above: Sequence[Node], below: Sequence[Node]) -> list[tuple[Node, ...]]:
@@ -168,7 +168,7 @@ class _Quotients:
         size = min(len(above), len(below))
         return [each for each in dict.fromkeys(known) if 1 < len(each) <= size and each[-1].equals(1)]
 
-    def _divided(self, numbers: Sequence[Node], divisor: Sequence[Node]) -> tuple[Node, ...] | None:
+    def _divide(self, numbers: Sequence[Node], divisor: Sequence[Node]) -> tuple[Node, ...] | None:
         """Return the quotient by a polynomial whose highest coefficient is 1; None if there is a remainder."""
         rest, found = list(numbers), []
         while len(rest) >= len(divisor):
@@ -232,7 +232,7 @@ def derive(part: Part) -> Stage:
     if constant is not None:
         a, c = (graph.select(constant, zero, each) for each in (a, c))
     constant = either(graph, constant, infinite)
-    numbers = tuple(computed(part.graph, scaled_matrix, a, b, c, d))
+    numbers = tuple(computed(part.graph, scale_matrix, a, b, c, d))
     law = "h[t] = (a h[t-1] + b) / (c h[t-1] + d)"
     return Stage("mobius", law, part.places, numbers, constant, MobiusMaps(), found.constant is not None)
 

@@ -22,10 +22,10 @@ _MAX_TERMS = 24
 
 def polynomial_of(node: Node) -> Polynomial:
     """Return the polynomial that a node of floats computes, of the nodes that are no sums or products."""
-    return _expanded(node, {})
+    return _expand(node, {})
 
 
-def _expanded(node: Node, known: dict[int, Polynomial]) -> Polynomial:
+def _expand(node: Node, known: dict[int, Polynomial]) -> Polynomial:
     found = known.get(node.index)
     if found is None:
         found = known[node.index] = _of(node, known)
@@ -42,18 +42,18 @@ def _of(node: Node, known: dict[int, Polynomial]) -> Polynomial:
             return atom
         return {(): Fraction(value.item())} if value else {}
     if node.op in ("add", "subtract", "multiply"):
-        left, right = (_expanded(arg, known) for arg in node.args)
+        left, right = (_expand(arg, known) for arg in node.args)
         if node.op == "multiply":
-            found = multiplied(left, right) if len(left) * len(right) <= _MAX_TERMS else None
+            found = multiply(left, right) if len(left) * len(right) <= _MAX_TERMS else None
         else:
-            found = added(left, right, 1 if node.op == "add" else -1)
+            found = add(left, right, 1 if node.op == "add" else -1)
         return atom if found is None or len(found) > _MAX_TERMS else found
     if node.op == "negative":
-        return added({}, _expanded(node.args[0], known), -1)
+        return add({}, _expand(node.args[0], known), -1)
     return atom
 
 
-def added(left: Polynomial, right: Polynomial, sign: int = 1) -> Polynomial:
+def add(left: Polynomial, right: Polynomial, sign: int = 1) -> Polynomial:
     """Return ``left + sign * right``."""
     total = dict(left)
     for monomial, value in right.items():
@@ -63,7 +63,7 @@ def added(left: Polynomial, right: Polynomial, sign: int = 1) -> Polynomial:
     return total
 
 
-def multiplied(left: Polynomial, right: Polynomial) -> Polynomial:
+def multiply(left: Polynomial, right: Polynomial) -> Polynomial:
     """Return the product."""
     total: Polynomial = {}
     for one, a in left.items():
@@ -71,11 +71,11 @@ def multiplied(left: Polynomial, right: Polynomial) -> Polynomial:
             powers = dict(one)
             for index, power in other:
                 powers[index] = powers.get(index, 0) + power
-            total = added(total, {tuple(sorted(powers.items())): a * b})
+            total = add(total, {tuple(sorted(powers.items())): a * b})
     return total
 
 
-def simplified(graph: Graph, node: Node) -> Node:
+def simplify(graph: Graph, node: Node) -> Node:
     """Return a node of the same value: 0, a number or a single product if the terms of a sum cancel to that."""
     if node.is_constant or node.op not in ("add", "subtract") or node.scalar.kind in ("bool", "complex"):
         return node

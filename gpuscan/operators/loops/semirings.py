@@ -107,10 +107,10 @@ class Forms:
     def of(self, node: Node) -> Form:
         found = self._known.get(node.index)
         if found is None:
-            found = self._known[node.index] = self._derived(node)
+            found = self._known[node.index] = self._derive(node)
         return found
 
-    def _derived(self, node: Node) -> Form:
+    def _derive(self, node: Node) -> Form:
         if not self.part.varies(node):
             return Form({}, self.semiring.number(node))
         if node.op == "input":
@@ -126,7 +126,7 @@ class Forms:
         constant = one.constant or other.constant
         if one.weights and other.weights and one.constant is not other.constant:
             constant = both(graph, one.constant, other.constant)
-            one, other = self.masked(one), self.masked(other)
+            one, other = self.mask(one), self.mask(other)
         weights = dict(one.weights)
         for place, weight in other.weights.items():
             weights[place] = self._plus(weights[place], weight) if place in weights else weight
@@ -147,7 +147,7 @@ class Forms:
     def is_zero(self, node: Node) -> bool:
         return node.is_constant and node is self.semiring.zero(node)
 
-    def scaled(self, form: Form, factor: Node) -> Form:
+    def scale(self, form: Form, factor: Node) -> Form:
         """Return the product of a form and a number that does not depend on the state."""
         if factor is self.semiring.one(factor):
             return form
@@ -159,14 +159,14 @@ class Forms:
         shift = None if form.shift is None else self.semiring.product(form.shift, factor)
         return Form(weights, shift, form.constant)
 
-    def masked(self, form: Form) -> Form:
+    def mask(self, form: Form) -> Form:
         """Return the form with coefficients that are 0 where it is constant."""
         if form.constant is None:
             return form
-        weights = {place: self._chosen(form.constant, None, weight) for place, weight in form.weights.items()}
+        weights = {place: self._choose(form.constant, None, weight) for place, weight in form.weights.items()}
         return Form(weights, form.shift)
 
-    def _chosen(self, condition: Node, one: Any, other: Any) -> Any:
+    def _choose(self, condition: Node, one: Any, other: Any) -> Any:
         if one is other:
             return one
         like = next((each for each in (one, other) if isinstance(each, Node)), None)
@@ -180,13 +180,13 @@ class Forms:
     def choice(self, condition: Node, yes: Form, no: Form) -> Form:
         """Return the form of ``np.where(condition, yes, no)``."""
         graph = self.semiring.graph
-        shift = self._chosen(condition, yes.shift, no.shift)
+        shift = self._choose(condition, yes.shift, no.shift)
         if not yes.weights:
             return Form(no.weights, shift, either(graph, condition, no.constant))
         if not no.weights:
             return Form(yes.weights, shift, either(graph, negated(graph, condition), yes.constant))
         weights = {
-            place: self._chosen(condition, yes.weights.get(place), no.weights.get(place))
+            place: self._choose(condition, yes.weights.get(place), no.weights.get(place))
             for place in sorted({*yes.weights, *no.weights})
         }
         return Form(weights, shift, chosen(graph, condition, yes.constant, no.constant))
@@ -255,7 +255,7 @@ def powers(dtype: Any) -> tuple[float, float]:
     return (2.0**64, 2.0**32) if np.dtype(dtype) == np.float32 else (2.0**512, 2.0**256)
 
 
-def rescaled(factor: Any, exponent: Any, times: int = 1) -> tuple[Any, Any]:
+def rescale(factor: Any, exponent: Any, times: int = 1) -> tuple[Any, Any]:
     """Return ``factor * unit**exponent`` with a factor from 1/root to root, by exact multiplications."""
     unit, root = powers(factor.dtype)
     for _ in range(times):
@@ -268,7 +268,7 @@ def rescaled(factor: Any, exponent: Any, times: int = 1) -> tuple[Any, Any]:
     return factor, exponent
 
 
-def scaled_product(factor: Any, exponent: Any, number: Any) -> Any:
+def multiply_scaled(factor: Any, exponent: Any, number: Any) -> Any:
     """Return ``factor * unit**exponent * number`` without an overflow or underflow that the result has not."""
     unit, root = powers(factor.dtype)
     one = np.full_like(factor, 1)
@@ -298,8 +298,8 @@ class ScaledMaps(Composition):
     semiring: type[Semiring]
 
     def combine(self, left: Numbers, right: Numbers) -> list[Any]:
-        factor, exponent = rescaled(left[0] * right[0], left[1] + right[1])
-        return [factor, exponent, self.semiring.plus(scaled_product(right[0], right[1], left[2]), right[2])]
+        factor, exponent = rescale(left[0] * right[0], left[1] + right[1])
+        return [factor, exponent, self.semiring.plus(multiply_scaled(right[0], right[1], left[2]), right[2])]
 
     def start(self, state: Numbers) -> list[Any]:
         return [np.full_like(state[0], 1), np.zeros_like(state[0]).astype(np.int32), state[0]]
@@ -308,7 +308,7 @@ class ScaledMaps(Composition):
         return [numbers[2]]
 
 
-def derived_stage(semiring: Semiring, *, scales: bool) -> Stage:
+def derive_stage(semiring: Semiring, *, scales: bool) -> Stage:
     """Return the stage of a part whose results have forms over the semiring.
 
     Args:
@@ -326,7 +326,7 @@ def derived_stage(semiring: Semiring, *, scales: bool) -> Stage:
         shared: Node | None = found[0].constant
         for form in found[1:]:
             shared = both(graph, shared, form.constant)
-        found = [replace(forms.masked(form), constant=shared) for form in found]
+        found = [replace(forms.mask(form), constant=shared) for form in found]
     size = range(len(found))
     entries = [[form.weights.get(place) for place in size] for form in found]
     keys = [["0" if e is None else "1" if e is ONE else e.index for e in row] for row in entries]
@@ -338,7 +338,7 @@ def derived_stage(semiring: Semiring, *, scales: bool) -> Stage:
         weight = entries[0][0]
         assert weight is not None
         wide = semiring.calculus.wide(weight)
-        scaled = computed(graph, lambda a: rescaled(a, np.zeros_like(a).astype(np.int32), 2), wide)
+        scaled = computed(graph, lambda a: rescale(a, np.zeros_like(a).astype(np.int32), 2), wide)
         numbers = (*scaled, semiring.calculus.wide(shifts[0]))
         return Stage(semiring.kind, semiring.law, part.places, numbers, found[0].constant, ScaledMaps(type(semiring)))
     stored: dict[int, Node] = {}
@@ -351,11 +351,11 @@ def derived_stage(semiring: Semiring, *, scales: bool) -> Stage:
     matrix = [stored[kind] for kind in range(len(stored))]
     wide_numbers = tuple(semiring.calculus.wide(node) for node in (*matrix, *shifts))
     composition = MatrixMaps(type(semiring), pattern)
-    law = semiring.law if len(found) == 1 else semiring.law.replace("a ", "A ") + described_pattern(pattern)
+    law = semiring.law if len(found) == 1 else semiring.law.replace("a ", "A ") + describe_pattern(pattern)
     return Stage(semiring.kind, law, part.places, wide_numbers, found[0].constant, composition)
 
 
-def described_pattern(pattern: Pattern) -> str:
+def describe_pattern(pattern: Pattern) -> str:
     """Return the structure of the matrices in words."""
     size = range(len(pattern))
     if all(pattern[i][j] == ZERO for i in size for j in size if i != j):

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.operators.expression_graph import BOOL, Node
-from gpuscan.operators.loops.semirings import INT64, Form, Forms, Semiring, derived_stage
+from gpuscan.operators.loops.semirings import INT64, Form, Forms, Semiring, derive_stage
 from gpuscan.operators.loops.stage import (
     Composition,
     LeavesClassError,
@@ -123,10 +123,10 @@ class _Clamps:
     def of(self, node: Node) -> _Clamp:
         found = self._known.get(node.index)
         if found is None:
-            found = self._known[node.index] = self._derived(node)
+            found = self._known[node.index] = self._derive(node)
         return found
 
-    def _derived(self, node: Node) -> _Clamp:
+    def _derive(self, node: Node) -> _Clamp:
         part, op, args = self.part, node.op, node.args
         if not part.varies(node):
             number = self.number(node)
@@ -313,11 +313,11 @@ class MaxPlus(Semiring):
             return forms.sum(forms.of(args[0]), forms.of(args[1]))
         if op == "add" and not (self.part.varies(args[0]) and self.part.varies(args[1])):
             amount, state = args if self.part.varies(args[1]) else args[::-1]
-            return forms.scaled(forms.of(state), self.number(amount))
+            return forms.scale(forms.of(state), self.number(amount))
         if op == "subtract" and not self.part.varies(args[1]):
             amount = self.number(args[1])
             negative = self.graph.apply("negative", (amount,), amount.scalar)
-            return forms.scaled(forms.of(args[0]), negative)
+            return forms.scale(forms.of(args[0]), negative)
         if op == "cast" and node.scalar.kind == args[0].scalar.kind:
             return forms.of(args[0])
         found = chosen_extremum(node)
@@ -340,7 +340,7 @@ def _of_several(part: Part) -> Stage:
     refusals = []
     for semiring in (MaxPlus, MinPlus):
         try:
-            return derived_stage(semiring(part), scales=False)
+            return derive_stage(semiring(part), scales=False)
         except LeavesClassError as error:
             refusals.append(error)
     raise max(refusals, key=lambda error: error.node.index)
