@@ -37,6 +37,8 @@ _MAX_BRANCHES = 2048
 
 # The most combinations of values for which a comparison is computed.
 _MAX_COMPARED = 64
+# Operations on floats that round.
+_ROUNDED = frozenset({"add", "subtract", "multiply", "divide", "remainder", "power", "square", "reciprocal"})
 
 State = tuple[Any, ...]
 
@@ -162,6 +164,10 @@ def derive(part: Part) -> Stage:
     if any(node.scalar.kind == "complex" for node in part.states):
         raise LeavesClassError(part.results[0], rank=-1)
     states = _closure(part)
+    whole = all(float(value).is_integer() for state in states for value in state)
+    for node in reachable(part.results):
+        if part.varies(node) and node.scalar.kind == "float" and node.op in _ROUNDED and not whole:
+            raise LeavesClassError(node, rank=-1)  # where rounding ends in a cycle depends on `init`
     if len(states) > MAX_STATES:
         raise TooManyStatesError(part.results[0], len(states), len(states) <= _MAX_VALUES)
     numbers = {state: place for place, state in enumerate(states)}

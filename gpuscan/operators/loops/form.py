@@ -153,15 +153,15 @@ def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
     labels = [part.step.labels[place] for place in part.places]
     name = part.step.name
     what = labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
-    if many is not None:
-        count = f"{many.count}" if many.whole else f"more than {many.count - 1}"
+    if many is not None and many.whole:
         return LoopError(
             f"the associative form of {name} was asked for, but {what} {'takes' if len(labels) == 1 else 'take'} "
-            f"{count} different values, and tables of "
+            f"{many.count} different values, and tables of "
             f'finite states have at most {finite_state.MAX_STATES}. Take fewer values, or pass method="sequential"'
             + part.graph.lines.get(many.node.index, "")
         )
     # Of the operations at which the classes gave up, an operation that no class knows, and of those the first.
+    refusals = [each for each in refusals if each is not many]
     best = max(refusals, key=lambda each: (each.rank >= 0, each.node.op not in _COMMON, each.rank, -each.node.index))
     node = best.node
     why = best.why
