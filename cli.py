@@ -161,6 +161,35 @@ def sort(source: Path, target: Path, **options: Any) -> None:
 
 
 @commands.command()
+@click.argument("source", metavar="IN.npy", type=READABLE)
+@click.argument("target", metavar="OUT.npy", type=NPY)
+@click.option("--counts", is_flag=True, help="Write records with the fields value and count.")
+@click.option("--device", type=DeviceType(numpy=True), help=f"{DEVICE}, or numpy (default: $GPUSCAN_ADAPTER or 0).")
+@click.option("--profile", is_flag=True, help="Print how long each stage took on the GPU.")
+def unique(source: Path, target: Path, **options: Any) -> None:
+    """Write each value of the array in a file once, in order.
+
+    OUT.npy may be IN.npy itself. NaN comes last, and each NaN is a value of its own. The array has to fit the GPU.
+    """
+    files.unique_file(source, target, **options)
+
+
+@commands.command()
+@click.argument("source", metavar="IN.npy", type=READABLE)
+@click.argument("target", metavar="[OUT.npy]", type=NPY, required=False)
+@click.option("--bins", type=click.IntRange(min=1), default=10, show_default=True, help="Number of bins.")
+@click.option("--range", "limits", type=float, nargs=2, help="First and last edge (default: of the numbers).")
+@click.option("--device", type=DeviceType(numpy=True), help=f"{DEVICE}, or numpy (default: $GPUSCAN_ADAPTER or 0).")
+@click.option("--profile", is_flag=True, help="Print how long each stage took on the GPU.")
+def histogram(source: Path, target: Path | None, **options: Any) -> None:
+    """Count the numbers of the array in a file by bins of equal width.
+
+    Prints a row for each bin, or writes the counts to OUT.npy, as int64. The array has to fit the GPU.
+    """
+    files.histogram_file(source, target, **options)
+
+
+@commands.command()
 @op_option
 @dtype_option
 @click.option("--length", type=LENGTH, default=1 << 20, show_default=True, help="Number of elements to scan.")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpuscan.api.array import Array
     from gpuscan.api.check_associative import check_associative
     from gpuscan.api.compact import compact
+    from gpuscan.api.counting import bincount, histogram, repeat, searchsorted
     from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
     from gpuscan.api.device import Device, default_device, devices
     from gpuscan.api.export import export
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
     from gpuscan.api.scan import scan
     from gpuscan.api.scan_chunks import scan_chunks
     from gpuscan.api.scan_vjp import scan_vjp
+    from gpuscan.api.selecting import median, partition_by, quantile, top_k
     from gpuscan.api.sharded_array import ShardedArray
     from gpuscan.api.sort import argsort, sort, sort_by_key
+    from gpuscan.api.unique import run_length_encode, unique_all, unique_counts, unique_inverse, unique_values
     from gpuscan.device.buffer_pool import MemoryUsage
     from gpuscan.errors import (
         AdapterNotFoundError,
@@ -53,6 +56,10 @@ _HOMES = {
     "Array": "gpuscan.api.array",
     "check_associative": "gpuscan.api.check_associative",
     "compact": "gpuscan.api.compact",
+    "bincount": "gpuscan.api.counting",
+    "histogram": "gpuscan.api.counting",
+    "repeat": "gpuscan.api.counting",
+    "searchsorted": "gpuscan.api.counting",
     "cumulative_prod": "gpuscan.api.cumulative_sums",
     "cumulative_sum": "gpuscan.api.cumulative_sums",
     "Device": "gpuscan.api.device",
@@ -71,10 +78,19 @@ _HOMES = {
     "scan": "gpuscan.api.scan",
     "scan_chunks": "gpuscan.api.scan_chunks",
     "scan_vjp": "gpuscan.api.scan_vjp",
+    "median": "gpuscan.api.selecting",
+    "partition_by": "gpuscan.api.selecting",
+    "quantile": "gpuscan.api.selecting",
+    "top_k": "gpuscan.api.selecting",
     "ShardedArray": "gpuscan.api.sharded_array",
     "argsort": "gpuscan.api.sort",
     "sort": "gpuscan.api.sort",
     "sort_by_key": "gpuscan.api.sort",
+    "run_length_encode": "gpuscan.api.unique",
+    "unique_all": "gpuscan.api.unique",
+    "unique_counts": "gpuscan.api.unique",
+    "unique_inverse": "gpuscan.api.unique",
+    "unique_values": "gpuscan.api.unique",
     "MemoryUsage": "gpuscan.device.buffer_pool",
     "AdapterNotFoundError": "gpuscan.errors",
     "DeviceLostError": "gpuscan.errors",
@@ -131,6 +147,7 @@ __all__ = [
     "UnsupportedDtypeError",
     "__version__",
     "argsort",
+    "bincount",
     "check_associative",
     "compact",
     "cumulative_prod",
@@ -138,21 +155,33 @@ __all__ = [
     "default_device",
     "devices",
     "export",
+    "histogram",
     "linear_recurrence",
     "linear_recurrence_vjp",
     "loop",
     "loop_form",
     "loop_vjp",
     "map",
+    "median",
     "operator",
+    "partition_by",
     "progress_bar",
+    "quantile",
     "reduce",
     "reduce_by_key",
+    "repeat",
+    "run_length_encode",
     "scan",
     "scan_chunks",
     "scan_vjp",
+    "searchsorted",
     "sort",
     "sort_by_key",
+    "top_k",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
     "wgsl_operator",
 ]
 

@@ -238,6 +238,49 @@ def picked(recipe: Random, rng: Random, device: gs.Device) -> Case:
     return Case(f"compact of {dtype} {x.shape}", lambda: gs.compact(device.asarray(x), device.asarray(mask)), x[mask])
 
 
+def counted(recipe: Random, rng: Random, device: gs.Device) -> Case:
+    """Count, rank or select keys with many ties, in an array on the device or in NumPy."""
+    dtype, most = one_of(recipe, ["uint8", "int32", "float32"]), one_of(recipe, [2, 100, 250])
+    x = (rng.integers(0, most, length_of(recipe, rng)) ** 2 // most).astype(dtype)
+    there = device.asarray(x) if recipe.random() < 0.7 else x
+    count = np.dtype(np.uint32 if isinstance(there, gs.Array) else np.int64)
+    kind = one_of(recipe, ["unique", "runs", "top_k", "partition", "histogram", "search", "repeat"])
+    calls: dict[str, Callable[[], tuple[Callable[[], Any], Any]]] = {
+        "unique": lambda: (
+            lambda: tuple(gs.unique_all(there, device=device)),
+            (lambda v, i, n, c: (v, i.astype(count), n.astype(count), c.astype(count)))(
+                *np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+            ),
+        ),
+        "runs": lambda: (
+            lambda: gs.repeat(*gs.run_length_encode(there, device=device)),
+            x,
+        ),
+        "top_k": lambda: (
+            lambda: gs.top_k(there, min(50, len(x)), largest=False, device=device)[1],
+            np.argsort(x, kind="stable")[:50].astype(count),
+        ),
+        "partition": lambda: (
+            lambda: tuple(gs.partition_by(there, x > most // 3, device=device)),
+            (x[x > most // 3], x[x <= most // 3]),
+        ),
+        "histogram": lambda: (
+            lambda: gs.histogram(there, 37, (0, 260), device=device)[0],
+            np.histogram(x, 37, (0, 260))[0].astype(count),
+        ),
+        "search": lambda: (
+            lambda: gs.searchsorted(np.sort(x), there, side="right", device=device),
+            np.searchsorted(np.sort(x), x, "right").astype(count),
+        ),
+        "repeat": lambda: (
+            lambda: gs.repeat(there, x.astype(np.int64) % 3, device=device),
+            np.repeat(x, x.astype(np.int64) % 3),
+        ),
+    }
+    call, wanted = calls[kind]()
+    return Case(f"{kind} of {len(x)} {dtype}", call, wanted)
+
+
 def chunks(recipe: Random, rng: Random, device: gs.Device) -> Case:
     x = numbers(rng, "uint32", (length_of(recipe, rng),))
     cuts = np.sort(rng.integers(0, len(x) + 1, 5))
@@ -259,7 +302,7 @@ def reduced(recipe: Random, rng: Random, device: gs.Device) -> Case:
     )
 
 
-KINDS = 5 * [named] + 6 * [tiled] + [traced, segments, compensated, wgsl, picked, chunks, reduced]
+KINDS = 5 * [named] + 6 * [tiled] + [traced, segments, compensated, wgsl, picked, counted, chunks, reduced]
 
 
 # ----- Running them

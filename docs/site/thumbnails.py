@@ -157,6 +157,11 @@ def ragged_softmax(axes: Any, rng: np.random.Generator) -> None:
         axes.axhline(-row, color=GREY)
 
 
+def rank_words(axes: Any, rng: np.random.Generator) -> None:
+    counts = gs.unique_counts((rng.zipf(1.3, 5000) % 200).astype(np.int32)).counts
+    axes.bar(np.arange(25), gs.top_k(counts, 25)[0], color=BLUE)
+
+
 def selective_copying(axes: Any, rng: np.random.Generator) -> None:
     places = np.sort(rng.choice(30, 6, replace=False))
     for target, place in enumerate(places):
@@ -209,6 +214,7 @@ PICTURES: dict[str, Draw] = {
         maximum_drawdown,
         mpi_scan,
         ragged_softmax,
+        rank_words,
         selective_copying,
         stream_of_chunks,
         train_recurrent_layer,

@@ -111,6 +111,21 @@ def _true_places(array: Array, mask: Any) -> Sequence[Any]:
     return [flat // np.uint32(step) % np.uint32(length) for step, length in zip(steps, mask.shape, strict=True)]
 
 
+def places_of_mask(mask: Array) -> tuple[Array, ...]:
+    """Return where a mask is True, as indices along each of its axes. Their number stays on the device."""
+    if not mask.size:
+        return tuple(new_array(mask.device, None, (0,), np.uint32) for _ in mask.shape)
+    device = mask.device
+    found = compact_on_device(device._executor, [all_indices(mask.context, mask.size)], mask.reshape(-1))
+    flat, count = Array.of(device, found.entries[0]), Array.of(device, found.count)
+    if mask.ndim == 1:
+        return (Picked(flat, flat.dtype, (), count),)
+    steps = zip(c_strides(mask.shape, 1), mask.shape, strict=True)
+    # What follows the places is undefined, and so is what is computed from it.
+    along = [flat // np.uint32(step) % np.uint32(length) for step, length in steps]
+    return tuple(Picked(each, each.dtype, (), count) for each in along)
+
+
 def _index_array(array: Array, parts: Sequence[Any]) -> tuple[IndexedArray, bool]:
     """Return an array with the places that an index names, and True if no two of these are equal."""
     index = split_index(parts, array.shape, lambda mask: _true_places(array, mask))

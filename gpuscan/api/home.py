@@ -131,3 +131,17 @@ def team_or_home(arrays: Iterable[Any], device: Devices) -> Device | Team | None
                 "device. Leave device= out to scan it there, or pass a NumPy array or a gpuscan.ShardedArray"
             )
     return Team(devices)
+
+
+def first_home(arrays: Iterable[Any], device: Devices) -> Device | None:
+    """Return the device that a call runs on, or None for NumPy. Of a list of devices it is the first one.
+
+    Raises:
+        ValueError, AdapterNotFoundError, TypeError: as `team_or_home` raises them.
+    """
+    home = team_or_home(arrays, device)
+    if not isinstance(home, Team):
+        return home
+    first = home.devices[0]
+    assert isinstance(first, Device)
+    return first

@@ -11,16 +11,21 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api.array import Array, answer_protocols, new_array
-from gpuscan.api.array_indices import take_along_axis, take_at
+from gpuscan.api.array_indices import places_of_mask, take_along_axis, take_at
+from gpuscan.api.counting import bincount, histogram, repeat, searchsorted
 from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import is_number
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.outputs import check_place
+from gpuscan.api.reduce import reduce
+from gpuscan.api.selecting import median, quantile
 from gpuscan.api.sort import argsort, sort
 from gpuscan.api.ufuncs import apply_ufunc, not_on_device
+from gpuscan.api.unique import find_unique, unique_all, unique_counts, unique_inverse, unique_values
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.errors import OperatorError
+from gpuscan.operators.operator import operator
 from gpuscan.operators.traced_array import name_of_function
 from gpuscan.problem.arguments import as_leaf, resolve_axis, tuple_of_integers
 
@@ -179,6 +184,159 @@ def _sorting(function: Form, name: str) -> Form:
 
 _form_of(np.sort)(_sorting(sort, "np.sort"))
 _form_of(np.argsort)(_sorting(argsort, "np.argsort"))
+
+
+# ----- Counts, ranks and selections
+
+
+@_form_of(np.unique)
+def _unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,  # noqa: A002
+) -> Any:
+    del sorted  # They are in order in any case.
+    array = _array("np.unique", ar)
+    if axis is not None and (array.ndim != 1 or axis not in (0, -1)):
+        raise not_on_device(f"np.unique(axis={axis}) of an array of shape {array.shape}")
+    found = find_unique(array, indices=return_index, inverse=return_inverse, equal_nan=equal_nan)
+    parts = (found.indices, found.inverse_indices, found.counts)
+    asked = (return_index, return_inverse, return_counts)
+    results = (found.values, *(part for part, wanted in zip(parts, asked, strict=True) if wanted))
+    return results if len(results) > 1 else results[0]
+
+
+for _name, _found in (
+    ("unique_values", unique_values),
+    ("unique_counts", unique_counts),
+    ("unique_inverse", unique_inverse),
+    ("unique_all", unique_all),
+):
+    if hasattr(np, _name):  # NumPy 2.0
+        _form_of(getattr(np, _name))(_found)
+
+_form_of(np.repeat)(lambda a, repeats, axis=None: repeat(a, repeats, axis=axis))
+_form_of(np.searchsorted)(lambda a, v, side="left", sorter=None: searchsorted(a, v, side=side, sorter=sorter))
+_form_of(np.bincount)(lambda x, /, weights=None, minlength=0: bincount(x, weights, minlength))
+
+
+@_form_of(np.histogram)
+def _histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:  # noqa: A002
+    if density:
+        raise not_on_device(
+            "np.histogram(density=True)", "divide the counts by their sum and by the widths of the bins"
+        )
+    return histogram(a, bins, range, weights)
+
+
+@_form_of(np.partition)
+def _partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Array:
+    array = _array("np.partition", a)
+    if kind != "introselect" or order is not None:
+        raise not_on_device(f"np.partition(kind={kind!r}, order={order!r})")
+    array, axis = (array.reshape(-1), 0) if axis is None else (array, resolve_axis(axis, array.shape))
+    for place in tuple_of_integers("kth", kth if np.iterable(kth) else (kth,)):
+        if not -array.shape[axis] <= place < array.shape[axis]:
+            raise ValueError(f"kth={place} was passed for an axis of length {array.shape[axis]}; pass a place of it")
+    found: Array = sort(array, axis=axis)
+    return found
+
+
+def _stored(found: Any, out: Any) -> Any:
+    return found if out is None else _copied_to(out, found)
+
+
+@_form_of(np.quantile)
+def _quantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Any:
+    del overwrite_input
+    return _stored(quantile(_array("np.quantile", a), q, axis=axis, method=method, keepdims=keepdims), out)
+
+
+@_form_of(np.median)
+def _median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+    del overwrite_input
+    return _stored(median(_array("np.median", a), axis=axis, keepdims=keepdims), out)
+
+
+@_form_of(np.diff)
+def _diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue) -> Any:
+    array = _array("np.diff", a)
+    if n < 0:
+        raise ValueError(f"n={n} was passed, but it is how often differences are taken; pass 0 or more")
+    place = resolve_axis(axis, array.shape)
+    if n == 0:
+        return array
+    ends = []
+    for given in (prepend, array, append):
+        if given is np._NoValue:
+            continue
+        part = as_leaf(given)
+        if not part.ndim:
+            part = np.broadcast_to(part, (*array.shape[:place], 1, *array.shape[place + 1 :]))
+        ends.append(part)
+    found: Any = _concatenate(ends, place) if len(ends) > 1 else array
+    before = (slice(None),) * place
+    for _ in range(n):
+        later, earlier = found[(*before, slice(1, None))], found[(*before, slice(None, -1))]
+        found = later != earlier if found.dtype == np.bool_ else later - earlier
+    return found
+
+
+@_form_of(np.nonzero)
+def _nonzero(a: Any) -> tuple[Array, ...]:
+    array = _array("np.nonzero", a)
+    if not array.ndim:
+        raise ValueError("the places of an array of shape () were asked for, which has none. Pass a[np.newaxis]")
+    return places_of_mask(array if array.dtype == np.bool_ else array != 0)
+
+
+def _first_extreme(name: str, comes_first: Callable[[Any, Any], Any]) -> Form:
+    """Return the form of a function that gives the place of the first greatest or least element, or of a NaN."""
+
+    def earlier(left: Any, right: Any) -> Any:
+        value, place = left
+        other, other_place = right
+        changes = comes_first(other, value) | ((other != other) & (value == value))
+        return np.where(changes, other, value), np.where(changes, other_place, place)
+
+    chosen = operator(earlier, name=name)
+
+    def form(a: Any, axis: int | None = None, out: Any = None, *, keepdims: Any = np._NoValue) -> Any:
+        array = _array(name, a)
+        flat = array.reshape(-1) if axis is None else array
+        place = 0 if axis is None else resolve_axis(axis, array.shape)
+        if not flat.shape[place]:
+            raise ValueError(f"{name} of an array of shape {array.shape} was asked for, but the axis has no elements")
+        flat = flat.astype(np.uint8) if flat.dtype == np.bool_ else flat
+        _, found = reduce(flat, chosen, axis=place, before=_with_place)
+        found = found.astype(np.uint32)
+        if keepdims is not np._NoValue and keepdims:
+            shape = [1 if axis is None or i == place else n for i, n in enumerate(array.shape)]
+            found = found.reshape(tuple(shape))
+        return _stored(found, out)
+
+    return form
+
+
+def _with_place(value: Any, place: Any) -> Any:
+    return value, place
+
+
+_form_of(np.argmax)(_first_extreme("np.argmax", lambda a, b: a > b))
+_form_of(np.argmin)(_first_extreme("np.argmin", lambda a, b: a < b))
 
 
 # ----- Functions of every element

@@ -7,19 +7,26 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api.array import Array
+from gpuscan.api.array_indices import take_along_axis, take_at
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
+from gpuscan.api.scan import scan
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.elements import scalar_of
 from gpuscan.engine.compaction import entry_bytes
 from gpuscan.engine.element_copy import contiguous
+from gpuscan.engine.entry_indices import all_indices
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import UnsupportedDtypeError
+from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import as_bits, as_flag, from_bits, resolve_axis, structure_and_leaves
 from gpuscan.problem.results import assembled
 from gpuscan.reference import sort as reference
+
+# The operator of a segmented scan that gives each element the first one of its segment.
+_KEEP_LEFT = operator(lambda left, right: left, name="keep left")
 
 
 @launchable
@@ -29,6 +36,7 @@ def sort(
     axis: int | None = -1,
     descending: bool = False,
     stable: bool = True,
+    segments: Any = None,
     device: Device | str | int | None = None,
 ) -> Any:
     """Return a copy of an array with the elements along an axis in order.
@@ -42,13 +50,15 @@ def sort(
         axis: the axis to sort along (default: the last one); None to sort all elements as one row.
         descending: True to put the greatest element first.
         stable: accepted because the array API standard has it. Every sort is stable.
+        segments: offsets along the axis, as in `gpuscan.scan`: first 0, last its length, never falling. Each segment is
+            sorted by itself, and every row is cut alike.
         device: as in `gpuscan.scan`.
 
     Returns:
         An array like `x`, in C order; a `gpuscan.Array` if `x` is one.
 
     Raises:
-        ValueError: there is no such axis.
+        ValueError: there is no such axis, or the segments are wrong.
         TypeError: `x` is a bundle, or its dtype is not one of a bool, an integer or a float.
         DeviceMemoryError: the array exceeds what a shader of the device binds.
         AdapterNotFoundError: no adapter matches `device`.
@@ -57,15 +67,29 @@ def sort(
     workgroup's memory are sorted by merges (Cole, "Parallel merge sort", 1988), longer ones by a radix sort from the
     lowest digit to the highest: in three dispatches for each digit (Satish, Harris & Garland, 2009), or, where
     ``GPUSCAN_STRATEGY`` asks for look-back or fallback, in a single pass (Adinets & Merrill, "Onesweep", 2022). Digits
-    in which no two keys differ are skipped.
+    in which no two keys differ are skipped. Segments take a second sort, by the place where the segment of each key
+    begins.
 
     Example:
         >>> import numpy as np
         >>> import gpuscan as gs
         >>> gs.sort(np.array([3, 1, 4, 1, 5], np.int32), descending=True)
         array([5, 4, 3, 1, 1], dtype=int32)
+        >>> gs.sort(np.array([3, 1, 4, 1, 5], np.int32), segments=[0, 3, 5])
+        array([1, 3, 4, 1, 5], dtype=int32)
     """
-    keys, place, home, dates = _checked(x, axis, descending, stable, device, "sorted")
+    keys, place, home, dates = checked_keys(x, axis, descending, stable, device, "sorted", _arrays_of(segments))
+    if segments is not None:
+        order = _segmented_order(home, keys, place, bool(descending), segments)
+        if isinstance(order, Array):
+            assert home is not None
+            ordered = take_along_axis(home.asarray(keys), order, place)
+            if isinstance(keys, Array) or isinstance(segments, Array):
+                return ordered
+            sorted_keys = ordered.numpy()
+        else:
+            sorted_keys = np.take_along_axis(keys.astype(keys.dtype.newbyteorder("="), copy=False), order, place)
+        return sorted_keys if dates is None else as_dates(sorted_keys, dates, descending)
     if isinstance(keys, Array):
         assert home is not None
         found = sort_device(home._executor, keys, place, descending=bool(descending)).keys
@@ -77,8 +101,8 @@ def sort(
     else:
         found = sort_device(home._executor, uploaded(home._context, keys), place, descending=bool(descending)).keys
         assert found is not None
-        sorted_keys = _read(home, found)
-    return sorted_keys if dates is None else _as_dates(sorted_keys, dates, descending)
+        sorted_keys = read_checked(home, found)
+    return sorted_keys if dates is None else as_dates(sorted_keys, dates, descending)
 
 
 @launchable
@@ -88,6 +112,7 @@ def argsort(
     axis: int | None = -1,
     descending: bool = False,
     stable: bool = True,
+    segments: Any = None,
     device: Device | str | int | None = None,
 ) -> Any:
     """Return the indices that sort an array along an axis.
@@ -96,7 +121,7 @@ def argsort(
     well.
 
     Args:
-        x, axis, descending, stable, device: as in `gpuscan.sort`.
+        x, axis, descending, stable, segments, device: as in `gpuscan.sort`.
 
     Returns:
         Indices along the axis, in the shape of `x`: int64 for a NumPy array, a `gpuscan.Array` of uint32 for one.
@@ -110,7 +135,11 @@ def argsort(
         >>> gs.argsort(np.array([3, 1, 4, 1, 5], np.int32))
         array([1, 3, 0, 2, 4])
     """
-    keys, place, home, _ = _checked(x, axis, descending, stable, device, "sorted")
+    keys, place, home, _ = checked_keys(x, axis, descending, stable, device, "sorted", _arrays_of(segments))
+    if segments is not None:
+        order = _segmented_order(home, keys, place, bool(descending), segments)
+        stays = isinstance(keys, Array) or isinstance(segments, Array)
+        return order.numpy().astype(np.int64) if isinstance(order, Array) and not stays else order
     if home is None:
         return reference.argsort(keys, place, bool(descending))
     on_device = keys if isinstance(keys, Array) else uploaded(home._context, keys)
@@ -118,7 +147,7 @@ def argsort(
         home._executor, on_device, place, descending=bool(descending), with_keys=False, with_places=True
     ).places
     assert found is not None
-    return Array.of(home, found) if isinstance(keys, Array) else _read(home, found).astype(np.int64)
+    return Array.of(home, found) if isinstance(keys, Array) else read_checked(home, found).astype(np.int64)
 
 
 @launchable
@@ -149,7 +178,7 @@ def sort_by_key(keys: Any, values: Any, *, descending: bool = False) -> tuple[An
         array([ 0, 10, 20], dtype=int16)
     """
     structure, leaves = structure_and_leaves(values, only_moved=True)
-    given, place, home, dates = _checked(keys, 0, descending, True, None, "sorted by", leaves)
+    given, place, home, dates = checked_keys(keys, 0, descending, True, None, "sorted by", leaves)
     if given.ndim != 1:
         raise ValueError(
             f"keys of shape {given.shape} were passed; pass one key for each entry of the values' first axis, as a 1-D "
@@ -175,8 +204,39 @@ def sort_by_key(keys: Any, values: Any, *, descending: bool = False) -> tuple[An
             else argsort(given, descending=descending, device=home)
         )
         sorted_keys, *results = (a[order].astype(a.dtype.newbyteorder("="), copy=False) for a in (given, *leaves))
-        moved_keys = sorted_keys if dates is None else _as_dates(sorted_keys, dates, descending)
+        moved_keys = sorted_keys if dates is None else as_dates(sorted_keys, dates, descending)
     return moved_keys, assembled(structure, results, values)
+
+
+def _arrays_of(segments: Any) -> list[Any]:
+    """Return the offsets if they are on a device, so that the keys have to be there as well."""
+    return [segments] if isinstance(segments, Array) else []
+
+
+def _segmented_order(home: Device | None, keys: Any, axis: int, descending: bool, segments: Any) -> Any:
+    """Return the indices along an axis that sort each segment of it: an array on the device, or a NumPy array.
+
+    Keys are sorted as if there were no segments. A second stable sort then brings those of a segment together.
+    """
+    length = keys.shape[axis]
+    places = np.arange(length, dtype=np.uint32)
+    if home is None:
+        starts = scan(places, _KEEP_LEFT, axis=0, segments=segments, device="numpy")
+        first = reference.argsort(keys, axis, descending)
+        return np.take_along_axis(first, reference.argsort(starts[first], axis, False), axis)
+    own = Array.of(home, all_indices(home._context, length)) if length else home.asarray(places)
+    starts = scan(own, _KEEP_LEFT, axis=0, segments=segments)
+    executor = home._executor
+    found = sort_device(
+        executor, home.asarray(keys), axis, descending=descending, with_keys=False, with_places=True
+    ).places
+    assert found is not None
+    if not found.size:
+        return Array.of(home, found)
+    by_key = Array.of(home, found)
+    again = sort_device(executor, take_at(starts, by_key, 0), axis, with_keys=False, with_places=True).places
+    assert again is not None
+    return take_along_axis(by_key, Array.of(home, again), axis)
 
 
 def _moved(home: Device, keys: Array, leaves: list[Array], descending: bool) -> tuple[Array, list[Any]]:
@@ -198,7 +258,7 @@ def _moved(home: Device, keys: Array, leaves: list[Array], descending: bool) -> 
     return Array.of(home, found.keys), [Array.of(home, array) for array in moved]
 
 
-def _checked(
+def checked_keys(
     x: Any, axis: int | None, descending: Any, stable: Any, device: Any, what: str, moved: list[Any] | None = None
 ) -> tuple[Any, int, Device | None, np.dtype[Any] | None]:
     """Return the keys as one array of numbers, the axis counted from 0, the device or None, and the dtype of dates.
@@ -226,7 +286,7 @@ def _checked(
         )
     dates = None
     if keys.dtype.kind in "mM":
-        dates, keys = keys.dtype.newbyteorder("="), _as_numbers(keys, descending)
+        dates, keys = keys.dtype.newbyteorder("="), as_numbers(keys, descending)
     if keys.dtype.kind == "c" or scalar_of(keys.dtype).kind == "complex":
         raise UnsupportedDtypeError(
             f"an array of dtype {keys.dtype} was to be {what}, but complex numbers have no order. Pass their real "
@@ -242,18 +302,18 @@ def _checked(
 # greatest number, which is last in ascending order.
 
 
-def _as_numbers(dates: np.ndarray[Any, Any], descending: Any) -> np.ndarray[Any, Any]:
+def as_numbers(dates: np.ndarray[Any, Any], descending: Any) -> np.ndarray[Any, Any]:
     """Return numbers in the order of dates or durations, with NaT last."""
     numbers = as_bits(dates)
     return numbers if descending else numbers - np.int64(1)
 
 
-def _as_dates(numbers: np.ndarray[Any, Any], dtype: np.dtype[Any], descending: Any) -> np.ndarray[Any, Any]:
-    """Return the dates that `_as_numbers` made numbers of."""
+def as_dates(numbers: np.ndarray[Any, Any], dtype: np.dtype[Any], descending: Any) -> np.ndarray[Any, Any]:
+    """Return the dates that `as_numbers` made numbers of."""
     return from_bits(numbers if descending else numbers + np.int64(1), dtype)
 
 
-def _read(home: Device, array: DeviceArray) -> Any:
+def read_checked(home: Device, array: DeviceArray) -> Any:
     """Return a NumPy copy of a result, once the reports of its runs are read."""
     result = array.read()
     home._context.check()

@@ -22,7 +22,7 @@ from gpuscan.codegen.number_formats import conversions_of, from_words, to_storag
 from gpuscan.elements import Element, Field, Scalar
 from gpuscan.operators.user_wgsl import kept_apart
 from gpuscan.operators.wgsl_arithmetic import Text, literal, wrapped
-from gpuscan.planning.kernel import MOVED, RUNS_AT, Kernel
+from gpuscan.planning.kernel import MOVED, OTHERS_AT, RUNS_AT, Kernel
 from gpuscan.planning.kernel_parts import BoundArray
 from gpuscan.planning.tile_shapes import ColumnTile
 from gpuscan.templates import render
@@ -142,7 +142,7 @@ class KernelText:
 
     def result_words(self, variable: str) -> list[str]:
         """Return the 32-bit words of a `Result`."""
-        return self._words_of(self.spec.destination, variable)
+        return self._words_of(self.spec.result, variable)
 
     def _words_of(self, element: Element, variable: str) -> list[str]:
         return [
@@ -163,7 +163,7 @@ class KernelText:
 
     def result_from_words(self, words: str, offset: str = "") -> str:
         """Return the `Result` that consists of ``words[offset + 0]`` and the following words."""
-        return self._from_words("Result", self.spec.destination, words, offset)
+        return self._from_words("Result", self.spec.result, words, offset)
 
     def _from_words(self, name: str, element: Element, words: str, offset: str) -> str:
         numbers, position = [], 0
@@ -298,7 +298,8 @@ class KernelText:
 
     def result_numbers(self, destination: FieldAccess, result: str) -> list[str]:
         """Return the numbers of one field of a result."""
-        return self.numbers_of(self.spec.destination, result)[self.destinations.index(destination)]
+        numbers = self.numbers_of(self.spec.result, result)
+        return numbers[self.destinations.index(destination) % len(numbers)]
 
     def storage_words(self, destination: FieldAccess, number: str) -> list[str]:
         """Return the storage words of one number."""
@@ -317,9 +318,16 @@ class KernelText:
         numbers = [
             source.numbers(source.loaded_words(accesses, prefix), place) for source, accesses in self.moved_sources
         ]
-        return self.construct("Result", self.spec.destination, numbers)
+        return self.construct("Result", self.spec.result, numbers)
 
     moved = MOVED
+
+    def destinations_of(self, *, others: bool) -> Sequence[FieldAccess]:
+        """Return the destinations of the results, or those of the elements that a partition does not select."""
+        count = len(self.spec.result.fields)
+        return self.destinations[count:] if others else self.destinations[:count]
+
+    others_at = OTHERS_AT
 
     # ----- Reductions by key
 

@@ -23,6 +23,7 @@ from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.operator import operator
 from gpuscan.operators.trace import Map
+from gpuscan.planning.kernel import OTHERS_AT
 from gpuscan.problem.compaction import compaction_problem, words_of_entry
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
 from gpuscan.problem.problem import Problem, make_problem
@@ -105,6 +106,70 @@ def compact_on_device(
                 copy_elements(view_of(_entries(entries, 0, count), (count,), nbytes), result, offset=picked * nbytes)
             picked += count
         return Compacted(out, uploaded(context, np.array([picked], np.uint32)), picked)
+
+
+@dataclass(frozen=True)
+class Partitioned:
+    """The entries of some arrays that a mask picks, and the others.
+
+    Attributes:
+        entries, others: for each array, memory that begins with the picked entries, and with the others.
+        count, others_count: their numbers, as one 32-bit word each on the device.
+    """
+
+    entries: Sequence[DeviceArray]
+    others: Sequence[DeviceArray]
+    count: DeviceArray
+    others_count: DeviceArray
+
+
+def partition_on_device(executor: Executor, leaves: Sequence[DeviceArray], mask: DeviceArray) -> Partitioned:
+    """Return the entries of each array that a mask picks, and the others. Nothing waits for their numbers.
+
+    Args:
+        executor: of the device.
+        leaves: the arrays, of one length.
+        mask: a bool for each entry.
+
+    Raises:
+        GpuscanError: an array exceeds what a shader binds.
+    """
+    context, length = executor.context, leaves[0].shape[0]
+    leaves, mask = [contiguous(leaf) for leaf in leaves], contiguous(mask)
+    if length > max_entries(context, leaves):
+        raise GpuscanError(
+            f"{length} entries were to be partitioned, but {context.capabilities.summary} binds at most "
+            f"{context.binding_limit} bytes. Partition a part of them at a time, or pick both parts by gpuscan.compact"
+        )
+    if not length:
+        none = uploaded(context, np.zeros(1, np.uint32))
+        return Partitioned(leaves, leaves, none, none)
+    counts = empty(context, (OTHERS_AT + 1,), np.uint32)
+    picked, others = counts.viewed((1,)), counts.viewed((1,), offset=4 * OTHERS_AT)
+    moved = [leaf for leaf in leaves if entry_bytes(leaf)]
+    sizes = [entry_bytes(leaf) for leaf in moved]
+    bound = 3 * len(moved) + 4 <= context.capabilities.limits[STORAGE_LIMIT]
+    words = sum(-(-size // 4) for size in sizes)
+    if moved and bound and words <= _MAX_MOVED_WORDS and all(size in _MOVED_BYTES for size in sizes):
+        found = _partitioned(executor, moved, mask, counts)
+        sides = found[: len(moved)], found[len(moved) :]
+    else:
+        indices = _partitioned(executor, [all_indices(context, length)], mask, counts)
+        numbers = zip(indices, (picked, others), strict=True)
+        sides = tuple([gathered(context, leaf, index, count) for leaf in moved] for index, count in numbers)  # type: ignore[assignment]
+    rest = [iter(side) for side in sides]
+    entries, left = ([next(side) if entry_bytes(leaf) else leaf for leaf in leaves] for side in rest)
+    return Partitioned(entries, left, picked, others)
+
+
+def _partitioned(
+    executor: Executor, leaves: Sequence[DeviceArray], mask: DeviceArray, counts: DeviceArray
+) -> list[DeviceArray]:
+    """Return memory with the picked entries of each array, and then with the others of each array."""
+    words = [_as_words(leaf) for leaf in leaves]
+    problem = compaction_problem(words, mask.viewed(mask.shape, np.uint8), partitions=True)
+    found = scan_device(executor, problem, count=counts)
+    return [array.viewed(leaf.shape, leaf.dtype) for array, leaf in zip(found, (*leaves, *leaves), strict=True)]
 
 
 def max_entries(context: DeviceContext, leaves: Sequence[Any]) -> int:

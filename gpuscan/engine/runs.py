@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from gpuscan.engine.executor import Executor
 from gpuscan.errors import GpuscanError
 from gpuscan.planning.kernel import RUNS_AT
 from gpuscan.planning.plan import LENGTH_LIMIT
+from gpuscan.problem.cache import cached_problem
 from gpuscan.problem.problem import Problem
 
 
@@ -54,3 +56,23 @@ def reduce_runs(executor: Executor, problem: Problem) -> Runs:
         counts = empty(context, (RUNS_AT + length,), np.uint32)
         results = scan_device(executor, problem.reduced(lists_runs=True), count=counts)
     return Runs(results, counts.viewed((length,), offset=4 * RUNS_AT), counts.viewed((1,)))
+
+
+def _one(value: Any) -> Any:
+    """Return what an element adds to the length of its run."""
+    return np.ones_like(value, np.uint32)
+
+
+def run_lengths(executor: Executor, keys: DeviceArray) -> Runs:
+    """Return the length of each run of equal keys, as uint32, and where it starts.
+
+    Args:
+        executor: the executor of the device.
+        keys: (n,): one key or more, contiguous. Keys are compared as NumPy compares them, so each NaN is a run.
+
+    Raises:
+        GpuscanError: the results exceed a binding.
+    """
+    # The elements themselves are not read, so words of any contents will do.
+    counted = keys.viewed((keys.size,), f"u{min(keys.dtype.itemsize, 4)}")
+    return reduce_runs(executor, cached_problem(counted, "add", axis=0, before=_one, keys=keys))

@@ -98,6 +98,29 @@ def sort_device(
         return Sorted(*results)
 
 
+def sort_selected(
+    executor: Executor, keys: DeviceArray, dtype: np.dtype[Any], length: int, words: DeviceArray, *, descending: bool
+) -> Sorted:
+    """Sort rows of keys that are words already, and move a word along with each.
+
+    Args:
+        executor: of the arrays' device.
+        keys: the keys of all rows, as one or two words each.
+        dtype: the dtype of a key.
+        length: the keys in a row.
+        words: a word for each key.
+        descending: True to put the greatest key first.
+
+    Returns:
+        The keys in their dtype, and the words, both as one row.
+    """
+    with guarded(keys.context), keys.context.lock:
+        given = Keys(keys, scalar_of(dtype), length, descending, True, "words", words)
+        found, places = _sort(executor, given, "auto", {})
+        assert found is not None
+        return Sorted(_narrowed(found, dtype), places)
+
+
 def check_size(context: DeviceContext, keys: int, scalar: Scalar) -> None:
     """Raise DeviceMemoryError if that many keys exceed what a shader of the device binds."""
     nbytes, limit = keys * 4 * scalar.words, context.binding_limit

@@ -645,6 +645,63 @@ class TeamHeuristics:
 TEAMS = TeamHeuristics()
 
 
+# ----- Counts, searches and selections
+
+
+@dataclass(frozen=True)
+class CountingHeuristics:
+    """The tuning constants of counts, searches and selections for one class of adapter. The defaults are a GPU's."""
+
+    # Invocations in a workgroup that counts. Not measured: as in reductions of groups by atomics.
+    count_workgroup: int = 256
+    # Counters of a workgroup: 16 KiB, which every adapter has. If there are more bins, more counters are taken where
+    # they fit.
+    counters: int = 4096
+    # Copies of a bin's counter, at most. Not measured: as many as a subgroup has lanes, which add at a time.
+    max_copies: int = 32
+    # Workgroups that count, about, and vectors of four words of each, at least. Not measured: 8 for each compute unit
+    # of an H100, and enough vectors to be worth the clearing of the counters.
+    count_workgroups: int = 1056
+    min_share: int = 1024
+    # Vectors of four words of an invocation, at most: llvmpipe ends a loop after 65,535 iterations.
+    max_vectors: int = 4096
+    # Edges of bins that a workgroup keeps in its memory, at most: those of 1,024 bins take 4 KiB.
+    cached_edges: int = 1025
+    # Invocations in a workgroup that searches; the keys that each takes, so that several loads are under way; and the
+    # blocks that sorted keys are cut into: 4 KiB of workgroup memory. Not measured.
+    search_workgroup: int = 256
+    search_items: int = 8
+    search_top: int = 1024
+    # Invocations in a workgroup that selects, and the words of keys of each: the fewest that hold a row, else the most.
+    # Not measured: 16 words leave room in registers.
+    select_workgroup: int = 256
+    select_items: tuple[int, ...] = (1, 2, 4, 8, 16)
+    # The share of a tile that is kept, at most; if more keys are wanted, rows are sorted. With a quarter, all rounds
+    # together read a third more than the first.
+    max_kept: float = 0.25
+
+
+GPU_COUNTING = CountingHeuristics()
+
+CPU_COUNTING = replace(
+    GPU_COUNTING,
+    # An invocation is a serial loop, so long stretches and few invocations are best. With one key for an invocation, a
+    # selection compiles in a quarter of the time that four take.
+    count_workgroup=16,
+    max_copies=1,
+    count_workgroups=32,
+    max_vectors=16384,
+    search_workgroup=16,
+    search_top=64,
+    select_items=(1,),
+)
+
+
+def counting_heuristics_for(adapter_type: str) -> CountingHeuristics:
+    """Return the table for an adapter of this type, such as ``"DiscreteGPU"`` or ``"CPU"``."""
+    return CPU_COUNTING if adapter_type == "CPU" else GPU_COUNTING
+
+
 # ----- Copies by the CPU, submissions and waits
 
 

@@ -28,6 +28,10 @@ MOVED = 4
 # The word of the counts at which the list of runs begins: where every adapter can bind it.
 RUNS_AT = 64
 
+# The word of the counts that has the number of elements that a partition does not select: where every adapter can bind
+# it.
+OTHERS_AT = 64
+
 # The bindings after those of the arrays, in the order of their numbers.
 _AFTER_ARRAYS = ("seeds", "carries", "carry_out", "heads", "captured", "count", "views")
 
@@ -272,7 +276,7 @@ class Kernel(HashedOnce):
     @property
     def moved_at_once(self) -> int:
         """The loads in one iteration of a compaction, so that several are under way."""
-        return max(1, self.heuristics.moved_words_in_flight // self.spec.destination.words)
+        return max(1, self.heuristics.moved_words_in_flight // self.spec.result.words)
 
     # ----- Bindings: 0 parameters, 1 tile state, then sources, destinations, then those below
     state_binding = 1

@@ -64,6 +64,7 @@ class ShaderSpec(HashedOnce):
         compacts: the first source field is a mask, which is summed. The other fields of the elements that it selects
             are stored one after the other. With `before` there is no such field: the map gives the mask, 0 or 1 for
             each element, and all source fields are stored.
+        partitions: a compaction also stores the elements that are not selected, in as many destinations more.
         index_step: 1 if `before` also takes the index of each element along the axis, -1 if the scan goes from the
             axis's end, so that indices fall; 0 if it does not take the index.
         lists_runs: the number of segments and where each of them begins are stored as well.
@@ -90,6 +91,7 @@ class ShaderSpec(HashedOnce):
     key: Scalar | None = None
     keep_last_only: bool = False
     compacts: bool = False
+    partitions: bool = False
     lists_runs: bool = False
     index_step: int = 0
 
@@ -132,6 +134,12 @@ class ShaderSpec(HashedOnce):
     def moved_fields(self) -> tuple[Field, ...]:
         """The source fields that a compaction stores."""
         return self.source.fields[self.before is None :] if self.compacts else ()
+
+    @cached_property
+    def result(self) -> Element:
+        """One result: what is stored at one place. A partition has two places for the fields of an element."""
+        fields = self.destination.fields
+        return bundle_of(fields[: len(fields) // 2]) if self.partitions else self.destination
 
     @property
     def indexed_source(self) -> Element:
@@ -244,6 +252,7 @@ def scan_spec(
         cuts_columns_alike=inner > 1 and problem.heads is not None and problem.heads.cuts_rows_alike,
         keep_last_only=problem.keep_last_only,
         compacts=problem.compacts,
+        partitions=problem.partitions,
         lists_runs=problem.lists_runs,
         index_step=0 if not problem.indexed else -1 if problem.reverse else 1,
     )

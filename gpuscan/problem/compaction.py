@@ -25,27 +25,28 @@ def words_of_entry(nbytes: int) -> tuple[np.dtype[Any], int]:
     return np.dtype(f"u{size}"), nbytes // size
 
 
-def compaction_problem(words: Sequence[Any], mask: Any) -> Problem:
+def compaction_problem(words: Sequence[Any], mask: Any, *, partitions: bool = False) -> Problem:
     """Return the scan that picks entries.
 
     Args:
         words: arrays (n, words of an entry), as `words_of_entry` says.
         mask: an array (n,) of uint8 that are 0 or 1, or a function of an entry, traced, that gives a bool.
+        partitions: True to store the entries that are not picked as well, in as many fields more.
     """
     kinds = tuple((leaf.dtype, leaf.shape[1:]) for leaf in words)
     length = words[0].shape[0]
     if isinstance(mask, Map):
         return _problem(kinds, length, mask).with_leaves(tuple(words))
-    return _kept_problem(kinds, length).with_leaves((mask, *words))
+    return _kept_problem(kinds, length, partitions).with_leaves((mask, *words))
 
 
 @lru_cache(maxsize=256)
-def _kept_problem(kinds: _Kinds, length: int) -> Problem:
+def _kept_problem(kinds: _Kinds, length: int, partitions: bool) -> Problem:
     """Return the scan of a mask of bytes, without its arrays. Scans of one kind share it."""
-    return _problem(kinds, length, None).kept()
+    return _problem(kinds, length, None, partitions=partitions).kept()
 
 
-def _problem(kinds: _Kinds, length: int, mask: Map | None) -> Problem:
+def _problem(kinds: _Kinds, length: int, mask: Map | None, *, partitions: bool = False) -> Problem:
     """Return the scan of arrays of these dtypes and shapes of an entry, without the arrays."""
     moved = source = _element(kinds)
     before = None
@@ -58,11 +59,12 @@ def _problem(kinds: _Kinds, length: int, mask: Map | None) -> Problem:
         leaves=(),
         source=source,
         element=element_of([np.dtype(np.uint32)]),
-        destination=moved,
+        destination=_element((*kinds, *kinds)) if partitions else moved,
         shape=(length,),
         axis=0,
         before=before,
         compacts=True,
+        partitions=partitions,
     )
 
 

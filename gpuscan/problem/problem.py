@@ -59,6 +59,7 @@ class Problem:
             initial value and no identity.
         compacts: True if the first field is a mask that picks the entries of the other fields to store, or if `before`
             gives such a mask and all fields are stored.
+        partitions: True if a compaction also stores the entries that the mask does not pick, in as many fields more.
         indexed: True if `before` takes a pair of an element and its index along the axis.
         lists_runs: True if the number of the only row's segments and where each of them begins are wanted as well.
     """
@@ -82,6 +83,7 @@ class Problem:
     keep_last_only: bool = False
     fill: tuple[Leaf, ...] | None = field(default=None, repr=False)
     compacts: bool = False
+    partitions: bool = False
     lists_runs: bool = False
     indexed: bool = False
 

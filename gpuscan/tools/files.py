@@ -74,6 +74,60 @@ def sort_file(
         write_array(target, result)
 
 
+def unique_file(source: Path, target: Path, *, counts: bool, device: Device | str | None, profile: bool) -> None:
+    """Write each value of the array of one .npy file to another, once and in order. It may be the same file.
+
+    Args:
+        source: the file to read.
+        target: the file to write, with links resolved.
+        counts: True to write records of a value and its count.
+        device: as in `gpuscan.sort`.
+        profile: True to print how long each stage took on the GPU.
+    """
+    array = read_array(source)
+    with show_profile(profile, device), usage_errors(target):
+        values, found = gpuscan.unique_counts(array, device=device)
+        del array  # as above
+        if counts:
+            records = np.empty(len(values), [("value", values.dtype), ("count", np.int64)])
+            records["value"], records["count"] = values, found
+            values = records
+        write_array(target, values)
+
+
+def histogram_file(
+    source: Path,
+    target: Path | None,
+    *,
+    bins: int,
+    limits: tuple[float, float] | None,
+    device: Device | str | None,
+    profile: bool,
+) -> None:
+    """Count the numbers of the array of a .npy file by bins; print a row for each, or write the counts to a file.
+
+    Args:
+        source: the file to read.
+        target: the file to write, with links resolved; None to print.
+        bins: the number of bins.
+        limits: the first and the last edge (default: the least and the greatest number).
+        device: as in `gpuscan.sort`.
+        profile: True to print how long each stage took on the GPU.
+    """
+    from rich.table import Table
+
+    array = read_array(source)
+    with show_profile(profile, device), usage_errors(source if target is None else target):
+        counts, edges = gpuscan.histogram(array, bins, limits, device=device)
+        if target is not None:
+            write_array(target, counts)
+            return
+        table = Table("from", "to", "count")
+        for number, count in enumerate(counts):
+            table.add_row(f"{edges[number]:g}", f"{edges[number + 1]:g}", str(count))
+        table_console().print(table)
+
+
 def write_array(target: Path, array: np.ndarray[Any, Any]) -> None:
     """Write an array to a .npy file whole or not at all."""
     with replaced_file(target) as partial, open(partial, "wb") as file:

@@ -1,8 +1,9 @@
 {#- Compaction: store the elements that a mask selects, one after the other. Each chunk of the mask leaves its rank in workgroup
     memory. Once the tile's prefix is known, all invocations move the selected elements: from neighbouring places in storage
     to workgroup memory, and from there to neighbouring places. So few words are kept while the tile waits.
+    A partition also moves the elements that are not selected. In workgroup memory they come after the selected ones.
     in:  the sources; the first one is the mask
-    out: the destinations, and count: the number of elements that were selected -#}
+    out: the destinations, and count: the number of elements that were selected, and of a partition the number of others -#}
 // ----- Compaction
 const MOVED = {{ text.moved }}u;  // neighbouring elements that an invocation takes
 
@@ -31,6 +32,9 @@ fn kept_before(offset: u32, kept: u32) -> u32 {
 fn move_tile(invocation: u32, tile: u32, before: u32, kept: u32) {
     for (var turn = 0u; turn < TILE_SIZE; turn += TURN) {
         let start = kept_before(turn, kept);
+{% if spec.partitions %}
+        let picked = kept_before(turn + TURN, kept) - start;
+{% endif %}
 {% for part in range(kernel.moved_at_once) %}
         let offset{{ part }} = turn + ({{ part }}u * WORKGROUP_SIZE + invocation) * MOVED;
         let index{{ part }} = tile * TILE_SIZE + offset{{ part }};
@@ -47,17 +51,39 @@ fn move_tile(invocation: u32, tile: u32, before: u32, kept: u32) {
         let rank{{ part }} = ranks[offset{{ part }} / CHUNK];
         let shift{{ part }} = offset{{ part }} % CHUNK;
         var at{{ part }} = ((rank{{ part }} >> 16u) + countOneBits(rank{{ part }} & ((1u << shift{{ part }}) - 1u)) - start) * RESULT_WORDS;
+{% if spec.partitions %}
+        var other{{ part }} = (picked + offset{{ part }} - turn) * RESULT_WORDS - at{{ part }};
+{% endif %}
 {% for position in range(text.moved) %}
+{% if spec.partitions %}
+        let is_picked{{ part }}_{{ position }} = extractBits(rank{{ part }}, shift{{ part }} + {{ position }}u, 1u) == 1u;
+        let to{{ part }}_{{ position }} = select(other{{ part }}, at{{ part }}, is_picked{{ part }}_{{ position }});
+{% for word in text.result_words("t%dr%d" % (part, position)) %}
+        staged[to{{ part }}_{{ position }} + {{ loop.index0 }}u] = {{ word }};
+{% endfor %}
+        at{{ part }} += select(0u, RESULT_WORDS, is_picked{{ part }}_{{ position }});
+        other{{ part }} += select(RESULT_WORDS, 0u, is_picked{{ part }}_{{ position }});
+{% else %}
         if (extractBits(rank{{ part }}, shift{{ part }} + {{ position }}u, 1u) == 1u) {
 {% for word in text.result_words("t" ~ part ~ "r" ~ position) %}
             staged[at{{ part }} + {{ loop.index0 }}u] = {{ word }};
 {% endfor %}
             at{{ part }} += RESULT_WORDS;
         }
+{% endif %}
 {% endfor %}
 {% endfor %}
         workgroupBarrier();
+{% if spec.partitions %}
+        let first = tile * TILE_SIZE + turn;
+        let moved = min(TURN, params.length - min(first, params.length));
+        for (var i = picked + invocation; i < moved; i += WORKGROUP_SIZE) {
+            let at = i * RESULT_WORDS;
+            store_other(first - before - start + i - picked, {{ text.result_from_words("staged", "at + ") }});
+        }
+{% else %}
         let picked = kept_before(turn + TURN, kept) - start;
+{% endif %}
         for (var i = invocation; i < picked; i += WORKGROUP_SIZE) {
             let at = i * RESULT_WORDS;
             store_result(before + start + i, {{ text.result_from_words("staged", "at + ") }});
@@ -66,5 +92,8 @@ fn move_tile(invocation: u32, tile: u32, before: u32, kept: u32) {
     }
     if (invocation == 0u && tile + 1u == params.tiles) {
         count[0] = before + kept;
+{% if spec.partitions %}
+        count[{{ text.others_at }}] = params.length - before - kept;
+{% endif %}
     }
 }

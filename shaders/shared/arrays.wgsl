@@ -37,6 +37,12 @@ fn seed(row: u32) -> Element {
 fn store_result(at: u32, result: Result) {
 {{ store_single("at", "result") -}}
 }
+{% if spec.partitions %}
+
+fn store_other(at: u32, result: Result) {
+{{ store_single("at", "result", others=True) -}}
+}
+{% endif %}
 {% endif %}
 {% if spec.has_tail_values %}
 // Return the value of the neighbour field that follows a row's last element.

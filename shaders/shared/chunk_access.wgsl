@@ -169,9 +169,10 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {% endfor %}
 {% endmacro %}
 
-{#- Store one result by itself at element `at`, wherever that begins within a word. -#}
-{% macro store_single(at, result) %}
-{% for access in text.destinations %}
+{#- Store one result by itself at element `at`, wherever that begins within a word; if `others`, in the destinations of the
+    elements that a partition does not select. -#}
+{% macro store_single(at, result, others=False) %}
+{% for access in text.destinations_of(others=others) %}
 {% for number in text.result_numbers(access, result) %}
 {% set words = text.storage_words(access, number) %}
 {% if access.field.scalar.packed %}

@@ -24,8 +24,8 @@ alias Source = Element;
 {% if spec.neighbour_field %}
 {{ declare("Stored", spec.with_neighbour) }}
 {% endif %}
-{% if spec.destination != spec.element %}
-{{ declare("Result", spec.destination) }}
+{% if spec.result != spec.element %}
+{{ declare("Result", spec.result) }}
 {%- else %}
 alias Result = Element;
 {% endif %}

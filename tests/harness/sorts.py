@@ -33,7 +33,7 @@ def run_stage(
 
     Args:
         device: the device.
-        name: the stage's template in the folder sort.
+        name: the stage's template in the folder sort, or with the name of another folder.
         call: the words of its parameters, if it has any.
         inputs: the arrays that it reads.
         sizes: the words of each output, which holds junk before, or zeros if it is shorter than 4; or its content.
@@ -54,7 +54,8 @@ def run_stage(
     parameters = [] if call is None else [context.uniform(np.pad(words, (0, -len(words) % 4)).tobytes())]
     bindings = [*parameters, *(array.binding() for array in bound)]
     offset = 0 if name == "scatter_digits" and values.get("kernel") else None
-    stage = stage_dispatch(context, f"sort/{name}.wgsl", bindings, workgroups, 1, offset, **values)
+    template = f"{name}.wgsl" if "/" in name else f"sort/{name}.wgsl"
+    stage = stage_dispatch(context, template, bindings, workgroups, 1, offset, **values)
     with context.lock:
         context.submit([stage], 0, held=True)
     return [output.read() for output in outputs]

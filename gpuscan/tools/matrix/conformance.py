@@ -252,12 +252,26 @@ SORTS: Mapping[str, TestedSort] = {
     "add, by groups": TestedSort(
         lambda x, axis, device, _: gpuscan.scan(x, axis=axis, groups=x & 1, device=device), _sums_of_groups
     ),
+    "top_k": TestedSort(
+        lambda x, axis, device, _: gpuscan.top_k(x, min(5, x.shape[axis]), axis=axis, device=device)[1],
+        lambda x, axis: np.take(_descending_order(x, axis), range(min(5, x.shape[axis])), axis),
+    ),
+    "unique_inverse": TestedSort(
+        lambda x, axis, device, _: gpuscan.unique_inverse(x, device=device).inverse_indices,
+        lambda x, axis: np.unique(x, return_inverse=True)[1].reshape(x.shape),
+    ),
+    "median": TestedSort(
+        lambda x, axis, device, _: gpuscan.median(x, axis=axis, device=device), lambda x, axis: np.median(x, axis=axis)
+    ),
 }
 # The elements that each function is tried with.
 SORTED_ELEMENTS: Mapping[str, tuple[str, ...]] = {
     "sort": ("bool", "int8", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"),
     "argsort, descending": ("uint32", "float32"),
     "add, by groups": ("uint32",),
+    "top_k": ("uint32", "float32"),
+    "unique_inverse": ("uint32",),
+    "median": ("uint32",),
 }
 # The layouts: those in which arrays have no options.
 SORTED_LAYOUTS = ("inclusive", "long rows", "short rows", "columns")

@@ -1,0 +1,571 @@
+"""`gpuscan.bincount`, `histogram`, `searchsorted` and `repeat`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array, new_array
+from gpuscan.api.array_indices import take_at
+from gpuscan.api.device import Device
+from gpuscan.api.home import Devices, first_home
+from gpuscan.api.launches import launchable
+from gpuscan.api.map import map as map_arrays
+from gpuscan.api.reduce import reduce
+from gpuscan.api.scan import scan
+from gpuscan.device.device_array import uploaded
+from gpuscan.elements import scalar_of
+from gpuscan.engine.array_indices import IndexedArray, take
+from gpuscan.engine.counting import Edges, count_bins, count_labels, search
+from gpuscan.engine.element_copy import contiguous, duplicate, stretch_of
+from gpuscan.engine.elementwise import broadcast
+from gpuscan.engine.group_tables import memory_key
+from gpuscan.errors import DeviceMemoryError, UnsupportedDtypeError
+from gpuscan.problem.arguments import as_bits, as_integer, as_leaf, from_bits, resolve_axis, structure_and_leaves
+from gpuscan.problem.results import assembled
+
+# Bins that labels on a device are counted in before the largest of them is known.
+_EXPECTED_BINS = 4096
+# Labels from this one on are not counted.
+_MOST_LABELS = 1 << 31
+
+
+# ----- Counts
+
+
+@launchable
+def bincount(x: Any, /, weights: Any = None, minlength: int = 0, *, device: Devices = None) -> Any:
+    """Return how often each label is there: ``counts[v]`` is the number of elements of `x` that equal v.
+
+    With weights, ``sums[v]`` is the sum of ``weights[i]`` over all i with ``x[i] == v``.
+
+    Args:
+        x: (n,): integers of any type, or bools, that are 0 or more.
+        weights: (n,): a number for each label.
+        minlength: the fewest counts to return.
+        device: as in `gpuscan.scan`. Of several devices the first one is used.
+
+    Returns:
+        ``max(x.max() + 1, minlength)`` counts: int64 for NumPy arrays, and uint32 for a `gpuscan.Array`. Sums of NumPy
+        arrays are float64, computed by NumPy. On a device they have the dtype of the weights if these are float32 or
+        float64; float16 is summed as float32, and integers are summed as int64.
+
+    Raises:
+        ValueError: `x` has several axes or a label below 0, the weights have another length, or `minlength` is
+            negative.
+        TypeError: the labels are no integers.
+        DeviceMemoryError: the device has no memory for the counts.
+
+    The call waits for the device, since the largest label decides the length. Workgroups count in memory of their own,
+    so equal labels do not wait for each other.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> gs.bincount(np.array([3, 1, 3, 0]))
+        array([1, 1, 0, 2])
+        >>> gs.bincount(np.array([3, 1, 3, 0]), weights=[0.5, 1.0, 0.25, 2.0])
+        array([2.  , 1.  , 0.  , 0.75])
+    """
+    labels = as_leaf(x)
+    given = None if weights is None else as_leaf(weights)
+    least = as_integer(minlength)
+    if least is None:
+        raise TypeError(f"minlength={minlength!r} was passed, but it is a number of counts; pass an integer")
+    if least < 0:
+        raise ValueError(f"minlength={minlength} was passed, which is negative; pass a number of counts, 0 or more")
+    if labels.ndim != 1:
+        raise ValueError(f"labels of shape {labels.shape} were to be counted; pass an array of one axis: x.reshape(-1)")
+    if labels.dtype.kind not in "biu" and labels.size:
+        raise TypeError(f"labels of dtype {labels.dtype} were to be counted, but a label is an integer. Convert them")
+    if given is not None and given.shape != labels.shape:
+        raise ValueError(
+            f"weights of shape {given.shape} were passed for {labels.size} labels; pass one weight for each label"
+        )
+    home = first_home((labels, given), device)
+    on_device = isinstance(labels, Array) or isinstance(given, Array)
+    if home is None or not (on_device or (given is None and labels.size)):
+        if labels.size and labels.dtype.kind != "b" and labels.min() < 0:
+            raise _negative(int(labels.min()))
+        narrow = labels.astype(np.intp, copy=False)
+        return np.bincount(narrow, given, least)
+    numbers = home.asarray(labels)
+    if not labels.size:
+        kind = np.dtype(np.uint32) if given is None else _sum_dtype(given.dtype)
+        return new_array(home, np.zeros(least, kind))
+    counts = _count_labels(home, numbers, least)
+    if given is None:
+        return counts if on_device else counts.numpy().astype(np.int64)
+    values = home.asarray(given)
+    summed = values.astype(_sum_dtype(values.dtype), copy=False)
+    return reduce(summed, "add", axis=0, groups=numbers, num_groups=counts.size)
+
+
+def _sum_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of sums of weights on a device."""
+    if dtype.kind in "biu":
+        return np.dtype(np.int64)
+    return np.dtype(np.float32) if dtype.itemsize == 2 else dtype
+
+
+def _negative(least: int) -> ValueError:
+    return ValueError(f"the label {least} was to be counted, but labels are 0 or more. Subtract the least label first")
+
+
+def _count_labels(home: Device, labels: Array, least: int) -> Array:
+    """Return the counts of labels, one or more of them; this waits for the largest."""
+    context, counted = home._context, home._executor.label_counts
+    key = ("bincount", *memory_key(labels))
+    bins = max(least, counted.find(key) or _EXPECTED_BINS)
+    while True:
+        counts, verdict = count_labels(labels, bins)
+        largest, below = (int(word) for word in verdict.read())
+        context.check()
+        if below:
+            raise _negative(int(reduce(labels, "minimum")))
+        length = max(largest + 1, least)
+        if length <= bins:
+            counted.keep(key, largest + 1)
+            return Array.of(home, counts)[:length]
+        if largest >= _MOST_LABELS or 4 * length > context.binding_limit:
+            raise DeviceMemoryError(
+                f"labels up to {int(reduce(labels, 'maximum'))} were to be counted on {context.capabilities.summary}, "
+                f"which binds at most {context.binding_limit} bytes of counts. Use gpuscan.unique_counts, which counts "
+                "the labels that are there"
+            )
+        bins = length
+
+
+# ----- Histograms
+
+
+@launchable
+def histogram(
+    x: Any,
+    bins: Any = 10,
+    range: Any = None,  # noqa: A002 (NumPy's name)
+    weights: Any = None,
+    *,
+    device: Devices = None,
+) -> tuple[Any, Any]:
+    """Return how many numbers are in each bin, and the edges of the bins.
+
+    ``counts[i]`` is the number of elements with ``edges[i] <= x < edges[i+1]``; the last bin also has
+    ``x == edges[-1]``. The counts are NumPy's exactly.
+
+    Args:
+        x: an array of any shape, of bools, integers or floats.
+        bins: the number of bins of equal width, or their edges, which may not fall. For NumPy arrays also a method's
+            name, as in `numpy.histogram_bin_edges`.
+        range: the first and the last edge of bins of equal width (default: the least and the greatest element). The
+            call waits for the device to know these if `range` is left out.
+        weights: a number for each element, in the shape of `x`. Each bin then has the sum of its weights, of their
+            dtype.
+        device: as in `gpuscan.scan`. Of several devices the first one is used.
+
+    Returns:
+        The counts and the edges, which `numpy.histogram_bin_edges` computes. Counts are int64 for NumPy arrays, and
+        uint32 for a `gpuscan.Array`. Weights of NumPy arrays are summed by NumPy.
+
+    Raises:
+        ValueError: the edges fall, the range is not finite, or weights have another shape.
+        TypeError: the numbers are complex.
+        GpuscanError: the elements exceed what the device binds.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> counts, edges = gs.histogram(np.array([0.5, 1.5, 1.7, 4.0], np.float32), bins=4, range=(0, 4))
+        >>> counts
+        array([1, 2, 0, 1])
+    """
+    values = as_leaf(x)
+    given = None if weights is None else as_leaf(weights)
+    if values.dtype.kind == "c":
+        raise UnsupportedDtypeError(
+            f"numbers of dtype {values.dtype} were to be counted by bins, but complex numbers have no order. Pass "
+            "their real parts or their absolute values"
+        )
+    if given is not None and given.shape != values.shape:
+        raise ValueError(
+            f"weights of shape {given.shape} were passed for numbers of shape {values.shape}; pass one for each number"
+        )
+    home = first_home((values, given, bins if isinstance(bins, Array) else None), device)
+    on_device = any(isinstance(each, Array) for each in (values, given, bins))
+    if home is None or not (on_device or (given is None and values.size)):
+        return np.histogram(_plain(values), bins, range, weights=given)
+    if on_device and isinstance(bins, str):
+        raise ValueError(
+            f"bins={bins!r} was passed for an array on a device, but the method needs all elements. Pass a number of "
+            "bins, or np.histogram_bin_edges(array.numpy(), bins)"
+        )
+    edges: Any
+    if not on_device:
+        # NumPy's rules need the elements only for their range, unless a method chooses the bins.
+        whole = isinstance(bins, str) or (range is None and np.ndim(bins) == 0)
+        edges = np.histogram_bin_edges(_plain(values) if whole else np.zeros(0, _plain(values).dtype), bins, range)
+    numbers = home.asarray(values).reshape(-1)
+    numbers = numbers.viewed(numbers.shape, np.uint8) if numbers.dtype == np.bool_ else numbers
+    if on_device:
+        edges = _edges_of(numbers, bins, range)
+    found = _bins_of(home, numbers, edges, uniform=np.ndim(bins) == 0)
+    count = max(edges.size - 1, 0)
+    if isinstance(bins, Array):
+        edges = bins
+    elif on_device:
+        # A copy, since what is uploaded is a constant of the program.
+        edges = new_array(home, edges).copy()
+    if given is not None:
+        return _weighted(numbers, home.asarray(given).reshape(-1), found, count), edges
+    if not numbers.size or not count:
+        return new_array(home, np.zeros(count, np.uint32)), edges
+    counts = Array.of(home, count_bins(numbers, found))
+    return (counts, edges) if on_device else (counts.numpy().astype(np.int64), edges)
+
+
+def _plain(values: Any) -> Any:
+    """Return numbers that NumPy makes histograms of."""
+    return values.astype(np.float32) if values.dtype.name == "bfloat16" else values
+
+
+def _edges_of(numbers: Array, bins: Any, limits: Any) -> Any:
+    """Return the edges of the bins for numbers on a device."""
+    if isinstance(bins, Array):
+        if bins.ndim != 1:
+            raise ValueError(f"bins of shape {bins.shape} were passed; pass a number of bins, or edges along one axis")
+        falls = bins.size > 1 and bool(map_arrays(lambda a, b: a > b, bins[:-1], bins[1:]).any())
+        if falls:
+            raise ValueError("bins were passed with edges that fall; pass edges in rising order: gpuscan.sort(bins)")
+        return bins.astype(numbers.dtype, copy=False)
+    sample = np.zeros(0, np.float32 if numbers.dtype.name == "bfloat16" else numbers.dtype)
+    if np.ndim(bins) == 0 and limits is None and numbers.size:
+        sample = _bounds_of(numbers)
+    return np.histogram_bin_edges(sample, bins, limits)
+
+
+def _bounds_of(numbers: Array) -> np.ndarray[Any, Any]:
+    """Return the least and the greatest number of an array on a device, or NaN if it has one; this waits for them."""
+    if numbers.dtype == np.float64 and not numbers.device.capabilities.float64:
+        bits = numbers.viewed(numbers.shape, np.uint64)
+        ends = [int(reduce(bits, name, before=_float64_order)) for name in ("minimum", "maximum")]
+        sign = 1 << 63
+        return np.array([each ^ sign if each >= sign else ~each % (1 << 64) for each in ends], np.uint64).view(
+            np.float64
+        )
+    least, greatest = reduce(numbers, "minimum"), reduce(numbers, "maximum")
+    found = np.array([least.numpy(), greatest.numpy()])
+    return found.astype(np.float32) if numbers.dtype.name == "bfloat16" else found
+
+
+def _float64_order(bits: Any) -> Any:
+    """Return numbers that compare as the floats with these bits do; all NaN come last."""
+    sign = np.uint64(1 << 63)
+    is_nan = (bits & ~sign) > np.uint64(0x7FF << 52)
+    order = np.where(bits >= sign, ~bits, bits | sign)
+    return np.where(is_nan, np.uint64((1 << 64) - 1), order)
+
+
+def _bins_of(home: Device, numbers: Array, edges: Any, *, uniform: bool) -> Edges:
+    """Return the edges of bins as numbers of the dtype that is counted."""
+    if isinstance(edges, Array):
+        return Edges(contiguous(edges), max(edges.size - 1, 0), 0.0)
+    starts, exist = _nearest_in(numbers.dtype, edges, up=True)
+    last, reached = _nearest_in(numbers.dtype, edges[-1:], up=False)
+    usable = int(exist[:-1].sum()) if len(edges) and reached[0] else 0
+    width = float(edges[-1]) - float(edges[0]) if len(edges) else 0.0
+    scale = (len(edges) - 1) / width if uniform and width > 0 else 0.0
+    thresholds = np.append(starts[:-1], last).astype(numbers.dtype)
+    return Edges(uploaded(home._context, thresholds), usable, scale if np.isfinite(np.float32(scale)) else 0.0)
+
+
+def _weighted(numbers: Array, weights: Array, edges: Edges, bins: int) -> Any:
+    """Return the sum of the weights of each bin."""
+    if not numbers.size or not bins:
+        made: Any = new_array(numbers.device, np.zeros(bins, weights.dtype))
+        return made
+    home = numbers.device
+    if not edges.usable:
+        return new_array(home, np.zeros(bins, weights.dtype))
+    starts, greatest = edges.numbers.viewed((edges.usable,)), edges.numbers.viewed((bins + 1,))
+    places = Array.of(home, search(starts, numbers, right=True))
+    ends = Array.of(home, search(duplicate(stretch_of(greatest, 0, bins, bins + 1)), numbers))
+    labels = map_arrays(_bin_label, places, ends)
+    return reduce(weights, "add", axis=0, groups=labels, num_groups=bins)
+
+
+def _bin_label(place: Any, end: Any) -> Any:
+    """Return the bin of a number, or -1 if it has none.
+
+    Args:
+        place: the number of bins that begin at the number or below it.
+        end: 1 if the number exceeds the last edge, else 0.
+    """
+    return np.where(end == 0, place.astype(np.int32) - np.int32(1), np.int32(-1))
+
+
+def _nearest_in(
+    dtype: np.dtype[Any], numbers: np.ndarray[Any, Any], *, up: bool
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return for each number the least number of a dtype that is not below it, and True where there is one.
+
+    If not `up`, it is the greatest number of the dtype that is not above it. Where there is none, it is the last one.
+    """
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        wide = numbers if numbers.dtype.kind in "iu" else (np.ceil if up else np.floor)(numbers.astype(np.float64))
+        if wide.dtype.kind == "f":
+            # The powers of two are exact.
+            exists = (wide < float(info.max + 1)) if up else (wide >= float(info.min))
+            inside = (wide >= float(info.min)) & (wide < float(info.max + 1))
+        else:
+            exists = (wide <= info.max) if up else (wide >= info.min)
+            inside = (wide >= info.min) & (wide <= info.max)
+        ends = np.where(wide < 0, dtype.type(info.min), dtype.type(info.max))
+        return np.where(inside, np.where(inside, wide, 0).astype(dtype), ends), exists
+    wide = numbers.astype(np.float64)
+    with np.errstate(over="ignore"):
+        nearest = wide.astype(dtype)
+    passed = nearest.astype(np.float64) < wide if up else nearest.astype(np.float64) > wide
+    following = np.nextafter(nearest, dtype.type(np.inf if up else -np.inf))
+    return np.where(passed, following, nearest), np.ones(numbers.shape, bool)
+
+
+# ----- Searches
+
+
+@launchable
+def searchsorted(a: Any, v: Any, /, *, side: str = "left", sorter: Any = None, device: Devices = None) -> Any:
+    """Return where values belong in a sorted array, so that it stays sorted.
+
+    For ``side="left"`` it is the first place i with ``a[i] >= v``, and for ``side="right"`` the first with
+    ``a[i] > v``; ``len(a)`` if there is none. The order is that of `gpuscan.sort`, so NaN belongs to the end.
+
+    Args:
+        a: (n,): sorted keys of a dtype that `gpuscan.sort` takes; or in any order, with `sorter`.
+        v: the values, of any shape.
+        side: ``"left"`` or ``"right"``.
+        sorter: (n,): indices that sort `a`, such as ``gpuscan.argsort(a)``.
+        device: as in `gpuscan.scan`. Of several devices the first one is used.
+
+    Returns:
+        Places in the shape of `v`: int64 for NumPy arrays, and uint32 for a `gpuscan.Array`.
+
+    Raises:
+        ValueError: `a` has several axes, the side has another name, or `sorter` has another length.
+        TypeError: `sorter` holds no integers, or one of the dtypes has no order.
+        GpuscanError: an array exceeds what the device binds.
+
+    Each value is searched by itself, in blocks of `a` first.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> gs.searchsorted(np.array([1, 3, 3, 7]), np.array([3, 8, 0]))
+        array([1, 4, 0])
+        >>> gs.searchsorted(np.array([1, 3, 3, 7]), np.array([3, 8, 0]), side="right")
+        array([3, 4, 0])
+    """
+    ordered, values = as_leaf(a), as_leaf(v)
+    order = None if sorter is None else as_leaf(sorter)
+    if side not in ("left", "right"):
+        raise ValueError(f'side={side!r} was passed; pass "left" or "right"')
+    if ordered.ndim != 1:
+        raise ValueError(f"an array of shape {ordered.shape} was to be searched; pass a sorted array of one axis")
+    if order is not None and order.dtype.kind not in "iu":
+        raise TypeError(f"sorter= of dtype {order.dtype} was passed; pass integers, such as gpuscan.argsort(a)")
+    if order is not None and order.shape != ordered.shape:
+        raise ValueError(f"sorter= of shape {order.shape} was passed for {ordered.size} keys; pass one for each key")
+    for each in (ordered, values):
+        check_ordered(each.dtype)
+    home = first_home((ordered, values, order), device)
+    if home is None:
+        wide = [each.astype(np.float32) if each.dtype.name == "bfloat16" else each for each in (ordered, values)]
+        return np.searchsorted(wide[0], wide[1], side, order)  # type: ignore[call-overload]
+    on_device = any(isinstance(each, Array) for each in (ordered, values, order))
+    right = side == "right"
+    fill = None
+    if not isinstance(values, Array) and not isinstance(ordered, Array):
+        common = np.result_type(ordered.dtype, values.dtype)
+        ordered, values = ordered.astype(common), values.astype(common)
+    elif not isinstance(values, Array):
+        ordered = ordered.viewed(ordered.shape, np.uint8) if _is_lone_bool(ordered, values) else ordered
+        ordered, values, fill = _in_dtype_of(ordered, values, right)
+    else:
+        common = np.result_type(ordered.dtype, values.dtype)
+        ordered, values = ordered.astype(common, copy=False), values.astype(common, copy=False)
+    keys = contiguous(home.asarray(ordered))
+    if order is not None:
+        keys = contiguous(take_at(Array.of(home, keys), order, 0))
+    found = Array.of(home, search(keys, home.asarray(values), right=right))
+    if fill is not None:
+        found = map_arrays(lambda place, other: np.where(other < 0, place, other.astype(np.uint32)), found, fill)
+    if on_device:
+        return found
+    places = found.numpy().astype(np.int64)
+    return places if places.shape else places[()]
+
+
+def check_ordered(dtype: np.dtype[Any]) -> None:
+    """Raise UnsupportedDtypeError if numbers of the dtype have no order, or none on a device."""
+    if scalar_of(dtype).kind == "complex":
+        raise UnsupportedDtypeError(
+            f"numbers of dtype {dtype} were to be compared, but complex numbers have no order. Pass their real "
+            "parts or their absolute values"
+        )
+
+
+def _is_lone_bool(ordered: Any, values: Any) -> bool:
+    """Return True if only the first array holds bools."""
+    return bool(ordered.dtype == np.bool_ and values.dtype != np.bool_)
+
+
+def _in_dtype_of(ordered: Any, values: Any, right: bool) -> tuple[Any, Any, Any]:
+    """Return sorted keys on a device, NumPy's values in their dtype, and places of values that the dtype has not.
+
+    A value that the dtype cannot hold is replaced by its neighbour, which belongs to the same place. So the keys need
+    no other dtype, which the device may not have.
+
+    Returns:
+        The keys, the values, and if some values are beyond the dtype, for each value its place, or -1.
+    """
+    dtype = ordered.dtype
+    if np.result_type(dtype, values.dtype) == dtype:
+        return ordered, values.astype(dtype), None
+    found, exists = _nearest_in(dtype, values.astype(np.uint8) if values.dtype == np.bool_ else values, up=not right)
+    if exists.all():
+        return ordered, found, None
+    is_nan = values != values
+    return ordered, found, np.where(exists, -1, np.where(is_nan | (not right), ordered.size, 0)).astype(np.int64)
+
+
+# ----- Repetitions
+
+
+@launchable
+def repeat(x: Any, repeats: Any, *, axis: int | None = None, device: Devices = None) -> Any:
+    """Return an array with each entry of an axis as many times as asked for, one after the other.
+
+    Args:
+        x: an array of any dtype that arrays on a device can have, or a bundle of arrays of one shape. NumPy arrays may
+            also hold dates, durations or complex128.
+        repeats: the number of times for all entries, or one for each entry of the axis, 0 or more. The length of the
+            result is their sum; the call waits for it if they are in a `gpuscan.Array`.
+        axis: the axis to repeat along (default: all elements, as one row).
+        device: as in `gpuscan.scan`. Of several devices the first one is used.
+
+    Returns:
+        An array like `x`, or a bundle like it.
+
+    Raises:
+        ValueError: a number is negative, or there is not one for each entry.
+        TypeError: the numbers are no integers.
+        GpuscanError: an array exceeds what the device binds.
+
+    The sums of the numbers say where the copies of each entry end, and each entry of the result searches for its own.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> gs.repeat(np.array([3, 1, 4]), np.array([2, 0, 3]))
+        array([3, 3, 4, 4, 4])
+        >>> gs.repeat(np.array([[3, 1], [4, 1]]), 2, axis=1)
+        array([[3, 3, 1, 1],
+               [4, 4, 1, 1]])
+    """
+    structure, given = structure_and_leaves(x, only_moved=True)
+    if len({leaf.shape for leaf in given}) > 1 and axis is None:
+        raise ValueError("a bundle of arrays of several shapes was passed; pass the axis to repeat along")
+    shaped = [leaf.reshape(-1) if axis is None else leaf for leaf in given]
+    place = resolve_axis(0 if axis is None else axis, shaped[0].shape)
+    lengths = {leaf.shape[place] for leaf in shaped}
+    if len(lengths) > 1:
+        raise ValueError(f"a bundle of arrays of the lengths {sorted(lengths)} was passed; pass arrays of one length")
+    (length,) = lengths
+    counts = _checked_repeats(repeats, length)
+    home = first_home((*given, counts), device)
+    on_device = any(isinstance(each, Array) for each in (*given, counts))
+    if home is None:
+        results = [np.repeat(leaf, counts, place) for leaf in shaped]
+        return assembled(structure, results, x)
+    bits = [leaf if on_device else as_bits(leaf) for leaf in shaped]
+    arrays = [home.asarray(leaf) for leaf in bits]
+    if isinstance(counts, int):
+        made = [_repeat_all(array, counts, place) for array in arrays]
+    else:
+        entries = _repeated_entries(home, counts)
+        made = [_take_entries(array, entries, place) for array in arrays]
+    if on_device:
+        return structure.nested(made)
+    moved = [from_bits(result.numpy(), leaf.dtype) for result, leaf in zip(made, shaped, strict=True)]
+    return assembled(structure, moved, x)
+
+
+def _checked_repeats(repeats: Any, length: int) -> Any:
+    """Return how often entries are repeated: one integer, or one for each of `length` entries."""
+    one = None if isinstance(repeats, Array) else as_integer(repeats)
+    if one is not None:
+        if one < 0:
+            raise ValueError(f"repeats={one} was passed, which is negative; pass 0 or more")
+        return one
+    counts = as_leaf(repeats)
+    if counts.dtype.kind not in "biu" and counts.size:
+        raise TypeError(f"repeats of dtype {counts.dtype} were passed; pass integers")
+    if counts.ndim > 1 or counts.size not in (1, length):
+        raise ValueError(
+            f"repeats of shape {counts.shape} were passed for {length} entries; pass one number, or one for each entry"
+        )
+    if not isinstance(counts, Array):
+        if counts.size and counts.min() < 0:
+            raise ValueError(f"repeats of {counts.min()} were passed, which is negative; pass numbers of 0 or more")
+        return int(counts.reshape(-1)[0]) if counts.size == 1 else counts.astype(np.int64)
+    return counts.reshape(-1) if counts.size == length else counts.reshape(1)[np.zeros(length, np.intp)]
+
+
+def _repeat_all(array: Array, count: int, axis: int) -> Array:
+    """Return an array with each entry of an axis `count` times."""
+    shape = array.shape
+    if not array.size or not count:
+        return new_array(array.device, None, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]), array.dtype)
+    apart = array[(*[slice(None)] * (axis + 1), None)]
+    view = broadcast(apart, (*shape[: axis + 1], count, *shape[axis + 1 :]))
+    whole = Array.of(array.device, duplicate(view))
+    return whole.reshape(*shape[:axis], shape[axis] * count, *shape[axis + 1 :])
+
+
+def _repeated_entries(home: Device, counts: Any) -> Array:
+    """Return the index of the entry that each entry of the result repeats."""
+    if isinstance(counts, Array):
+        if not counts.size:
+            return new_array(home, np.zeros(0, np.uint32))
+        if counts.dtype.kind == "i" and int(reduce(counts, "minimum")) < 0:
+            raise ValueError("repeats on a device were passed, and some are negative; pass numbers of 0 or more")
+        total = int(reduce(counts.astype(np.uint64), "add"))
+    else:
+        sums = np.cumsum(counts)
+        total = int(sums[-1]) if sums.size else 0
+    if total >= _MOST_LABELS:
+        raise DeviceMemoryError(
+            f"an array was to be repeated to {total} entries, but a device repeats to fewer than 2**31 at a time. "
+            "Repeat parts of it"
+        )
+    if isinstance(counts, Array):
+        ends = contiguous(scan(counts.astype(np.uint32), "add", axis=0))
+    else:
+        ends = uploaded(home._context, sums.astype(np.uint32))
+    return Array.of(home, search(ends, total, right=True))
+
+
+def _take_entries(array: Array, entries: Array, axis: int) -> Array:
+    """Return the entries of an axis at these indices, which are right."""
+    shape = (*array.shape[:axis], entries.size, *array.shape[axis + 1 :])
+    own = tuple(0 if i == axis else step for i, step in enumerate(array.strides))
+    indexed = IndexedArray(
+        array=array,
+        shape=shape,
+        strides=own,
+        place_strides=tuple(1 if i == axis else 0 for i in range(array.ndim)),
+        rows=((array.shape[axis], array.strides[axis]),),
+        places=entries,
+    )
+    return Array.of(array.device, take(indexed))

@@ -1,0 +1,455 @@
+"""`gpuscan.top_k`, `partition_by`, `quantile` and `median`: some elements, by their order or by a mask."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array, new_array
+from gpuscan.api.compact import check_mask
+from gpuscan.api.device import Device
+from gpuscan.api.home import Devices, first_home
+from gpuscan.api.launches import launchable
+from gpuscan.api.map import map as map_arrays
+from gpuscan.api.picked import Picked
+from gpuscan.api.sort import as_dates, checked_keys, sort
+from gpuscan.elements import compute_dtype, scalar_of
+from gpuscan.engine.compaction import partition_on_device
+from gpuscan.engine.counting import select
+from gpuscan.engine.element_copy import contiguous, interchanged
+from gpuscan.engine.sorting import sort_device, sort_selected
+from gpuscan.planning.counting_plan import plan_select
+from gpuscan.problem.arguments import (
+    as_bits,
+    as_flag,
+    as_integer,
+    as_leaf,
+    from_bits,
+    resolve_axis,
+    structure_and_leaves,
+    tuple_of_integers,
+)
+from gpuscan.problem.results import assembled
+from gpuscan.reference import sort as reference
+
+# ----- The first elements of a sort
+
+
+@launchable
+def top_k(x: Any, k: int, /, *, axis: int = -1, largest: bool = True, device: Devices = None) -> tuple[Any, Any]:
+    """Return the k greatest elements along an axis, the greatest first, and their indices.
+
+    ``values[i] = x[indices[i]]`` with ``indices = argsort(x, descending=largest)[:k]``: of equal elements, the one with
+    the smaller index comes first, and NaN comes last in both orders.
+
+    Args:
+        x: an array of a dtype that `gpuscan.sort` takes.
+        k: the number of elements, from 0 to the length of the axis.
+        axis: the axis (default: the last one).
+        largest: False for the least elements, the least first.
+        device: as in `gpuscan.scan`. Of several devices the first one is used.
+
+    Returns:
+        The elements and their indices along the axis, which has length k in both. Indices are int64 for a NumPy array,
+        and uint32 for a `gpuscan.Array`.
+
+    Raises:
+        ValueError: there is no such axis, or `k` is negative or exceeds its length.
+        TypeError: the dtype has no order, or `k` is no integer.
+        DeviceMemoryError: the array exceeds what a shader of the device binds.
+
+    For small `k` nothing is sorted but the result: workgroups select the first keys of their tiles digit by digit
+    (Alabi et al., "Fast k-selection algorithms for graphics processing units", 2012), and then those of all tiles.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> values, indices = gs.top_k(np.array([3, 1, 4, 1, 5], np.int32), 2)
+        >>> values, indices
+        (array([5, 4], dtype=int32), array([4, 2]))
+    """
+    as_flag("largest", largest)
+    kept = as_integer(k)
+    if kept is None:
+        raise TypeError(f"k={k!r} was passed, but it is a number of elements; pass an integer")
+    leaf = as_leaf(x)
+    home = first_home((leaf,), device)
+    keys, place, _, dates = checked_keys(
+        leaf, axis, largest, True, "numpy" if home is None else home, "searched for its first elements"
+    )
+    length = keys.shape[place]
+    if not 0 <= kept <= length:
+        raise ValueError(
+            f"k={k} was passed for an axis of length {length}; pass a number of elements from 0 to {length}"
+        )
+    descending = bool(largest)
+    if home is None:
+        order = reference.argsort(keys, place, descending)[(*[slice(None)] * place, slice(kept))]
+        values: Any = np.take_along_axis(keys.astype(keys.dtype.newbyteorder("="), copy=False), order, place)
+        return values if dates is None else as_dates(values, dates, descending), order
+    found, indices = _first_keys(home, home.asarray(keys), place, kept, descending)
+    if isinstance(keys, Array):
+        return found, indices
+    values = found.numpy()
+    values = values if dates is None else as_dates(values, dates, descending)
+    return values, indices.numpy().astype(np.int64)
+
+
+def _first_keys(home: Device, keys: Array, axis: int, kept: int, descending: bool) -> tuple[Array, Array]:
+    """Return the first keys along an axis, in order, and their indices."""
+    shape, dtype, length = keys.shape, keys.dtype, keys.shape[axis]
+    result = (*shape[:axis], kept, *shape[axis + 1 :])
+    if not prod(result):
+        return new_array(home, None, result, dtype), new_array(home, None, result, np.uint32)
+    executor, scalar = home._executor, scalar_of(dtype)
+    plan = plan_select(scalar, length, kept, home.capabilities)
+    if plan is None:
+        found = sort_device(executor, keys, axis, descending=descending, with_places=True)
+        assert found.keys is not None
+        assert found.places is not None
+        first = (*[slice(None)] * axis, slice(kept))
+        return Array.of(home, found.keys)[first].copy(), Array.of(home, found.places)[first].copy()
+    inner = prod(shape[axis + 1 :])
+    rows = interchanged(contiguous(keys), length, inner, dtype.itemsize)
+    count = keys.size // length
+    words, places = select(rows, count, kept, plan, descending=descending)
+    ordered = sort_selected(executor, words, dtype, kept, places, descending=descending)
+    made = []
+    for array, kind in ((ordered.keys, dtype), (ordered.places, np.dtype(np.uint32))):
+        assert array is not None
+        moved = interchanged(array.viewed(result, kind), inner, kept, kind.itemsize)
+        made.append(Array.of(home, moved))
+    return made[0], made[1]
+
+
+# ----- Partitions
+
+
+@launchable
+def partition_by(x: Any, mask: Any, /, *, device: Devices = None) -> tuple[Any, Any]:
+    """Return the entries that a mask picks, and the others: ``(x[mask], x[~mask])``, each in their order.
+
+    It takes one pass: the mask is scanned, and each entry is stored as soon as its place is known.
+
+    Args:
+        x: (n, …): a NumPy array or a `gpuscan.Array`, or a bundle of arrays of one length. NumPy arrays may also hold
+            dates, durations or complex128.
+        mask: (n,) of bool.
+        device: as in `gpuscan.scan`. Of several devices the first one is used.
+
+    Returns:
+        Two arrays like `x`, or two bundles like `x`. On a device their lengths stay there until ``.shape`` is asked
+        for.
+
+    Raises:
+        ValueError: mask and array differ in length, or the mask has several axes.
+        TypeError: the mask is not bool.
+        GpuscanError: the entries exceed what the device binds.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> x = np.array([3, 1, 4, 1, 5], np.int32)
+        >>> gs.partition_by(x, x > 2)
+        (array([3, 4, 5], dtype=int32), array([1, 1], dtype=int32))
+    """
+    structure, given = structure_and_leaves(x, only_moved=True)
+    chosen = as_leaf(mask)
+    check_mask(chosen, [leaf.shape for leaf in given])
+    home = first_home((*given, chosen), device)
+    on_device = any(isinstance(each, Array) for each in (*given, chosen))
+    if home is None:
+        parts = [[leaf[pick] for leaf in given] for pick in (chosen, ~chosen)]
+        return assembled(structure, parts[0], x), assembled(structure, parts[1], x)
+    leaves = [leaf if on_device else as_bits(leaf) for leaf in given]
+    arrays = [home.asarray(leaf) for leaf in leaves]
+    found = partition_on_device(home._executor, arrays, home.asarray(chosen))
+    sides = []
+    for entries, count in ((found.entries, found.count), (found.others, found.others_count)):
+        length = Array.of(home, count)
+        sides.append(
+            [
+                Picked(Array.of(home, memory), array.dtype, array.shape[1:], length)
+                for memory, array in zip(entries, arrays, strict=True)
+            ]
+        )
+    if on_device:
+        return structure.nested(sides[0]), structure.nested(sides[1])
+    moved = [[from_bits(a.numpy(), leaf.dtype) for a, leaf in zip(side, given, strict=True)] for side in sides]
+    return assembled(structure, moved[0], x), assembled(structure, moved[1], x)
+
+
+# ----- Quantiles
+
+# For each method that interpolates, what Hyndman and Fan (1996) call alpha and beta.
+_CONTINUOUS = {
+    "interpolated_inverted_cdf": (0.0, 1.0),
+    "hazen": (0.5, 0.5),
+    "weibull": (0.0, 0.0),
+    "median_unbiased": (1 / 3.0, 1 / 3.0),
+    "normal_unbiased": (3 / 8.0, 3 / 8.0),
+}
+# The methods that return an element.
+_DISCRETE = ("lower", "higher", "nearest", "inverted_cdf", "closest_observation")
+_METHODS = ("linear", "midpoint", "averaged_inverted_cdf", *_CONTINUOUS, *_DISCRETE)
+
+
+@launchable
+def quantile(
+    x: Any,
+    q: Any,
+    /,
+    *,
+    axis: int | tuple[int, ...] | None = None,
+    method: str = "linear",
+    keepdims: bool = False,
+    device: Devices = None,
+) -> Any:
+    """Return quantiles of an array along an axis, exactly: the element at the place q of the sorted axis.
+
+    With n elements along the axis, sorted into s, ``method="linear"`` gives ``s[i] + (s[i+1] - s[i]) * g`` with i and g
+    the whole and the fractional part of ``(n - 1) * q``. NaN anywhere in a row makes its quantiles NaN.
+
+    Args:
+        x: an array of integers or floats.
+        q: numbers from 0 to 1, of any shape.
+        axis: the axis, or several (default: all elements together).
+        method: one of NumPy's methods, as in `numpy.quantile`.
+        keepdims: True to keep the axes with length 1.
+        device: as in `gpuscan.scan`. Of several devices the first one is used.
+
+    Returns:
+        Quantiles in the shape of `q`, and behind it the other axes of `x`. For NumPy arrays, NumPy's values in NumPy's
+        dtype. For a `gpuscan.Array` they have its dtype if it holds floats, or if the method returns an element.
+        Otherwise they are float64, or float32 on an adapter without 64-bit floats.
+
+    Raises:
+        ValueError: a number is outside [0, 1], or the method has another name.
+        IndexError: the axis has no elements.
+        TypeError: `x` holds bools or complex numbers.
+        DeviceMemoryError: the array exceeds what a shader of the device binds.
+
+    The axis is sorted, and the elements at the places next to each quantile are taken from it.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> x = np.array([[10, 7, 4], [3, 2, 1]], np.float32)
+        >>> gs.quantile(x, 0.5, axis=0)
+        array([6.5, 4.5, 2.5], dtype=float32)
+    """
+    if method not in _METHODS:
+        raise ValueError(f"method={method!r} was passed; pass one of {', '.join(_METHODS)}")
+    array = as_leaf(x)
+    wanted = np.asarray(q)
+    if wanted.dtype.kind not in "fiu" or (wanted.size and not (wanted.min() >= 0 and wanted.max() <= 1)):
+        raise ValueError(f"q={q!r} was passed, but quantiles are numbers from 0 to 1")
+    if array.dtype.kind == "b" or scalar_of(array.dtype).kind in ("bool", "complex"):
+        raise TypeError(
+            f"quantiles of numbers of dtype {array.dtype} were asked for, but there is nothing between two of them. "
+            "Convert them: x.astype(np.float32)"
+        )
+    home = first_home((array,), device)
+    if home is None:
+        return np.quantile(array, wanted if wanted.ndim else q, axis=axis, method=method, keepdims=keepdims)  # type: ignore[call-overload]
+    rows, kept = _rows_along(array, axis)
+    if not rows.shape[-1]:
+        raise IndexError(f"quantiles of an array of shape {array.shape} were asked for, but the axis has no elements")
+    weak = not isinstance(q, (np.ndarray, np.generic)) and not wanted.ndim
+    before, after, weight = _places(_as_floats(wanted).reshape(-1), rows.shape[-1], method)
+    found = _interpolated(home, rows, before, after, weight, weak)
+    shape = (*wanted.shape, *(kept if keepdims else rows.shape[:-1]))
+    found = found.reshape(shape)
+    return found if isinstance(found, Array) or found.shape else found[()]
+
+
+@launchable
+def median(
+    x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, device: Devices = None
+) -> Any:
+    """Return the median of an array along an axis, exactly: the middle element, or the mean of the middle two.
+
+    NaN anywhere in a row makes its median NaN.
+
+    Args:
+        x: an array of bools, integers or floats.
+        axis: the axis, or several (default: all elements together).
+        keepdims: True to keep the axes with length 1.
+        device: as in `gpuscan.scan`. Of several devices the first one is used.
+
+    Returns:
+        The other axes of `x`. The dtype is that of `gpuscan.quantile`.
+
+    Raises:
+        TypeError: `x` holds complex numbers.
+        DeviceMemoryError: the array exceeds what a shader of the device binds.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> float(gs.median(np.array([3, 1, 4, 1], np.float32)))
+        2.0
+    """
+    array = as_leaf(x)
+    if scalar_of(array.dtype).kind == "complex":
+        raise TypeError(
+            f"the median of numbers of dtype {array.dtype} was asked for, but complex numbers have no order. Pass "
+            "their real parts or their absolute values"
+        )
+    home = first_home((array,), device)
+    rows, kept = _rows_along(array, axis)
+    length = rows.shape[-1]
+    if home is None or (not length and not isinstance(array, Array)):
+        return np.median(array, axis=axis, keepdims=keepdims)
+    if rows.dtype == np.bool_:
+        rows = rows.astype(np.uint8)
+    if not length:
+        return _of_nothing(home, rows).reshape(kept if keepdims else rows.shape[:-1])
+    before, after = np.array([(length - 1) // 2]), np.array([length // 2])
+    found = _interpolated(home, rows, before, after, None, True)
+    found = found.reshape(kept if keepdims else rows.shape[:-1])
+    return found if isinstance(found, Array) or found.shape else found[()]
+
+
+def _of_nothing(home: Device, rows: Array) -> Array:
+    """Return the medians of rows without elements."""
+    dtype = _float_dtype(home, rows.dtype)
+    return new_array(home, np.full(rows.shape[:-1], np.nan, dtype))
+
+
+def _rows_along(array: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
+    """Return an array with some axes joined to its last one, and its shape with length 1 along these axes."""
+    if axis is None:
+        return array.reshape(-1), (1,) * array.ndim
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    chosen = [resolve_axis(each, array.shape) for each in tuple_of_integers("axis", axes)]
+    if len(set(chosen)) < len(chosen):
+        raise ValueError(f"axis={axis} was passed, which names an axis twice; pass each axis once")
+    rest = [i for i in range(array.ndim) if i not in chosen]
+    moved = array.transpose(tuple(rest + chosen))
+    shape = tuple(array.shape[i] for i in rest)
+    rows = moved.reshape((*shape, prod(array.shape[i] for i in chosen)))
+    return rows, tuple(1 if i in chosen else n for i, n in enumerate(array.shape))
+
+
+def _as_floats(q: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return q if q.dtype.kind == "f" else q.astype(np.float64)
+
+
+def _places(q: np.ndarray[Any, Any], n: int, method: str) -> tuple[Any, Any, Any]:
+    """Return for each quantile the places before and after it, and the weight of the second; None for no weights."""
+    if method == "lower":
+        at = np.floor((n - 1) * q)
+    elif method == "higher":
+        at = np.ceil((n - 1) * q)
+    elif method == "nearest":
+        at = np.around((n - 1) * q)
+    elif method in ("inverted_cdf", "closest_observation"):
+        index = n * q - 1 - (0.5 if method == "closest_observation" else 0.0)
+        whole = np.floor(index)
+        stays = index == whole
+        if method == "closest_observation":
+            stays &= whole % 2 == 1
+        at = np.maximum(np.where(stays, whole, whole + 1), 0)
+    if method in _DISCRETE:
+        places = at.astype(np.int64)
+        return places, places, np.zeros(len(q))
+    if method == "linear":
+        index = (n - 1) * q
+    elif method == "midpoint":
+        index = 0.5 * (np.floor((n - 1) * q) + np.ceil((n - 1) * q))
+    elif method == "averaged_inverted_cdf":
+        index = n * q - 1
+    else:
+        alpha, beta = _CONTINUOUS[method]
+        index = n * q + (alpha + q * (1 - alpha - beta)) - 1
+    before = np.floor(index)
+    after = before + 1
+    above, below = index >= n - 1, index < 0
+    before, after = (np.where(above, n - 1, np.where(below, 0, each)).astype(np.int64) for each in (before, after))
+    # NumPy computes the weights from these places, where the last one is -1.
+    weight = index - np.where(above, -1, before)
+    if method == "midpoint":
+        weight = np.where(index % 1 == 0, 0.0, 0.5)
+    elif method == "averaged_inverted_cdf":
+        weight = np.where(weight == 0, 0.5, 1.0)
+    return before, after, weight
+
+
+def _interpolated(
+    home: Device, rows: Any, before: np.ndarray[Any, Any], after: np.ndarray[Any, Any], weight: Any, weak: bool
+) -> Any:
+    """Return quantiles of rows, of shape (quantiles, *rows): like the rows in NumPy, or on the device.
+
+    Args:
+        home: the device.
+        rows: an array with the rows along its last axis.
+        before, after: for each quantile the places of two elements.
+        weight: for each quantile the weight of the second; all 0 for an element, and None for the mean of both.
+        weak: True if the weights are Python numbers, which have no dtype.
+    """
+    on_device = isinstance(rows, Array)
+    ordered = sort(home.asarray(rows), axis=-1)
+    places = np.concatenate([before, after, [rows.shape[-1] - 1]])
+    taken: Any = np.take(ordered, places, axis=-1)
+    count, alone = len(before), bool((before == after).all())
+    if not on_device:
+        taken = taken.numpy()
+    taken = taken.transpose((taken.ndim - 1, *range(taken.ndim - 1)))
+    first, last = taken[:count], taken[2 * count :]
+    second = first if alone else taken[count : 2 * count]
+    if alone and weight is not None and not weight.any():
+        return _with_nan(first, last)
+    if not on_device:
+        return _by_numpy(first, second, last, weight, weak)
+    dtype = _float_dtype(home, rows.dtype)
+    wide = compute_dtype(scalar_of(dtype))
+    first, second, last = (each.astype(wide, copy=False) for each in (first, second, last))
+    if weight is None:
+        found = _with_nan(first, last) if alone else map_arrays(_mean_of_two, first, second, last)
+    else:
+        weights = weight.astype(wide).reshape((count, *[1] * (first.ndim - 1)))
+        found = map_arrays(_between, first, second, last, new_array(home, weights))
+    return found.astype(dtype, copy=False)
+
+
+def _with_nan(found: Any, last: Any) -> Any:
+    """Return elements, or NaN where the last element of the row is NaN."""
+    if scalar_of(found.dtype).kind != "float":
+        return found
+    if isinstance(found, Array):
+        return map_arrays(lambda found, last: np.where(last != last, last, found), found, last)
+    return np.where(last != last, last, found)
+
+
+def _by_numpy(first: Any, second: Any, last: Any, weight: Any, weak: bool) -> Any:
+    """Return what `_interpolated` returns, as NumPy computes it."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        if weight is None:
+            pair = first[None] if first is second else np.stack([first, second])
+            return _with_nan(np.mean(pair, axis=0), last)
+        shaped: Any = float(weight[0]) if weak else weight.reshape((len(weight), *[1] * (first.ndim - 1)))
+        step = second - first
+        found = np.asarray(first + step * shaped)
+        np.subtract(second, step * (1 - shaped), out=found, where=np.asarray(shaped) >= 0.5, casting="unsafe")
+        return _with_nan(found, last)
+
+
+def _float_dtype(home: Device, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of numbers between elements of a dtype, on a device."""
+    if scalar_of(dtype).kind == "float":
+        return dtype
+    return np.dtype(np.float64 if home.capabilities.float64 else np.float32)
+
+
+def _mean_of_two(first: Any, second: Any, last: Any) -> Any:
+    return np.where(last != last, last, (first + second) / 2)
+
+
+def _between(first: Any, second: Any, last: Any, weight: Any) -> Any:
+    """Return a number between two, as `numpy.quantile` computes it."""
+    step = second - first
+    near = np.where(weight >= 0.5, second - step * (1 - weight), first + step * weight)
+    return np.where(last != last, last, near)

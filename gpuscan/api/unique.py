@@ -1,0 +1,367 @@
+"""`gpuscan.unique_values` and its like, and `gpuscan.run_length_encode`: what is in an array, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpuscan.api.array import Array, new_array
+from gpuscan.api.home import Devices, first_home
+from gpuscan.api.launches import launchable
+from gpuscan.api.map import map as map_arrays
+from gpuscan.api.opened_device import OpenedDevice
+from gpuscan.api.picked import Picked
+from gpuscan.api.scan import scan
+from gpuscan.api.sort import as_dates, checked_keys
+from gpuscan.device.device_array import DeviceArray, uploaded
+from gpuscan.elements import Scalar, scalar_of
+from gpuscan.engine.compaction import gathered
+from gpuscan.engine.element_copy import bindable, contiguous
+from gpuscan.engine.permutations import Permutation
+from gpuscan.engine.runs import run_lengths
+from gpuscan.engine.sorting import sort_device
+from gpuscan.problem.arguments import as_bits, as_leaf, from_bits
+from gpuscan.reference import sort as reference
+
+
+class UniqueCountsResult(NamedTuple):
+    """The result of `gpuscan.unique_counts`."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverseResult(NamedTuple):
+    """The result of `gpuscan.unique_inverse`."""
+
+    values: Any
+    inverse_indices: Any
+
+
+class UniqueAllResult(NamedTuple):
+    """The result of `gpuscan.unique_all`."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class RunLengths(NamedTuple):
+    """The result of `gpuscan.run_length_encode`."""
+
+    values: Any
+    counts: Any
+
+
+# ----- The public functions
+
+
+@launchable
+def unique_values(x: Any, /, *, device: Devices = None) -> Any:
+    """Return each value of an array once, in order.
+
+    ``values[0] < values[1] < …``, and every element of `x` is one of them. The array is sorted, and the first element
+    of each run of equal ones is kept. 0.0 equals -0.0. Each NaN is a value of its own, as the Array API standard
+    demands; they come last.
+
+    Args:
+        x: an array of any shape, of a dtype that `gpuscan.sort` takes.
+        device: as in `gpuscan.scan`. Of several devices the first one is used.
+
+    Returns:
+        An array of one axis, of the dtype of `x`. For a `gpuscan.Array` it is one, and its length stays on the device
+        until ``.shape`` is asked for.
+
+    Raises:
+        TypeError, GpuscanError: as `gpuscan.sort` does.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> gs.unique_values(np.array([3, 1, 4, 1, 3], np.int32))
+        array([1, 3, 4], dtype=int32)
+    """
+    return find_unique(x, device).values
+
+
+@launchable
+def unique_counts(x: Any, /, *, device: Devices = None) -> UniqueCountsResult:
+    """Return each value of an array once, in order, and how often it is there.
+
+    ``counts[i]`` is the number of elements that equal ``values[i]``.
+
+    Args:
+        x, device: as in `gpuscan.unique_values`.
+
+    Returns:
+        A named tuple ``(values, counts)``. Counts are int64 for a NumPy array, and uint32 for a `gpuscan.Array`.
+
+    Raises:
+        TypeError, GpuscanError: as `gpuscan.sort` does.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> gs.unique_counts(np.array([3, 1, 4, 1, 3], np.int32)).counts
+        array([2, 2, 1])
+    """
+    found = find_unique(x, device)
+    return UniqueCountsResult(found.values, found.counts)
+
+
+@launchable
+def unique_inverse(x: Any, /, *, device: Devices = None) -> UniqueInverseResult:
+    """Return each value of an array once, in order, and which of them each element is.
+
+    ``values[inverse_indices] == x``.
+
+    Args:
+        x, device: as in `gpuscan.unique_values`.
+
+    Returns:
+        A named tuple ``(values, inverse_indices)``. The indices have the shape of `x`. They are int64 for a NumPy
+        array, and uint32 for a `gpuscan.Array`.
+
+    Raises:
+        TypeError, GpuscanError: as `gpuscan.sort` does.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> gs.unique_inverse(np.array([3, 1, 4, 1, 3], np.int32)).inverse_indices
+        array([1, 0, 2, 0, 1])
+    """
+    found = find_unique(x, device, inverse=True)
+    return UniqueInverseResult(found.values, found.inverse_indices)
+
+
+@launchable
+def unique_all(x: Any, /, *, device: Devices = None) -> UniqueAllResult:
+    """Return each value of an array once, in order, with its first place, its inverse indices and its count.
+
+    ``x.reshape(-1)[indices] == values``, and ``values[inverse_indices] == x``.
+
+    Args:
+        x, device: as in `gpuscan.unique_values`.
+
+    Returns:
+        A named tuple ``(values, indices, inverse_indices, counts)``. Indices and counts are int64 for a NumPy array,
+        and uint32 for a `gpuscan.Array`.
+
+    Raises:
+        TypeError, GpuscanError: as `gpuscan.sort` does.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> gs.unique_all(np.array([3, 1, 4, 1, 3], np.int32)).indices
+        array([1, 0, 2])
+    """
+    return find_unique(x, device, indices=True, inverse=True)
+
+
+@launchable
+def run_length_encode(x: Any, /, *, device: Devices = None) -> RunLengths:
+    """Return the value of each run of equal neighbours, and the length of the run.
+
+    ``np.repeat(values, counts)`` is `x` again. 0.0 equals -0.0, and each NaN is a run of its own.
+
+    Args:
+        x: (n,): an array of numbers or bools; NumPy arrays may also hold dates and durations.
+        device: as in `gpuscan.scan`. Of several devices the first one is used.
+
+    Returns:
+        A named tuple ``(values, counts)``. Values have the dtype of `x`. Counts are int64 for a NumPy array, and uint32
+        for a `gpuscan.Array`, for which the number of runs stays on the device until ``.shape`` is asked for.
+
+    Raises:
+        ValueError: `x` does not have one axis.
+        GpuscanError: the results exceed what the device binds.
+
+    Runs are found by a segmented scan (Blelloch 1990) that stores the last result of each.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> gs.run_length_encode(np.array([7, 7, 2, 2, 2, 7], np.int32))
+        RunLengths(values=array([7, 2, 7], dtype=int32), counts=array([2, 3, 1]))
+    """
+    given = as_leaf(x)
+    if given.ndim != 1:
+        raise ValueError(
+            f"an array of shape {given.shape} was to be encoded, but runs are stretches of one row. Pass an array of "
+            "one axis: x.reshape(-1)"
+        )
+    on_device = isinstance(given, Array)
+    keys = as_bits(given) if given.dtype.kind in "mM" else given
+    scalar_of(keys.dtype)  # The same error with and without an adapter.
+    home = first_home((keys,), device)
+    if home is None or not keys.size:
+        if isinstance(given, Array):
+            return RunLengths(given.copy(), new_array(given.device, None, (0,), np.uint32))
+        starts = np.flatnonzero(_changes_in(keys))
+        values = given[starts].astype(given.dtype.newbyteorder("="), copy=False)
+        return RunLengths(values, np.diff(np.append(starts, given.size)))
+    source = bindable(contiguous(keys) if isinstance(keys, DeviceArray) else uploaded(home._context, keys))
+    runs = run_lengths(home._executor, source)
+    values = _picked(home, gathered(home._context, source, runs.starts, runs.count), source.dtype, runs.count)
+    lengths = _picked(home, runs.results[0], np.dtype(np.uint32), runs.count)
+    if on_device:
+        return RunLengths(values, lengths)
+    return RunLengths(from_bits(values.numpy(), given.dtype), lengths.numpy().astype(np.int64))
+
+
+# ----- Unique values
+
+
+def find_unique(
+    x: Any,
+    device: Devices = None,
+    *,
+    indices: bool = False,
+    inverse: bool = False,
+    equal_nan: bool = False,
+) -> UniqueAllResult:
+    """Return what `unique_all` returns; None for the indices and the inverse indices that are not asked for.
+
+    Args:
+        x, device: as in `unique_all`.
+        indices, inverse: True for the first place of each value, and for the inverse indices.
+        equal_nan: True to take all NaN for one value.
+    """
+    given = as_leaf(x)
+    on_device = isinstance(given, Array)
+    flat = given.reshape(-1)
+    one = None if device is None else first_home((flat,), device)
+    where: Any = "numpy" if device is not None and one is None else one
+    keys, _, home, dates = checked_keys(flat, 0, False, True, where, "searched for unique values")
+    if home is None or not keys.size:
+        parts = _unique_by_numpy(keys.numpy() if on_device else keys, equal_nan)
+        if isinstance(given, Array):
+            narrow = [parts[0], *(part.astype(np.uint32) for part in parts[1:])]
+            parts = tuple(new_array(given.device, part) for part in narrow)
+        values, firsts, numbers, counts = parts
+    else:
+        values, firsts, numbers, counts = _unique_on_device(home, keys, indices, inverse, equal_nan)
+    if not on_device and home is not None and keys.size:
+        values, firsts, numbers, counts = (
+            None if part is None else part.numpy() for part in (values, firsts, numbers, counts)
+        )
+        firsts, numbers, counts = (
+            None if part is None else part.astype(np.int64) for part in (firsts, numbers, counts)
+        )
+    if dates is not None:
+        values = as_dates(values, dates, False)
+    shaped = numbers.reshape(given.shape) if inverse else None
+    return UniqueAllResult(values, firsts if indices else None, shaped, counts)
+
+
+def _unique_by_numpy(keys: np.ndarray[Any, Any], equal_nan: bool) -> tuple[Any, ...]:
+    """Return the values, their first places, the inverse indices, and the counts."""
+    native = keys.astype(keys.dtype.newbyteorder("="), copy=False)
+    order = reference.argsort(native, 0, False)
+    ordered = native[order]
+    changes = _changes_in(ordered, equal_nan)
+    starts = np.flatnonzero(changes)
+    numbers = np.empty(len(keys), np.int64)
+    numbers[order] = np.cumsum(changes) - 1
+    return ordered[starts], order[starts], numbers, np.diff(np.append(starts, len(keys)))
+
+
+def _changes_in(keys: np.ndarray[Any, Any], equal_nan: bool = False) -> np.ndarray[Any, Any]:
+    """Return True for each key that differs from the one before."""
+    changes = keys[1:] != keys[:-1]
+    if equal_nan:
+        changes &= (keys[1:] == keys[1:]) | (keys[:-1] == keys[:-1])
+    return np.append(np.ones(min(len(keys), 1), bool), changes)
+
+
+def _unique_on_device(home: OpenedDevice, keys: Any, indices: bool, inverse: bool, equal_nan: bool) -> tuple[Any, ...]:
+    """Return what `_unique_by_numpy` returns, on the device; None for what is not asked for."""
+    context = home._context
+    source = keys if isinstance(keys, DeviceArray) else uploaded(context, keys)
+    found = sort_device(home._executor, source, 0, with_places=indices or inverse)
+    assert found.keys is not None
+    ordered = Array.of(home, found.keys)
+    scalar = scalar_of(ordered.dtype)
+    alike = equal_nan and scalar.kind == "float"
+    compared = map_arrays(_comparable(scalar), _bits_of(ordered)) if alike else ordered
+    runs = run_lengths(home._executor, bindable(compared))
+    count = runs.count
+    values = _picked(home, gathered(context, ordered, runs.starts, count), ordered.dtype, count)
+    counts = _picked(home, runs.results[0], np.dtype(np.uint32), count)
+    firsts = numbers = None
+    if indices:
+        assert found.places is not None
+        firsts = _picked(home, gathered(context, found.places, runs.starts, count), np.dtype(np.uint32), count)
+    if inverse:
+        assert found.places is not None
+        in_order = _run_numbers(home, compared, scalar if not alike else None)
+        numbers = Array.of(home, Permutation(context, found.places).undo(in_order))
+    return values, firsts, numbers, counts
+
+
+def _picked(home: OpenedDevice, memory: DeviceArray, dtype: np.dtype[Any], count: DeviceArray) -> Picked:
+    """Return memory that begins with `count` entries as an array of that length."""
+    return Picked(Array.of(home, memory), dtype, (), Array.of(home, count))
+
+
+def _run_numbers(home: OpenedDevice, ordered: Array, scalar: Scalar | None) -> Array:
+    """Return for each key in order the number of its run.
+
+    Args:
+        home: the device.
+        ordered: the keys, one or more.
+        scalar: the kind of key; None if keys differ where their bits do.
+    """
+    numbers = new_array(home, None, ordered.shape, np.uint32)
+    numbers[:1] = 0
+    if ordered.size > 1:
+        bits = _bits_of(ordered)
+        scan((bits[1:], bits[:-1]), "add", axis=0, before=_differ(scalar), dtype=np.uint32, out=numbers[1:])
+    return numbers
+
+
+def _bits_of(array: Array) -> Array:
+    """Return numbers as unsigned integers."""
+    return array.viewed(array.shape, np.dtype(f"u{array.dtype.itemsize}"))
+
+
+@cache
+def _float_bits(scalar: Scalar) -> tuple[Any, Any]:
+    """Return the bits of a float without its sign, and those of infinity."""
+    kind = np.dtype(f"u{scalar.bits // 8}").type
+    mantissa = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}[scalar.name]
+    magnitude = (1 << (scalar.bits - 1)) - 1
+    return kind(magnitude), kind(magnitude >> mantissa << mantissa)
+
+
+@cache
+def _differ(scalar: Scalar | None) -> Callable[[Any], Any]:
+    """Return a function of the bits of two keys: 1 if they differ as NumPy compares them, else 0."""
+
+    def differ(pair: Any) -> Any:
+        changes = pair[0] != pair[1]
+        if scalar is not None and scalar.kind == "float":
+            magnitude, infinity = _float_bits(scalar)
+            either = (pair[0] | pair[1]) & magnitude
+            changes = (changes & (either != 0)) | ((pair[0] & magnitude) > infinity)
+        return np.where(changes, np.uint32(1), np.uint32(0))
+
+    return differ
+
+
+@cache
+def _comparable(scalar: Scalar) -> Callable[[Any], Any]:
+    """Return a function of the bits of a float that gives equal bits for both zeros, and for all NaN."""
+    magnitude, infinity = _float_bits(scalar)
+
+    def comparable(bits: Any) -> Any:
+        size = bits & magnitude
+        return np.where(size > infinity, magnitude, np.where(size == 0, size, bits))
+
+    return comparable

@@ -1,0 +1,228 @@
+"""Count, search and select on a device. Nothing here goes through the CPU, and nothing waits for the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.device.device_array import DeviceArray, empty
+from gpuscan.device.guards import guarded
+from gpuscan.device.steps import Clear
+from gpuscan.device.transfer import padded
+from gpuscan.elements import scalar_of
+from gpuscan.engine.element_copy import bindable, contiguous
+from gpuscan.engine.record import are_owned, stage_dispatch, uniform_of
+from gpuscan.errors import DeviceMemoryError
+from gpuscan.planning.counting_plan import SelectPlan, plan_count
+from gpuscan.planning.heuristics import counting_heuristics_for
+
+if TYPE_CHECKING:
+    from gpuscan.device.context import DeviceContext
+    from gpuscan.device.steps import Binding, Step
+
+
+def _checked(array: DeviceArray, what: str) -> DeviceArray:
+    """Return an array that shaders can bind.
+
+    Raises:
+        DeviceMemoryError: it exceeds a binding.
+    """
+    context = array.context
+    limit = context.binding_limit
+    if array.nbytes > limit or array.size >= 2**31:
+        raise DeviceMemoryError(
+            f"an array of {array.nbytes} bytes was to be {what} on {context.capabilities.summary}, which binds at most "
+            f"{limit} bytes. Take a part of it at a time, or a copy on the CPU: array.numpy()"
+        )
+    array.check("STORAGE")
+    return bindable(contiguous(array))
+
+
+def _submit(
+    context: DeviceContext,
+    name: str,
+    numbers: Sequence[int],
+    arrays: Sequence[DeviceArray],
+    workgroups: int,
+    clears: Sequence[DeviceArray] = (),
+    /,
+    **values: Any,
+) -> None:
+    """Submit a stage of this module, and before it what clears arrays. The caller holds the lock."""
+    bound: list[Binding] = [uniform_of(context, numbers), *(array.binding() for array in arrays)]
+    stage = stage_dispatch(context, f"counting/{name}.wgsl", bound, workgroups, arrays[0].size, **values)
+    steps: list[Step] = [*(Clear(array.buffer, array.offset, padded(array.nbytes)) for array in clears), stage]
+    context.submit(steps, sum(array.nbytes for array in arrays), held=are_owned(*arrays))
+
+
+# ----- Counts
+
+
+@dataclass(frozen=True)
+class Edges:
+    """The edges of bins, for numbers of one dtype.
+
+    Attributes:
+        numbers: (bins + 1,) of the dtype: the least number of each bin, and the greatest of the last one.
+        usable: the number of bins that a number of the dtype can belong to; they are the first ones.
+        scale: bins to a unit if all are about as wide, else 0.
+    """
+
+    numbers: DeviceArray
+    usable: int
+    scale: float
+
+
+def count_labels(labels: DeviceArray, bins: int) -> tuple[DeviceArray, DeviceArray]:
+    """Return how often each label below `bins` is there, and a verdict: the largest label, and 1 if one is negative.
+
+    Args:
+        labels: integers or bools, one or more of them.
+        bins: 1 or more.
+    """
+    context = labels.context
+    with guarded(context), context.lock:
+        verdict = empty(context, (2,), np.uint32)
+        return _count(_checked(labels, "counted"), bins, verdict), verdict
+
+
+def count_bins(values: DeviceArray, edges: Edges) -> DeviceArray:
+    """Return how many numbers belong to each bin.
+
+    Args:
+        values: numbers, one or more of them.
+        edges: the edges of the bins.
+    """
+    context = values.context
+    with guarded(context), context.lock:
+        return _count(_checked(values, "counted"), edges.numbers.size - 1, None, edges)
+
+
+def _count(values: DeviceArray, bins: int, verdict: DeviceArray | None, edges: Edges | None = None) -> DeviceArray:
+    context, scalar = values.context, scalar_of(values.dtype)
+    plan = plan_count(scalar, values.size, bins, context.capabilities, edged=edges is not None)
+    counts = empty(context, (bins,), np.uint32)
+    uniform = edges is not None and edges.scale > 0 and scalar.bits < 64
+    scale = int(np.float32(edges.scale if edges is not None else 0).view(np.uint32))
+    numbers = [values.size, bins, plan.share, bins if edges is None else edges.usable, scale]
+    values_of_template = {
+        "scalar": scalar,
+        "workgroup_size": plan.workgroup,
+        "copies": plan.copies,
+        "slots": plan.slots,
+        "edged": edges is not None,
+        "cached": plan.cached,
+        "uniform": uniform,
+    }
+    fourth = verdict if edges is None else edges.numbers
+    assert fourth is not None
+    cleared = [counts] if verdict is None else [counts, verdict]
+    _submit(context, "count", numbers, [values, counts, fourth], plan.workgroups, cleared, **values_of_template)
+    return counts
+
+
+# ----- Searches
+
+
+def search(
+    ordered: DeviceArray,
+    searched: DeviceArray | int,
+    *,
+    right: bool = False,
+    length: DeviceArray | None = None,
+) -> DeviceArray:
+    """Return where keys belong among sorted keys, as uint32 in the shape of the keys that are searched.
+
+    Args:
+        ordered: (n,): keys in the order of a sort.
+        searched: keys of the same dtype, in any order and shape; or a number n, for the numbers from 0 to n - 1 as
+            uint32.
+        right: True for the place after equal keys, False for the place before them.
+        length: the number of sorted keys, as one word on the device; without it they all count.
+
+    Raises:
+        DeviceMemoryError: an array exceeds a binding.
+    """
+    context = ordered.context
+    own = isinstance(searched, int)
+    shape = (searched,) if isinstance(searched, int) else searched.shape
+    with guarded(context), context.lock:
+        places = empty(context, shape, np.uint32)
+        if not places.size:
+            return places
+        if not ordered.size:
+            context.submit([Clear(places.buffer, places.offset, padded(places.nbytes))], places.nbytes, held=True)
+            return places
+        h = counting_heuristics_for(context.capabilities.adapter_type)
+        # A binding has one word or more.
+        arrays = [_checked(ordered, "searched"), _checked(places, "searched")]
+        if isinstance(searched, DeviceArray):
+            arrays.append(_checked(searched, "searched"))
+        if length is not None:
+            arrays.append(length)
+        scalar = scalar_of(ordered.dtype)
+        workgroup = min(h.search_workgroup, context.capabilities.limits["max-compute-invocations-per-workgroup"])
+        values = {
+            "scalar": scalar,
+            "workgroup_size": workgroup,
+            "items": h.search_items,
+            "top": h.search_top // scalar.words,
+            "right": right,
+            "counted": length is not None,
+            "own": own,
+        }
+        workgroups = -(-places.size // (workgroup * h.search_items))
+        _submit(context, "search", [places.size, ordered.size], arrays, workgroups, **values)
+        context.check_if_many()
+        return places
+
+
+# ----- Selections
+
+
+def select(
+    keys: DeviceArray, rows: int, kept: int, plan: SelectPlan, *, descending: bool
+) -> tuple[DeviceArray, DeviceArray]:
+    """Return the first keys of each row in the order of a sort, and their places, both in the order of the places.
+
+    Args:
+        keys: rows of keys, one after the other, one key or more in each.
+        rows: the number of rows.
+        kept: how many keys of each row to return.
+        plan: the rounds of the selection.
+        descending: True if the greatest key comes first.
+
+    Returns:
+        The keys, as one or two words each, and the places in their rows, as uint32: (rows * kept).
+
+    Raises:
+        DeviceMemoryError: the keys exceed a binding.
+    """
+    context, scalar = keys.context, scalar_of(keys.dtype)
+    row_length = keys.size // rows
+    with guarded(context), context.lock:
+        bound = _checked(keys, "searched for the first keys")
+        selected = empty(context, (rows * kept * scalar.words,), np.uint32)
+        bounds = empty(context, (rows,), np.uint32)
+        candidates: list[DeviceArray] = []
+        for number, each in enumerate(plan.rounds):
+            final, bounded = each.tiles == 1, len(plan.rounds) > 1
+            places = empty(context, (rows * each.tiles * kept,), np.uint32)
+            arrays = [bound, places, *candidates, *([bounds] if bounded else []), *([selected] if final else [])]
+            values = {
+                "scalar": scalar,
+                "descending": descending,
+                "workgroup_size": plan.workgroup,
+                "items": each.items,
+                "first": number == 0,
+                "bounded": bounded,
+                "final": final,
+            }
+            numbers = [rows, each.length, each.tiles, kept, row_length]
+            cleared = [bounds] if bounded and number == 0 else []
+            _submit(context, "select", numbers, arrays, rows * each.tiles, cleared, **values)
+            candidates = [places]
+        return selected, candidates[0]

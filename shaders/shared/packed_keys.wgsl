@@ -1,0 +1,23 @@
+{#- Macros for keys in the form that arrays have: those of 8 and 16 bits share words. The template that calls them includes
+    sort/keys.wgsl.
+    Values: scalar: the kind of key. -#}
+
+{#- The key at a place of an `array<Key>`, widened to whole words. -#}
+{% macro key_at(array, place) -%}
+{%- if scalar.packed -%}
+extractBits({{ array }}[({{ place }}) / {{ scalar.per_word }}u], ({{ place }}) % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u)
+{%- else -%}
+{{ array }}[{{ place }}]
+{%- endif -%}
+{%- endmacro %}
+
+{#- The key with a number among those in a vector of four words. -#}
+{% macro key_in_vector(vector, number) -%}
+{%- if scalar.packed -%}
+extractBits({{ vector }}[{{ number }} / {{ scalar.per_word }}u], {{ number }} % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u)
+{%- elif scalar.bits == 64 -%}
+select({{ vector }}.xy, {{ vector }}.zw, {{ number }} == 1u)
+{%- else -%}
+{{ vector }}[{{ number }}]
+{%- endif -%}
+{%- endmacro %}

@@ -1,0 +1,491 @@
+"""Counting, ranking and selecting agree with NumPy, for every kind of key and on every adapter."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpuscan as gs
+from tests.api.test_sort import DTYPES, Array, keys_of, order_of
+from tests.harness.builds import count_waits
+
+# Kinds of keys that differ in how shaders load or compare them.
+KINDS = [np.bool_, np.int16, np.uint64, np.float16, np.float32, np.float64]
+INTEGERS = [dtype for dtype in DTYPES if np.dtype(dtype).kind in "biu"]
+FLOATS = [np.float16, np.float32, np.float64]
+
+
+def bits_of(array: Any) -> bytes:
+    """Return the bytes of an array, wherever it is."""
+    return np.ascontiguousarray(np.asarray(array)).tobytes()
+
+
+def comparable(array: Any) -> Array:
+    """Return an array that NumPy's tests compare: bfloat16 as float32."""
+    found = np.asarray(array)
+    return found.astype(np.float32) if found.dtype == ml_dtypes.bfloat16 else found
+
+
+# ----- Unique values and runs
+
+
+@pytest.mark.parametrize("dtype", KINDS, ids=lambda dtype: np.dtype(dtype).name)
+def test_unique(device: gs.Device, dtype: Any) -> None:
+    """Assert that values, first places, inverse indices and counts are those of the sorted array."""
+    for shape in ((1,), (37, 3), (2500,)):
+        keys = keys_of(dtype, shape, 5)
+        flat = keys.reshape(-1)
+        order = order_of(flat)
+        ordered = comparable(flat)[order]
+        changes = np.append(True, ordered[1:] != ordered[:-1])
+        inverse = np.empty(flat.size, np.int64)
+        inverse[order] = np.cumsum(changes) - 1
+        starts = np.flatnonzero(changes)
+        wanted = flat[order[starts]], order[starts], inverse.reshape(shape), np.diff(np.append(starts, flat.size))
+        for where in (keys, device.asarray(keys), None):
+            found = gs.unique_all(keys, device="numpy") if where is None else gs.unique_all(where)
+            kinds = [np.asarray(part).dtype for part in found]
+            count = np.uint32 if isinstance(where, gs.Array) else np.int64
+            assert kinds == [keys.dtype, count, count, count]
+            assert all(isinstance(part, gs.Array) == isinstance(where, gs.Array) for part in found)
+            assert bits_of(found.values) == wanted[0].tobytes()
+            for part, expected in zip(found[1:], wanted[1:], strict=True):
+                np.testing.assert_array_equal(np.asarray(part), expected)
+    array = device.asarray(keys)
+    assert bits_of(gs.unique_values(array)) == wanted[0].tobytes()
+    np.testing.assert_array_equal(np.asarray(gs.unique_counts(array).counts), wanted[3])
+    np.testing.assert_array_equal(np.asarray(gs.unique_inverse(array).inverse_indices), wanted[2])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int32])
+def test_numpy_unique(device: gs.Device, dtype: Any) -> None:
+    """Assert that np.unique takes all NaN for one value, unless it is asked not to."""
+    keys = keys_of(dtype, (600,), 2)
+    array = device.asarray(keys)
+    for equal_nan in (True, False):
+        options = {"return_index": True, "return_inverse": True, "return_counts": True, "equal_nan": equal_nan}
+        found, wanted = np.unique(array, **options), np.unique(keys, **options)
+        for part, expected in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(np.asarray(part), expected)
+    np.testing.assert_array_equal(np.asarray(np.unique(array)), np.unique(keys))
+    with pytest.raises(TypeError, match="numpy"):
+        np.unique(array.reshape(2, 300), axis=0)
+
+
+@pytest.mark.parametrize("dtype", [*KINDS, ml_dtypes.bfloat16, np.complex64], ids=lambda dtype: np.dtype(dtype).name)
+def test_run_length_encode(device: gs.Device, dtype: Any) -> None:
+    """Assert that runs come back as they were, and that each NaN is a run."""
+    base = keys_of(np.float32, (400,), 9).astype(dtype) if dtype == np.complex64 else keys_of(dtype, (400,), 9)
+    keys = np.repeat(base, np.random.default_rng(0).integers(0, 9, 400))
+    changes = np.append(True, comparable(keys)[1:] != comparable(keys)[:-1])
+    starts = np.flatnonzero(changes)
+    for where in (keys, device.asarray(keys)):
+        values, counts = gs.run_length_encode(where)
+        assert bits_of(values) == keys[starts].tobytes()
+        np.testing.assert_array_equal(np.asarray(counts), np.diff(np.append(starts, keys.size)))
+
+
+def test_lengths_wait_only_when_asked_for(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that no call waits for a length that depends on the data, and that a result shares it."""
+    array, mask = device.asarray(np.arange(100, dtype=np.int32) // 7), device.asarray(np.arange(100) % 3 == 0)
+    for call in (
+        lambda: gs.unique_counts(array),
+        lambda: gs.run_length_encode(array),
+        lambda: gs.partition_by(array, mask),
+        lambda: np.nonzero(array.reshape(10, 10)),
+    ):
+        call()
+        with monkeypatch.context() as patched:
+            waits = count_waits(device, patched)
+            found = call()
+            assert not waits
+        if isinstance(found[0], gs.Array):
+            assert len({id(part.count.buffer) for part in found}) == 1
+        assert all(part.ndim == 1 for part in found)
+
+
+# ----- Counts
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: np.dtype(dtype).name)
+def test_bincount(device: gs.Device, dtype: Any) -> None:
+    """Assert that labels of every type are counted as NumPy counts them, whatever their distribution."""
+    rng = np.random.default_rng(3)
+    most = 2 if dtype == np.bool_ else 100
+    for labels in (rng.integers(0, most, 3000), np.full(3000, most - 1), np.sort(rng.zipf(1.3, 3000) % most)):
+        keys = labels.astype(dtype)
+        for least in (0, 150):
+            wanted = np.bincount(labels, minlength=least)
+            for where in (keys, device.asarray(keys)):
+                found = gs.bincount(where, minlength=least)
+                assert np.asarray(found).dtype == (np.uint32 if isinstance(where, gs.Array) else np.int64)
+                np.testing.assert_array_equal(np.asarray(found), wanted)
+
+
+def test_bincount_of_many_labels(device: gs.Device) -> None:
+    """Assert that more labels than workgroups have counters for are counted, also where a few are most of them."""
+    rng = np.random.default_rng(4)
+    labels = np.where(rng.random(20000) < 0.5, 77777, rng.integers(0, 90000, 20000)).astype(np.int32)
+    np.testing.assert_array_equal(np.asarray(np.bincount(device.asarray(labels))), np.bincount(labels))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int16, np.float16])
+def test_weights(device: gs.Device, dtype: Any) -> None:
+    """Assert that weights are summed for each label and for each bin."""
+    rng = np.random.default_rng(5)
+    labels, weights = rng.integers(0, 9, 500), rng.integers(-4, 9, 500).astype(dtype)
+    found = gs.bincount(device.asarray(labels), weights, 12)
+    assert found.dtype == (np.int64 if dtype == np.int16 else np.float32)
+    np.testing.assert_array_equal(np.asarray(found), np.bincount(labels, weights, 12))
+    np.testing.assert_array_equal(gs.bincount(labels, weights, device=device), np.bincount(labels, weights))
+    numbers = rng.normal(size=500).astype(np.float32)
+    for bins, limits in ((7, None), (5, (-0.5, 0.7)), ([-1.0, 0.0, 0.5], None)):
+        counts, edges = gs.histogram(device.asarray(numbers), bins, limits, weights=device.asarray(weights))
+        wanted = np.histogram(numbers, bins, limits, weights=weights)
+        np.testing.assert_array_equal(np.asarray(counts), wanted[0])
+        np.testing.assert_array_equal(np.asarray(edges), wanted[1])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.int64, *FLOATS], ids=lambda dtype: np.dtype(dtype).name)
+def test_histogram(device: gs.Device, dtype: Any) -> None:
+    """Assert that counts and edges are NumPy's, for equal bins, given edges, and a range beyond the numbers."""
+    rng = np.random.default_rng(6)
+    numbers = rng.normal(100, 30, (50, 41)).clip(0, 255).astype(dtype)
+    numbers[0, :9] = np.linspace(60, 140, 9).astype(dtype)
+    cases = [(10, None), (8, (60, 140)), ([0, 0.5, 70, 70, 99.5, 300], None), (5, (1000, 1010)), (np.array([3]), None)]
+    if dtype != np.float16:  # which has not so many numbers
+        cases.append((256, (-7, 131.3)))
+    for bins, limits in cases:
+        wanted = np.histogram(numbers, bins, limits)
+        if dtype == np.float16:
+            # NumPy guesses the bin in 16 bits, which may be off by more than it corrects.
+            wanted = np.histogram(numbers, wanted[1])
+        for where in (numbers, device.asarray(numbers)):
+            found = (
+                np.histogram(where, bins, limits) if isinstance(where, gs.Array) else gs.histogram(where, bins, limits)
+            )
+            np.testing.assert_array_equal(np.asarray(found[0]), wanted[0], str((bins, limits)))
+            np.testing.assert_array_equal(np.asarray(found[1]), wanted[1])
+            assert np.asarray(found[1]).dtype == wanted[1].dtype
+    if np.dtype(dtype).kind == "f":
+        special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, 2.0, 3.0], dtype)
+        for bins in (4, [0, 1, 2]):
+            limits = (0, 2) if bins == 4 else None
+            found = gs.histogram(device.asarray(special), bins, limits)
+            np.testing.assert_array_equal(np.asarray(found[0]), np.histogram(special, bins, limits)[0])
+        with pytest.raises(ValueError, match="finite"):
+            gs.histogram(device.asarray(special))
+
+
+def test_edges_on_a_device(device: gs.Device) -> None:
+    """Assert that edges may be on the device, and that falling ones are an error."""
+    numbers = np.random.default_rng(7).integers(-5, 20, 300).astype(np.int32)
+    edges = np.array([-2, 0, 5, 5, 19], np.int32)
+    found = gs.histogram(device.asarray(numbers), device.asarray(edges))
+    np.testing.assert_array_equal(np.asarray(found[0]), np.histogram(numbers, edges)[0])
+    assert isinstance(found[1], gs.Array)
+    with pytest.raises(ValueError, match="fall"):
+        gs.histogram(device.asarray(numbers), device.asarray(edges[::-1].copy()))
+
+
+# ----- Searches and repetitions
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+def test_searchsorted(device: gs.Device, dtype: Any) -> None:
+    """Assert that keys of every type find their places, on both sides of equal keys, with NaN at the end."""
+    ordered = keys_of(dtype, (1500,), 8)
+    ordered = ordered[order_of(ordered)]
+    values = np.append(keys_of(dtype, (200,), 1), ordered[:55]).reshape(5, 51)
+    for side in ("left", "right"):
+        wanted = np.searchsorted(comparable(ordered), comparable(values), side)
+        for found in (
+            gs.searchsorted(ordered, values, side=side, device=device),
+            np.searchsorted(device.asarray(ordered), device.asarray(values), side),
+        ):
+            assert found.dtype == (np.uint32 if isinstance(found, gs.Array) else np.int64)
+            np.testing.assert_array_equal(np.asarray(found), wanted)
+
+
+def test_values_of_other_types(device: gs.Device) -> None:
+    """Assert that values of NumPy are compared exactly, although the keys keep a dtype that cannot hold them."""
+    rng = np.random.default_rng(2)
+    lists: list[Array] = [
+        np.arange(20, dtype=np.int32) * 3,
+        np.sort(rng.normal(size=100).astype(np.float32)),
+        np.array([False, True]),
+    ]
+    lists += [np.zeros(0, np.float32), np.array([-(2**31), 5, 2**31 - 1], np.int32), np.array([0, 255], np.uint8)]
+    for keys in lists:
+        array = device.asarray(keys)
+        for value in (5, 5.5, 1e20, -1e20, np.nan, np.array([[3, 4], [300, -7]]), keys[:3].astype(np.float64) + 0.1):
+            for side in ("left", "right"):
+                wanted = np.searchsorted(keys, value, side)
+                np.testing.assert_array_equal(np.asarray(gs.searchsorted(array, value, side=side)), wanted)
+                np.testing.assert_array_equal(gs.searchsorted(keys, value, side=side, device=device), wanted)
+    shuffled = rng.permutation(50).astype(np.float32)
+    sorter = np.argsort(shuffled)
+    found = gs.searchsorted(device.asarray(shuffled), np.float32(3.5), sorter=device.asarray(sorter))
+    assert int(found) == np.searchsorted(shuffled, 3.5, sorter=sorter)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float16, np.int32, np.complex64, np.dtype("M8[s]"), np.complex128])
+def test_repeat(device: gs.Device, dtype: Any) -> None:
+    """Assert that entries of every size are repeated along every axis, by one number or one for each."""
+    x = np.arange(60).reshape(3, 5, 4).astype(dtype)
+    there = [x] if x.dtype.kind == "M" or dtype == np.complex128 else [x, device.asarray(x)]
+    rng = np.random.default_rng(1)
+    for axis in (None, 0, 1, -1):
+        length = x.size if axis is None else x.shape[axis]
+        for repeats in (0, 3, np.array([2]), rng.integers(0, 4, length), np.zeros(length, np.uint8)):
+            wanted = np.repeat(x, repeats, axis)
+            for array in there:
+                np.testing.assert_array_equal(np.asarray(gs.repeat(array, repeats, axis=axis)), wanted)
+        counts = rng.integers(0, 4, length).astype(np.int32)
+        found = np.repeat(there[-1], device.asarray(counts), axis) if len(there) > 1 else None
+        if found is not None:
+            np.testing.assert_array_equal(np.asarray(found), np.repeat(x, counts, axis))
+    pair = gs.repeat((x, x[..., 0]), [1, 0, 2], axis=0, device=device)
+    np.testing.assert_array_equal(pair[1], np.repeat(x[..., 0], [1, 0, 2], 0))
+
+
+# ----- Selections
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int16, np.float32, np.float64], ids=lambda dtype: np.dtype(dtype).name)
+def test_top_k(device: gs.Device, dtype: Any) -> None:
+    """Assert that the first elements of a sort come out with their indices, from rows of every length."""
+    for shape, axis, numbers in (((5000,), 0, (1, 60)), ((3, 200), -1, (5, 150)), ((40, 5), 0, (0, 7, 40))):
+        keys = keys_of(dtype, shape, 6)
+        for largest in (dtype != np.float32,):
+            order = order_of(keys, axis, largest)
+            for k in numbers:
+                first = np.take(order, range(k), axis)
+                for where in (keys, device.asarray(keys)):
+                    values, indices = gs.top_k(where, k, axis=axis, largest=largest)
+                    assert indices.dtype == (np.uint32 if isinstance(where, gs.Array) else np.int64)
+                    np.testing.assert_array_equal(np.asarray(indices), first)
+                    assert bits_of(values) == np.take_along_axis(keys, first, axis).tobytes()
+
+
+def test_ties_of_many_tiles(device: gs.Device) -> None:
+    """Assert that equal elements come in the order of their indices, although tiles drop what others exceed."""
+    keys = np.zeros(30000, np.float32)
+    keys[[29999, 17, 20000]] = 1.0, -1.0, 1.0
+    values, indices = gs.top_k(device.asarray(keys), 6)
+    assert np.asarray(indices).tolist() == [20000, 29999, 0, 1, 2, 3]
+    assert np.asarray(values).tolist() == [1, 1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.bool_, np.int16, np.float32, np.float64, np.complex128], ids=lambda d: np.dtype(d).name
+)
+def test_partition_by(device: gs.Device, dtype: Any) -> None:
+    """Assert that both parts keep their order, for entries of every size, few and many picked."""
+    rng = np.random.default_rng(8)
+    for shape in ((1,), (3000,), (7000,), (200, 3), (50, 0), (0, 2)):
+        x = rng.integers(0, 99, shape).astype(dtype)
+        for share in (0.0, 0.2, 1.0):
+            mask = rng.random(shape[0]) < share
+            arrays = [x] if dtype == np.complex128 else [x, device.asarray(x)]
+            for where in arrays:
+                picked, others = gs.partition_by(where, mask)
+                np.testing.assert_array_equal(np.asarray(picked), x[mask])
+                np.testing.assert_array_equal(np.asarray(others), x[~mask])
+    pair = {"a": np.arange(10), "b": np.arange(20, dtype=np.int8).reshape(10, 2)}
+    picked, others = gs.partition_by(pair, np.arange(10) > 6, device=device)
+    assert picked["a"].tolist() == [7, 8, 9]
+    np.testing.assert_array_equal(others["b"], pair["b"][:7])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64, *FLOATS], ids=lambda dtype: np.dtype(dtype).name)
+def test_quantiles(device: gs.Device, dtype: Any) -> None:
+    """Assert that quantiles and medians of NumPy arrays are NumPy's bits, and those of a device agree with them."""
+    rng = np.random.default_rng(9)
+    x = rng.integers(0, 90, (6, 4, 11)).astype(dtype)
+    if np.dtype(dtype).kind == "f":
+        x[1, 2, 3], x[2, 2, 2], x[0, 0, 0] = np.nan, np.inf, -0.0
+    array = device.asarray(x)
+    there = dtype != np.float64 or device.capabilities.float64
+    tolerance = 2e-3 if dtype == np.float16 else 1e-6
+    with np.errstate(invalid="ignore"):
+        for axis in (None, 1, -1, (0, 2)):
+            for q in (0.37, [0, 0.5, 0.8, 1]):
+                wanted, found = np.quantile(x, q, axis=axis), gs.quantile(x, q, axis=axis, device=device)
+                np.testing.assert_array_equal(found, wanted)
+                assert np.asarray(found).dtype == wanted.dtype
+                if there:
+                    found = np.quantile(array, q, axis=axis)
+                    np.testing.assert_allclose(np.asarray(found), wanted, rtol=tolerance)
+            for rows in (x, x[:, :, :10]):
+                wanted, found = np.median(rows, axis=axis), gs.median(rows, axis=axis, device=device)
+                np.testing.assert_array_equal(found, wanted)
+                assert np.asarray(found).dtype == wanted.dtype
+        if there:
+            found = np.median(array, axis=(0, 2), keepdims=True)
+            np.testing.assert_allclose(np.asarray(found), np.median(x, axis=(0, 2), keepdims=True), rtol=tolerance)
+
+
+def test_methods_of_quantiles(device: gs.Device) -> None:
+    """Assert that every method of NumPy gives NumPy's values."""
+    x = np.random.default_rng(1).integers(0, 50, 12).astype(np.float32)
+    q = np.linspace(0, 1, 37)
+    names = ["inverted_cdf", "averaged_inverted_cdf", "closest_observation", "interpolated_inverted_cdf", "hazen"]
+    names += ["weibull", "linear", "median_unbiased", "normal_unbiased", "lower", "higher", "midpoint", "nearest"]
+    for method in names:
+        for part in (x, x[:1], x[:5]):
+            wanted = np.quantile(part, q, method=method)
+            np.testing.assert_array_equal(gs.quantile(part, q, method=method, device=device), wanted, method)
+        found = gs.quantile(device.asarray(x), q, method=method)
+        np.testing.assert_allclose(np.asarray(found), np.quantile(x, q, method=method), rtol=1e-6, err_msg=method)
+
+
+# ----- Sorts of segments
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_sorted_segments(device: gs.Device, dtype: Any) -> None:
+    """Assert that each segment is sorted by itself, along every axis, with offsets anywhere."""
+    for shape, axis, offsets in (
+        ((3000,), 0, [0, 1, 1, 900, 2990, 3000]),
+        ((7, 50), 1, [0, 20, 50]),
+        ((9, 4), 0, [0, 0, 9]),
+    ):
+        keys = keys_of(dtype, shape, 4)
+        pairs = list(pairwise(offsets))
+        for descending in (False, True):
+            parts = [
+                order_of(np.take(keys, range(low, high), axis), axis, descending) + low
+                for low, high in pairs
+                if high > low
+            ]
+            wanted = np.concatenate(parts, axis)
+            ordered = np.take_along_axis(keys, wanted, axis)
+            for segments in (offsets, device.asarray(np.array(offsets))):
+                places = gs.argsort(device.asarray(keys), axis=axis, descending=descending, segments=segments)
+                np.testing.assert_array_equal(np.asarray(places), wanted)
+            for where in (device, "numpy"):
+                found = gs.sort(keys, axis=axis, descending=descending, segments=offsets, device=where)
+                assert bits_of(found) == ordered.tobytes()
+                np.testing.assert_array_equal(
+                    gs.argsort(keys, axis=axis, descending=descending, segments=offsets, device=where), wanted
+                )
+    for wrong in ([0, 5], [0, 9, 4, 9], [1, 9]):
+        for there in (keys, device.asarray(keys)):
+            with pytest.raises(ValueError, match="segments"):
+                gs.sort(there, axis=0, segments=wrong)
+
+
+# ----- NumPy's other functions
+
+
+def test_numpy_functions(device: gs.Device) -> None:
+    """Assert that differences, places and partitions of arrays on a device are NumPy's."""
+    x = np.random.default_rng(5).integers(-9, 9, (12, 20)).astype(np.float32)
+    x[3, 4] = x[3, 9] = np.nan
+    array, bools = device.asarray(x), device.asarray(x > 0)
+    for axis in (None, 1):
+        for function in (np.argmax, np.argmin):
+            np.testing.assert_array_equal(np.asarray(function(array, axis)), function(x, axis))
+    wanted = np.argmax(x, axis=1, keepdims=True)
+    np.testing.assert_array_equal(np.asarray(np.argmax(array, axis=1, keepdims=True)), wanted)
+    for n, axis in ((1, -1), (2, 0), (0, 1)):
+        np.testing.assert_array_equal(np.asarray(np.diff(array, n, axis)), np.diff(x, n, axis))
+    np.testing.assert_array_equal(np.asarray(np.diff(bools)), np.diff(x > 0))
+    ends = np.diff(x, prepend=np.float32(1), append=x[:, :2])
+    np.testing.assert_array_equal(np.asarray(np.diff(array, prepend=np.float32(1), append=x[:, :2])), ends)
+    for there, values in ((array, x), (bools, x > 0), (array[0], x[0]), (array[:0], x[:0])):
+        for found, expected in zip(np.nonzero(there), np.nonzero(values), strict=True):
+            np.testing.assert_array_equal(np.asarray(found), expected)
+    found = np.asarray(np.partition(array, 5, axis=0))
+    np.testing.assert_array_equal(found[5], np.partition(x, 5, axis=0)[5])
+    assert (np.sort(found, axis=0).tobytes()) == np.sort(x, axis=0).tobytes()
+
+
+# ----- Edges of the contract
+
+
+def test_empty_arrays(device: gs.Device) -> None:
+    """Assert that arrays without elements give what NumPy gives."""
+    none = np.zeros(0, np.int32)
+    for where in (none, device.asarray(none)):
+        assert [part.shape for part in gs.unique_all(where)] == [(0,)] * 4
+        assert [part.shape for part in gs.run_length_encode(where)] == [(0,)] * 2
+        assert [part.shape for part in gs.top_k(where, 0)] == [(0,)] * 2
+        assert np.asarray(gs.bincount(where, minlength=3)).tolist() == [0, 0, 0]
+        assert np.asarray(gs.histogram(where, 2)[0]).tolist() == [0, 0]
+        assert gs.repeat(where, 3).shape == (0,)
+        assert gs.repeat(where, none).shape == (0,)
+        assert np.asarray(gs.searchsorted(where, [1, 2])).tolist() == [0, 0]
+        assert np.isnan(float(gs.median(device.asarray(np.zeros(0, np.float32)))))
+        with pytest.raises(IndexError):
+            gs.quantile(where, 0.5)
+        assert [np.asarray(part).shape for part in np.unique(device.asarray(none), return_counts=True)] == [(0,)] * 2
+
+
+def test_wrong_arguments(device: gs.Device) -> None:
+    """Assert that wrong arguments raise NumPy's errors, with and without an adapter, for arrays anywhere."""
+    calls: list[tuple[Any, Any]] = [
+        (ValueError, lambda x, o: gs.bincount(x, **o)),
+        (ValueError, lambda x, o: gs.bincount(x.reshape(1, 3), **o)),
+        (ValueError, lambda x, o: gs.bincount(x[:1], minlength=-1, **o)),
+        (ValueError, lambda x, o: gs.bincount(x[:1], [1.0, 2.0], **o)),
+        (TypeError, lambda x, o: gs.bincount(x.astype(np.float32), **o)),
+        (ValueError, lambda x, o: gs.repeat(x, -1, **o)),
+        (ValueError, lambda x, o: gs.repeat(x, [1, -2, 3], **o)),
+        (ValueError, lambda x, o: gs.repeat(x, [1, 2], **o)),
+        (ValueError, lambda x, o: gs.histogram(x, [3, 1], **o)),
+        (ValueError, lambda x, o: gs.histogram(x, 0, **o)),
+        (ValueError, lambda x, o: gs.histogram(x, 3, (2, 1), **o)),
+        (ValueError, lambda x, o: gs.histogram(x, weights=[1.0], **o)),
+        (ValueError, lambda x, o: gs.searchsorted(x.reshape(1, 3), 1, **o)),
+        (ValueError, lambda x, o: gs.searchsorted(x, 1, side="middle", **o)),
+        (ValueError, lambda x, o: gs.searchsorted(x, 1, sorter=[0], **o)),
+        (ValueError, lambda x, o: gs.top_k(x, 4, **o)),
+        (ValueError, lambda x, o: gs.top_k(x, -1, **o)),
+        (TypeError, lambda x, o: gs.top_k(x, 1.5, **o)),
+        (ValueError, lambda x, o: gs.quantile(x, 1.5, **o)),
+        (ValueError, lambda x, o: gs.quantile(x, 0.5, method="none", **o)),
+        (ValueError, lambda x, o: gs.run_length_encode(x.reshape(1, 3), **o)),
+        (ValueError, lambda x, o: gs.partition_by(x, [True], **o)),
+        (TypeError, lambda x, o: gs.partition_by(x, [1, 0, 1], **o)),
+    ]
+    labels = np.array([3, -1, 4], np.int32)
+    for where, options in ((labels, {"device": device}), (labels, {"device": "numpy"}), (device.asarray(labels), {})):
+        for error, call in calls:
+            with pytest.raises(error):
+                call(where, options)
+    with pytest.raises(ValueError, match="negative"):
+        gs.repeat(device.asarray(labels), device.asarray(np.array([1, -1, 2], np.int32)))
+    device.synchronize()
+
+
+# ----- Any call
+
+
+@settings(max_examples=10)
+@given(st.data())
+def test_any_array(data: st.DataObject) -> None:
+    """Assert the laws that hold for all arrays, on the default device."""
+    dtype = data.draw(st.sampled_from([np.uint8, np.int32, np.float32]))
+    keys = keys_of(dtype, (data.draw(st.integers(1, 5000)),), data.draw(st.integers(0, 9)))
+    device = gs.default_device()
+    array = device.asarray(keys)
+    found = gs.unique_all(array)
+    values, firsts, inverse, counts = (np.asarray(part) for part in found)
+    assert counts.sum() == keys.size
+    np.testing.assert_array_equal(values[inverse], keys)
+    np.testing.assert_array_equal(keys[firsts], values)
+    lengths = gs.run_length_encode(array)
+    np.testing.assert_array_equal(np.asarray(gs.repeat(*lengths)), keys)
+    mask = np.random.default_rng(keys.size).random(keys.size) < data.draw(st.sampled_from([0.01, 0.5, 0.99]))
+    for part, picks in zip(gs.partition_by(array, mask), (mask, ~mask), strict=True):
+        np.testing.assert_array_equal(np.asarray(part), keys[picks])
+    k = data.draw(st.integers(0, min(keys.size, 100)))
+    np.testing.assert_array_equal(np.asarray(gs.top_k(array, k)[1]), order_of(keys, 0, descending=True)[:k])

@@ -1,0 +1,159 @@
+"""Each stage that counts, searches or selects leaves what its twin on NumPy does, on every adapter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from gpuscan.elements import scalar_of
+from gpuscan.reference import counting_stages as twin
+from tests.api.test_sort import keys_of
+from tests.harness.sorts import run_stage
+
+# Unequal numbers of invocations, tiles and elements.
+WORKGROUP = 8
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64])
+@pytest.mark.parametrize(("bins", "copies", "slots"), [(20, 3, 64), (500, 0, 16)])
+def test_count(device: gs.Device, dtype: Any, bins: int, copies: int, slots: int) -> None:
+    """Assert that labels are counted, wherever their counters are, and that the largest and the sign are found."""
+    rng = np.random.default_rng(bins)
+    for labels in (
+        rng.integers(0, 100, 613),
+        rng.integers(-3, 30, 613),
+        np.full(613, 7),
+        np.sort(rng.zipf(1.5, 613) % 90),
+    ):
+        values = labels.astype(dtype)
+        per_vector = 16 // values.itemsize
+        vectors = -(-values.size // per_vector)
+        share = 11
+        counts, verdict = run_stage(
+            device,
+            "counting/count",
+            [values.size, bins, share, bins, 0],
+            [np.pad(values, (0, -values.size % per_vector), constant_values=1)],
+            [np.zeros(bins, np.uint32), np.zeros(2, np.uint32)],
+            -(-vectors // share),
+            order=[1, "out", "out"],
+            scalar=scalar_of(values.dtype),
+            workgroup_size=WORKGROUP,
+            copies=copies,
+            slots=slots,
+            edged=False,
+            cached=0,
+            uniform=False,
+        )
+        wanted, found = twin.count(values, bins)
+        np.testing.assert_array_equal(counts, wanted)
+        assert verdict[1] == found[1]
+        if not found[1]:
+            assert verdict[0] == found[0]
+
+
+@pytest.mark.parametrize("cached", [0, 40])
+@pytest.mark.parametrize("uniform", [False, True])
+def test_count_by_edges(device: gs.Device, cached: int, uniform: bool) -> None:
+    """Assert that numbers are counted by their bins, also where the first guess of the bin is far off."""
+    rng = np.random.default_rng(1)
+    values = np.append(rng.normal(0, 3, 701), [np.nan, np.inf, -np.inf, 2.0]).astype(np.float32)
+    bins = 30
+    edges = np.linspace(-4, 5, bins + 1).astype(np.float32)
+    values[:31] = edges
+    scale = bins / 9 * (1.5 if cached else 1.0)
+    per_vector, share = 4, 20
+    (counts,) = run_stage(
+        device,
+        "counting/count",
+        [values.size, bins, share, bins, int(np.float32(scale).view(np.uint32))],
+        [np.pad(values, (0, -values.size % per_vector)), edges],
+        [np.zeros(bins, np.uint32)],
+        -(-values.size // (per_vector * share)),
+        order=[1, "out", 2],
+        scalar=scalar_of(values.dtype),
+        workgroup_size=WORKGROUP,
+        copies=2,
+        slots=64,
+        edged=True,
+        cached=cached,
+        uniform=uniform,
+    )
+    np.testing.assert_array_equal(counts, twin.count(values, bins, edges)[0])
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("dtype", [np.int8, np.float32, np.uint64])
+def test_search(device: gs.Device, dtype: Any, right: bool) -> None:
+    """Assert that keys find their places among any number of sorted ones."""
+    for length in (1, 5, 16, 17, 100):
+        ordered = np.sort(keys_of(dtype, (length,), length))
+        searched = np.append(keys_of(dtype, (90,), 7), ordered[:7])
+        (places,) = run_stage(
+            device,
+            "counting/search",
+            [searched.size, length],
+            [ordered, searched],
+            [searched.size],
+            -(-searched.size // (WORKGROUP * 3)),
+            order=[1, "out", 2],
+            scalar=scalar_of(ordered.dtype),
+            workgroup_size=WORKGROUP,
+            items=3,
+            top=16,
+            right=right,
+            counted=False,
+            own=False,
+        )
+        np.testing.assert_array_equal(places, twin.search(ordered, searched, right=right))
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("dtype", [np.bool_, np.float16, np.int32, np.float64])
+def test_select(device: gs.Device, dtype: Any, descending: bool) -> None:
+    """Assert that each tile of a round keeps its first keys, whatever it drops because of others."""
+    items, rows, length = 4, 3, 100
+    tile = WORKGROUP * items
+    keys = keys_of(dtype, (rows, length), 3)
+    keys[1] = keys[1, 0]
+    scalar = scalar_of(keys.dtype)
+    shape = {"scalar": scalar, "descending": descending, "workgroup_size": WORKGROUP, "items": items, "bounded": False}
+    for kept in (1, 7, 30):
+        tiles = -(-length // tile)
+        (places,) = run_stage(
+            device,
+            "counting/select",
+            [rows, length, tiles, kept, length],
+            [np.pad(keys.reshape(-1), (0, -keys.size % 8))],
+            [rows * tiles * kept],
+            rows * tiles,
+            first=True,
+            final=False,
+            **shape,
+        )
+        everything = np.broadcast_to(np.arange(length), (rows, length))
+        wanted = twin.select(keys, everything, kept, tile, descending=descending)
+        np.testing.assert_array_equal(places.reshape(wanted.shape), wanted)
+        if kept * tiles > tile:
+            continue
+        candidates = wanted.reshape(rows, -1)
+        found, selected = run_stage(
+            device,
+            "counting/select",
+            [rows, candidates.shape[1], 1, kept, length],
+            [np.pad(keys.reshape(-1), (0, -keys.size % 8)), candidates],
+            [rows * kept, rows * kept * scalar.words],
+            rows,
+            order=[1, "out", 2, "out"],
+            first=False,
+            final=True,
+            **shape,
+        )
+        last = twin.select(keys, candidates, kept, tile, descending=descending)[:, 0]
+        np.testing.assert_array_equal(found.reshape(rows, kept), last)
+        words = np.take_along_axis(keys, last.astype(np.int64), 1).reshape(-1)
+        own = words.view(f"u{min(words.itemsize, 4)}").astype(np.uint32)
+        np.testing.assert_array_equal(selected, own)
