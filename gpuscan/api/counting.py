@@ -217,7 +217,7 @@ def histogram(
         # A copy, since what is uploaded is a constant of the program.
         edges = new_array(home, edges).copy()
     if given is not None:
-        return _weighted(numbers, home.asarray(given).reshape(-1), found, count), edges
+        return _sum_by_bin(numbers, home.asarray(given).reshape(-1), found, count), edges
     if not numbers.size or not count:
         return new_array(home, np.zeros(count, np.uint32)), edges
     counts = Array.of(home, count_bins(numbers, found))
@@ -279,7 +279,7 @@ def _bins_of(home: Device, numbers: Array, edges: Any, *, uniform: bool) -> Edge
     return Edges(uploaded(home._context, thresholds), usable, scale if np.isfinite(np.float32(scale)) else 0.0)
 
 
-def _weighted(numbers: Array, weights: Array, edges: Edges, bins: int) -> Any:
+def _sum_by_bin(numbers: Array, weights: Array, edges: Edges, bins: int) -> Any:
     """Return the sum of the weights of each bin."""
     if not numbers.size or not bins:
         made: Any = new_array(numbers.device, np.zeros(bins, weights.dtype))
@@ -482,7 +482,7 @@ def repeat(x: Any, repeats: Any, *, axis: int | None = None, device: Devices = N
     if len(lengths) > 1:
         raise ValueError(f"a bundle of arrays of the lengths {sorted(lengths)} was passed; pass arrays of one length")
     (length,) = lengths
-    counts = _checked_repeats(repeats, length)
+    counts = _check_repeats(repeats, length)
     home = first_home((*given, counts), device)
     on_device = any(isinstance(each, Array) for each in (*given, counts))
     if home is None:
@@ -493,7 +493,7 @@ def repeat(x: Any, repeats: Any, *, axis: int | None = None, device: Devices = N
     if isinstance(counts, int):
         made = [_repeat_all(array, counts, place) for array in arrays]
     else:
-        entries = _repeated_entries(home, counts)
+        entries = _find_entries(home, counts)
         made = [_take_entries(array, entries, place) for array in arrays]
     if on_device:
         return structure.nested(made)
@@ -501,7 +501,7 @@ def repeat(x: Any, repeats: Any, *, axis: int | None = None, device: Devices = N
     return assembled(structure, moved, x)
 
 
-def _checked_repeats(repeats: Any, length: int) -> Any:
+def _check_repeats(repeats: Any, length: int) -> Any:
     """Return how often entries are repeated: one integer, or one for each of `length` entries."""
     one = None if isinstance(repeats, Array) else as_integer(repeats)
     if one is not None:
@@ -533,7 +533,7 @@ def _repeat_all(array: Array, count: int, axis: int) -> Array:
     return whole.reshape(*shape[:axis], shape[axis] * count, *shape[axis + 1 :])
 
 
-def _repeated_entries(home: Device, counts: Any) -> Array:
+def _find_entries(home: Device, counts: Any) -> Array:
     """Return the index of the entry that each entry of the result repeats."""
     if isinstance(counts, Array):
         if not counts.size:

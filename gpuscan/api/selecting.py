@@ -259,7 +259,7 @@ def quantile(
         raise IndexError(f"quantiles of an array of shape {array.shape} were asked for, but the axis has no elements")
     weak = not isinstance(q, (np.ndarray, np.generic)) and not wanted.ndim
     before, after, weight = _places(_as_floats(wanted).reshape(-1), rows.shape[-1], method)
-    found = _interpolated(home, rows, before, after, weight, weak)
+    found = _interpolate(home, rows, before, after, weight, weak)
     shape = (*wanted.shape, *(kept if keepdims else rows.shape[:-1]))
     found = found.reshape(shape)
     return found if isinstance(found, Array) or found.shape else found[()]
@@ -308,7 +308,7 @@ def median(
     if not length:
         return _of_nothing(home, rows).reshape(kept if keepdims else rows.shape[:-1])
     before, after = np.array([(length - 1) // 2]), np.array([length // 2])
-    found = _interpolated(home, rows, before, after, None, True)
+    found = _interpolate(home, rows, before, after, None, True)
     found = found.reshape(kept if keepdims else rows.shape[:-1])
     return found if isinstance(found, Array) or found.shape else found[()]
 
@@ -378,7 +378,7 @@ def _places(q: np.ndarray[Any, Any], n: int, method: str) -> tuple[Any, Any, Any
     return before, after, weight
 
 
-def _interpolated(
+def _interpolate(
     home: Device, rows: Any, before: np.ndarray[Any, Any], after: np.ndarray[Any, Any], weight: Any, weak: bool
 ) -> Any:
     """Return quantiles of rows, of shape (quantiles, *rows): like the rows in NumPy, or on the device.
@@ -425,7 +425,7 @@ def _with_nan(found: Any, last: Any) -> Any:
 
 
 def _by_numpy(first: Any, second: Any, last: Any, weight: Any, weak: bool) -> Any:
-    """Return what `_interpolated` returns, as NumPy computes it."""
+    """Return what `_interpolate` returns, as NumPy computes it."""
     with np.errstate(invalid="ignore", over="ignore"):
         if weight is None:
             pair = first[None] if first is second else np.stack([first, second])

@@ -208,8 +208,8 @@ def run_length_encode(x: Any, /, *, device: Devices = None) -> RunLengths:
         return RunLengths(values, np.diff(np.append(starts, given.size)))
     source = bindable(contiguous(keys) if isinstance(keys, DeviceArray) else uploaded(home._context, keys))
     runs = run_lengths(home._executor, source)
-    values = _picked(home, gathered(home._context, source, runs.starts, runs.count), source.dtype, runs.count)
-    lengths = _picked(home, runs.results[0], np.dtype(np.uint32), runs.count)
+    values = _as_picked(home, gathered(home._context, source, runs.starts, runs.count), source.dtype, runs.count)
+    lengths = _as_picked(home, runs.results[0], np.dtype(np.uint32), runs.count)
     if on_device:
         return RunLengths(values, lengths)
     return RunLengths(from_bits(values.numpy(), given.dtype), lengths.numpy().astype(np.int64))
@@ -292,12 +292,12 @@ def _unique_on_device(home: OpenedDevice, keys: Any, indices: bool, inverse: boo
     compared = map_arrays(_comparable(scalar), _bits_of(ordered)) if alike else ordered
     runs = run_lengths(home._executor, bindable(compared))
     count = runs.count
-    values = _picked(home, gathered(context, ordered, runs.starts, count), ordered.dtype, count)
-    counts = _picked(home, runs.results[0], np.dtype(np.uint32), count)
+    values = _as_picked(home, gathered(context, ordered, runs.starts, count), ordered.dtype, count)
+    counts = _as_picked(home, runs.results[0], np.dtype(np.uint32), count)
     firsts = numbers = None
     if indices:
         assert found.places is not None
-        firsts = _picked(home, gathered(context, found.places, runs.starts, count), np.dtype(np.uint32), count)
+        firsts = _as_picked(home, gathered(context, found.places, runs.starts, count), np.dtype(np.uint32), count)
     if inverse:
         assert found.places is not None
         in_order = _run_numbers(home, compared, scalar if not alike else None)
@@ -305,7 +305,7 @@ def _unique_on_device(home: OpenedDevice, keys: Any, indices: bool, inverse: boo
     return values, firsts, numbers, counts
 
 
-def _picked(home: OpenedDevice, memory: DeviceArray, dtype: np.dtype[Any], count: DeviceArray) -> Picked:
+def _as_picked(home: OpenedDevice, memory: DeviceArray, dtype: np.dtype[Any], count: DeviceArray) -> Picked:
     """Return memory that begins with `count` entries as an array of that length."""
     return Picked(Array.of(home, memory), dtype, (), Array.of(home, count))
 
