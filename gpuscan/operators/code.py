@@ -311,7 +311,7 @@ class _Everything:
 @cache
 def arithmetic_functions() -> dict[str, str]:
     """Return the text of each function of shaders/shared/arithmetic.wgsl by its name, in the order of the file."""
-    text = templates.render("shared/arithmetic.wgsl", helpers=_Everything())
+    text = templates.render("shared/arithmetic.wgsl", helpers=_Everything(), native_int64=False)
     bodies = re.findall(r"^fn (\w+)(.*?^\})", text, flags=re.MULTILINE | re.DOTALL)
     return {name: "fn " + name + body for name, body in bodies}
 

@@ -33,7 +33,8 @@ SPELLED: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("divide", "exp", "log", "sqrt"), FLOATS | {"complex"}),
     **dict.fromkeys(("fmin", "fmax", "isnan", "isinf", "isfinite", "signbit", "copysign"), FLOATS),
     **dict.fromkeys(("floor", "ceil", "trunc", "rint", "log1p", "expm1", "logaddexp"), FLOATS),
-    **dict.fromkeys(("exp2", "log2", "log10", "sin", "cos", "tan", "tanh", "sinh", "cosh", "hypot"), FLOATS),
+    **dict.fromkeys(("sin", "cos", "tanh", "sinh", "cosh"), FLOATS | {"complex"}),
+    **dict.fromkeys(("exp2", "log2", "log10", "tan", "hypot"), FLOATS),
     **dict.fromkeys(("arcsin", "arccos", "arctan", "arctan2", "arcsinh", "arccosh", "arctanh", "cbrt"), FLOATS),
 }
 NOT_FLOAT64 = frozenset("power sin cos tan arcsin arccos arctan arctan2 cbrt floor_divide remainder fmod".split())
@@ -212,32 +213,6 @@ def _complex_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
     return graph.select(graph.apply("equal", (exponent, zero), BOOL), graph.constant(1, result), power)
 
 
-def _complex_wave(real: tuple[str, str], imag: tuple[str, str], sign: int) -> Rewrite:
-    """Return sin, cos, sinh or cosh of x + iy: products of functions of x and of y."""
-
-    def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
-        parts = graph.parts(args[0])
-        factors = ([graph.apply(name, (part,), FLOAT32) for name, part in zip(names, parts, strict=True)] for names in
-                   (real, imag))  # fmt: skip
-        found = [graph.apply("multiply", pair, FLOAT32) for pair in factors]
-        return graph.complex(found[0], found[1] if sign > 0 else graph.apply("negative", found[1:], FLOAT32))
-
-    return rewrite
-
-
-def _complex_tanh(graph: Graph, args: Nodes, result: Scalar) -> Node:
-    """Return (sinh x cosh x + i sin y cos y) / (sinh² x + cos² y), with x cut where the result no longer changes."""
-    x, y = graph.parts(args[0])
-    near = graph.apply("minimum", (x, graph.constant(10, FLOAT32)), FLOAT32)
-    near = graph.apply("maximum", (near, graph.constant(-10, FLOAT32)), FLOAT32)
-    sinh, cosh = (graph.apply(name, (near,), FLOAT32) for name in ("sinh", "cosh"))
-    sin, cos = (graph.apply(name, (y,), FLOAT32) for name in ("sin", "cos"))
-    squares = [graph.apply("multiply", (each, each), FLOAT32) for each in (sinh, cos)]
-    below = graph.apply("add", squares, FLOAT32)
-    products = [graph.apply("multiply", pair, FLOAT32) for pair in ((sinh, cosh), (sin, cos))]
-    return graph.complex(*(graph.apply("divide", (each, below), FLOAT32) for each in products))
-
-
 def _magnitude(graph: Graph, node: Node) -> Node:
     """Return the magnitude of an integer as an unsigned one of the same width, which holds that of the lowest too."""
     if node.scalar.kind == "unsigned":
@@ -344,11 +319,6 @@ REWRITES: Mapping[tuple[str, str], Rewrite] = {
     ("isfinite", "complex"): _any_part("isfinite", "logical_and"),
     ("reciprocal", "complex"): _reciprocal,
     ("power", "complex"): _complex_power,
-    ("sin", "complex"): _complex_wave(("sin", "cosh"), ("cos", "sinh"), 1),
-    ("cos", "complex"): _complex_wave(("cos", "cosh"), ("sin", "sinh"), -1),
-    ("sinh", "complex"): _complex_wave(("sinh", "cos"), ("cosh", "sin"), 1),
-    ("cosh", "complex"): _complex_wave(("cosh", "cos"), ("sinh", "sin"), 1),
-    ("tanh", "complex"): _complex_tanh,
     **{("gcd", kind): _gcd for kind in INTEGERS},
     **{("lcm", kind): _lcm for kind in INTEGERS},
     **{("bitwise_count", kind): _bitwise_count for kind in INTEGERS},

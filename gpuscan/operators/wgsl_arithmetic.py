@@ -54,9 +54,18 @@ INFIX = {
     "logical_or": ("|", LOOSE),
     "logical_xor": ("!=", LOOSE),
 }
+# Forms that have functions for these operations.
+NOT_INFIX = {("not_equal", "f32"), ("not_equal", "f64"), ("divide", "f32")}
 PREFIX = {"negative": "-", "invert": "~", "logical_not": "!"}
 _INTEGER = {"minimum": "min", "maximum": "max", "absolute": "abs"}
-_FLOAT = {"absolute": "abs", "floor": "floor", "ceil": "ceil", "sqrt": "sqrt"}
+_FLOAT = {"absolute": "abs", "floor": "floor", "ceil": "ceil"}
+# The functions of float32 of shaders/shared/elementary.wgsl, which have the same bits on every device: those of one
+# number, which also round to odd (``f32_exp_odd``), and the others.
+ROUNDS_TO_ODD = (
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh"),
+    *("arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh", "cbrt"),
+)
+ELEMENTARY = (*ROUNDS_TO_ODD, "arctan2", "power", "hypot", "logaddexp", "sqrt", "divide")
 BUILTIN = {
     "i32": {**_INTEGER, "sign": "sign"},
     "u32": {**_INTEGER, "bitwise_count": "countOneBits"},
@@ -64,13 +73,10 @@ BUILTIN = {
     "u64": _INTEGER,
     "f32": {
         **_FLOAT,
-        **{name: name for name in ("trunc", "sin", "cos", "tan")},
+        "trunc": "trunc",
         "rint": "round",
-        "arcsin": "asin",
-        "arccos": "acos",
-        "log1p": "f32_checked_log1p",
     },
-    "f64": _FLOAT,
+    "f64": {**_FLOAT, "sqrt": "sqrt"},
 }
 # Operations that are the same for signed and unsigned integers.
 SIGNLESS = frozenset({"add", "subtract", "multiply", "negative", "left_shift"})
@@ -262,7 +268,9 @@ def _operation(node: Node, form: str, args: list[Text]) -> Text:
         return infix("<<" if op == "left_shift" else ">>", LOOSE, args[0], amount)
     if op == "negative" and form.startswith("u"):
         return infix("-", SUM, Text("0u" if form == "u32" else "0lu"), args[0])
-    if op in INFIX and not (op == "not_equal" and form in ("f32", "f64")):
+    if form == "f32" and op in ROUNDS_TO_ODD and node.scalar.bits == 16:
+        return call(f"f32_{op}_odd", *args)
+    if op in INFIX and (op, form) not in NOT_INFIX:
         return infix(*INFIX[op], *args)
     if op in PREFIX:
         return Text(PREFIX[op] + args[0].within(ATOM), UNARY)

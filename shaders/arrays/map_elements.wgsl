@@ -49,6 +49,7 @@ struct Result {
 
 {% include "shared/captured.wgsl" %}
 {% set helpers = text.helpers %}
+{% set native_int64 = text.native_int64 %}
 {% if helpers %}
 {% include "shared/arithmetic.wgsl" %}
 {% endif %}

@@ -3,4 +3,5 @@
     (gpuscan/operators/wgsl_arithmetic.py); the integers come first, then integers of two words, then floats. -#}
 {% include "shared/arithmetic_integers.wgsl" %}
 {% include "shared/arithmetic_wide.wgsl" %}
+{% include "shared/elementary.wgsl" %}
 {% include "shared/arithmetic_floats.wgsl" %}

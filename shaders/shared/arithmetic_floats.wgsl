@@ -107,7 +107,7 @@ fn {{ float }}_{{ name }}(a: {{ float }}, b: {{ float }}) -> {{ float }} {
 }
 {% endif %}
 {% endfor %}
-{% if float ~ "_hypot" in helpers %}
+{% if float == "f64" and "f64_hypot" in helpers %}
 
 fn {{ float }}_hypot(a: {{ float }}, b: {{ float }}) -> {{ float }} {
     let high = {{ float }}_maximum(abs(a), abs(b));
@@ -139,7 +139,7 @@ fn {{ float }}_to_{{ name }}(x: {{ float }}) -> {{ name }} {
 }
 {% endif %}
 {% endfor %}
-{% if float ~ "_logaddexp" in helpers %}
+{% if float == "f64" and "f64_logaddexp" in helpers %}
 
 // log(exp(a) + exp(b)). Terms further apart than {{ "18" if float == "f32" else "38" }} leave the larger one as it is.
 fn {{ float }}_logaddexp(a: {{ float }}, b: {{ float }}) -> {{ float }} {

@@ -2,6 +2,7 @@
     `combine` must be associative. It need not commute, so `a` is always the left operand. -#}
 {% include "shared/captured.wgsl" %}
 {% set helpers = text.helpers %}
+{% set native_int64 = text.native_int64 %}
 {% if helpers %}
 {% include "shared/arithmetic.wgsl" %}
 {% endif %}

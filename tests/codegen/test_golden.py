@@ -46,7 +46,7 @@ CASES: dict[str, tuple[Operator, Element]] = {
 def wgsl(name: str) -> str:
     """Return the functions that a shader has for the operator."""
     code = combine_code(*CASES[name], native_int64=False)
-    arithmetic = render("shared/arithmetic.wgsl", helpers=code.helpers).strip()
+    arithmetic = render("shared/arithmetic.wgsl", helpers=code.helpers, native_int64=False).strip()
     return f"{arithmetic}\n\n{code.source}\n".lstrip()
 
 

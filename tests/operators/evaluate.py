@@ -91,7 +91,7 @@ def shader(code: Code, call: str, types: Sequence[tuple[str, Element]], inputs: 
     lines = [declared(name, element, native) for name, element in types]
     lines += [f"@group(0) @binding({k}) var<storage, read> {name}: array<u32>;" for k, name in enumerate(inputs)]
     lines.append(f"@group(0) @binding({len(inputs)}) var<storage, read_write> results: array<u32>;")
-    lines.append(render("shared/arithmetic.wgsl", helpers=code.helpers))
+    lines.append(render("shared/arithmetic.wgsl", helpers=code.helpers, native_int64=native))
     lines.append(code.source)
     words = stored(code.result, "result", native)
     stores = "\n".join(f"    results[i * {len(words)}u + {k}u] = {word};" for k, word in enumerate(words))

@@ -145,9 +145,7 @@ def test_functions_are_close(adapter: wgpu.GPUAdapter) -> None:
     a = np.random.default_rng(11).normal(0, 40, 4000).astype(np.float32)
     results = evaluate_map(open_device(adapter), functions, (a,), native_int64=has_int64(adapter))
     for name, expected in functions((a.astype(np.float64),)).items():
-        loose = name in ("arcsin", "arccos", "sin", "cos", "tan", "arctan", "arctan2")  # WGSL promises 2^-11
-        rtol, atol = (1e-3, 1e-3) if loose else (4e-6, 4e-7)
-        np.testing.assert_allclose(results[name], expected, rtol=rtol, atol=atol, err_msg=name)
+        np.testing.assert_allclose(results[name], expected, rtol=4e-6, atol=4e-7, err_msg=name)
 
 
 def limits_of_functions(x: Any) -> dict[str, Any]:

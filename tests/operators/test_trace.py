@@ -138,7 +138,7 @@ def test_a_map_may_change_type_and_fields() -> None:
     single = map_code(
         lambda x: x[1] / x[0], of("f4", "f4"), "after", True, argument_type="Element", result_type="Result"
     )
-    assert single.source == "fn after(x: Element) -> Result {\n    return x.f1 / x.f0;\n}"
+    assert single.source == "fn after(x: Element) -> Result {\n    return f32_divide(x.f1, x.f0);\n}"
     assert single.result.single
 
 

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Write shaders/shared/elementary/constants.wgsl: the polynomials and constants of the elementary functions.
+
+Needs mpmath. ``--check`` compares the file with what would be written and fails if they differ.
+
+Every polynomial is a near-minimax approximation (Chebyshev interpolation in 120 digits). Its argument g is a signed
+fixed-point number with 32 fractional bits and |g| < 1/2, so that each Horner step is one high product. The coefficient
+of g^k is an integer: the coefficient times 2^bits.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mpmath
+from mpmath import mp, mpf
+
+PATH = Path(__file__).resolve().parent.parent / "shaders" / "shared" / "elementary" / "constants.wgsl"
+
+mp.dps = 120
+
+
+def polynomial(function: Callable[[Any], Any], low: float, high: float, degree: int, bits: int, unit: int = 1) -> str:
+    """Return the coefficients of a polynomial in g = x / unit as integers, from the constant term on."""
+    found = mpmath.chebyfit(function, [mpf(low), mpf(high)], degree + 1)[::-1]
+    numbers = [int(mpmath.nint(mpf(unit) ** power * each * mpf(2) ** bits)) for power, each in enumerate(found)]
+    assert all(abs(number) < 2**31 for number in numbers)
+    return "(" + ", ".join(map(str, numbers)) + ")"
+
+
+def series(first: int, coefficient: Callable[[int], Any]) -> Callable[[Any], Any]:
+    """Return the power series of the coefficients from `first` on: quotients near 0 would cancel."""
+    return lambda x: mpmath.fsum(coefficient(first + power) * x**power for power in range(90))
+
+
+def word(value: Any, bits: int) -> str:
+    """Return a positive constant times 2^bits, rounded, as hexadecimal."""
+    return f'"{int(mpmath.nint(value * mpf(2) ** bits)):#x}u"'
+
+
+def words(value: Any, bits: int) -> str:
+    """Return a constant times 2^bits as its low and its high word; a negative one is in two's complement."""
+    number = int(mpmath.nint(value * mpf(2) ** bits)) % 2**64
+    return f'("{number % 2**32:#x}u", "{number >> 32:#x}u")'
+
+
+def words_with_signed_low(value: Any, bits: int) -> str:
+    """Return a constant times 2^bits as a signed low word and a high word, their decimals."""
+    number = int(mpmath.nint(value * mpf(2) ** bits))
+    low = (number + 2**31) % 2**32 - 2**31
+    return f'("{low}i", "{(number - low) >> 32}i")'
+
+
+def cosine(t: Any) -> Any:
+    """Return (t - 1 + cos(sqrt(2 t))) / t^2."""
+    return mpmath.fsum((-1) ** k * 2**k / mpmath.factorial(2 * k) * t ** (k - 2) for k in range(2, 40))
+
+
+def sine(t: Any) -> Any:
+    """Return (1 - sin(sqrt(2 t)) / sqrt(2 t)) / t."""
+    return mpmath.fsum(-((-1) ** k) * 2**k / mpmath.factorial(2 * k + 1) * t ** (k - 1) for k in range(1, 40))
+
+
+def arctangent(y: Any) -> Any:
+    """Return (1 - arctan(sqrt(y)) / sqrt(y)) / y."""
+    return mpmath.fsum(-((-1) ** k) / mpf(2 * k + 1) * y ** (k - 1) for k in range(1, 120))
+
+
+def wrapped(name: str, value: str) -> str:
+    """Return the assignment of a value, in lines of at most 120 characters."""
+    line = f"{{%- set {name} = {value} -%}}"
+    return "\n".join(textwrap.wrap(line, 120, subsequent_indent="    ", break_long_words=False)) + "\n"
+
+
+def text() -> str:
+    """Return the file."""
+    third, half_root = mpf(1) / 3, mpf(1) / mpmath.sqrt(2)
+    lines = {
+        "(exp(r) - 1 - r) / r^2 for |r| <= 0.36": (
+            "EXP",
+            polynomial(series(2, lambda k: 1 / mpmath.factorial(k)), -0.36, 0.36, 5, 31),
+        ),
+        "(log(1 + r) - r + r^2 / 2) / r^3 for |r| <= 1/8, in g = 4 r": (
+            "LOG",
+            polynomial(series(3, lambda k: (-1) ** (k + 1) / mpf(k)), -0.125, 0.125, 6, 32, mpf(1) / 4),
+        ),
+        "1 - log(1 + w) / w for 0 <= w <= 1, in g = w - 1/2": (
+            "LOG1P",
+            polynomial(lambda g: 1 - mpmath.log1p(g + 0.5) / (g + 0.5), -0.5, 0.5, 11, 32),
+        ),
+        "(1 - sin(r) / r) / g for g = r^2 / 2 <= 0.31": ("SIN", polynomial(sine, 0, 0.31, 4, 32)),
+        "(g - 1 + cos(r)) / g^2 for g = r^2 / 2 <= 0.31": ("COS", polynomial(cosine, 0, 0.31, 4, 32)),
+        "(1 - arctan(t) / t) / g for g = t^2 <= 0.172": ("ARCTAN", polynomial(arctangent, 0, 0.172, 7, 32)),
+        "1 / sqrt(3/2 + g) for |g| <= 1/2": (
+            "ROOT",
+            polynomial(lambda g: 1 / mpmath.sqrt(mpf(3) / 2 + g), -0.5, 0.5, 4, 30),
+        ),
+        "1 / (3/2 + g) for |g| <= 1/2": (
+            "RECIPROCAL",
+            polynomial(lambda g: 1 / (mpf(3) / 2 + g), -0.5, 0.5, 5, 30),
+        ),
+        "sqrt(1/2) with 32 fractional bits": ("HALF_ROOT", word(half_root, 32)),
+        "log(2) with 32 fractional bits, and the 16 bits below": (
+            "LN2",
+            f'("{int(mpmath.floor(mp.ln2 * 2**32)):#x}u", "{int(mpmath.nint(mp.ln2 * mpf(2) ** 48)) % 2**16}i")',
+        ),
+        "log(2) with 56 fractional bits; the low word is signed": ("LN2_WORDS", words_with_signed_low(mp.ln2, 56)),
+        "-log(5/4) with 56 fractional bits": ("MINUS_LOG_5_4", words(-mpmath.log(mpf(5) / 4), 56)),
+        "log(32/25) with 56 fractional bits": ("LOG_32_25", words(mpmath.log(mpf(32) / 25), 56)),
+        "log(2) with 31 fractional bits": ("LN2_SIGNED", f'"{int(mpmath.nint(mp.ln2 * 2**31))}i"'),
+        "pi / 2 and pi / 4 as significands": ("PI", word(mp.pi, 30)),
+        "the tangent of pi / 8 as a significand of exponent -2": ("TAN_PI_8", word(mpmath.tan(mp.pi / 8), 33)),
+        "the first bits of 2 / pi after the point": (
+            "TWO_OVER_PI",
+            "("
+            + ", ".join(f'"{int(mpmath.floor(2 / mp.pi * mpf(2) ** (32 * k + 32))) % 2**32:#x}u"' for k in range(8))
+            + ")",
+        ),
+        "log2(e), log10(e) and log10(2) as significands of exponent 0, -2 and -2": (
+            "LOG2_E, LOG10_E, LOG10_2",
+            f"{word(1 / mp.ln2, 31)}, {word(1 / mp.ln10, 33)}, {word(mp.ln2 / mp.ln10, 33)}",
+        ),
+        "1/3 with 32 fractional bits": ("THIRD", word(third, 32)),
+    }
+    body = "".join(f"{{#- {comment} -#}}\n{wrapped(name, value)}" for comment, (name, value) in lines.items())
+    return "{#- Written by script/polynomials.py; see there. -#}\n" + body
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        if PATH.read_text() != text():
+            sys.exit(f"{PATH.name} is not what script/polynomials.py writes; run script/polynomials.py")
+    else:
+        PATH.write_text(text())

@@ -1,0 +1,20 @@
+{#- Elementary functions of float32 and complex64 in integer arithmetic, so that no driver can change a bit of a result.
+    Comes in: helpers; native_int64, True if the shader may have 64-bit integers, which only make it faster.
+    WGSL leaves the accuracy of its own functions open, and compilers fuse, reorder and simplify steps on floats. Integer
+    arithmetic is exact on every device. gpuscan/reference/elementary.py runs these texts on NumPy, with the same bits.
+
+    A *scaled* number is a positive number as vec2<u32>(significand, exponent): significand / 2^31 * 2^exponent, with the
+    leading bit of the significand at 31. The exponent is in two's complement. The significand of zero is 0.
+    *Words* are a fixed-point number of 64 bits as vec2<u32>(low, high).
+
+    The functions are written in straight lines: `let`, `return` and at most one early return. i32 is shifted by constants
+    alone.
+    f32_<name>_odd rounds to odd: it cuts the number and sets the last bit if a cut bit was set. A 16-bit float that is
+    rounded from it is rounded as if from the exact number (Boldo and Melquiond, 2008).
+
+    Cody and Waite, "Software Manual for the Elementary Functions" (1980); Payne and Hanek (1983); Muller, "Elementary
+    Functions" (2016). script/polynomials.py makes the constants. -#}
+{% include "shared/elementary/numbers.wgsl" %}
+{% include "shared/elementary/parts.wgsl" %}
+{% include "shared/elementary/functions.wgsl" %}
+{% include "shared/elementary/complex.wgsl" %}

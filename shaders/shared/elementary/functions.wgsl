@@ -1,0 +1,435 @@
+{#- The elementary functions of float32; see shared/elementary.wgsl. Comes in: helpers. -#}
+{% from "shared/elementary/constants.wgsl" import LOG1P, LN2_SIGNED, PI, LOG2_E, LOG10_E, LOG10_2, THIRD %}
+{% from "shared/elementary/horner.wgsl" import horner %}
+{#- ----- Trigonometric functions -#}
+{% for suffix in ("", "_odd") %}
+{% for name, quarter in (("sin", 0), ("cos", 1)) %}
+{% if "f32_" + name + suffix in helpers %}
+
+fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let turn = scaled_turn(bits);
+    let quarters = turn.z{% if quarter %} + 1u{% endif %};
+    let is_cosine = (quarters & 1u) == 1u;
+    let wave = scaled_wave(turn.xy, is_cosine);
+    let side = (quarters >> 1u) ^ select(turn.w, 0u, is_cosine);
+{% if quarter %}
+    let known = select(scaled_round_normal{{ suffix }}(wave, side << 31u), 0x3f800000u, size < 0x39800000u);
+{% else %}
+    let known = select(scaled_round_normal{{ suffix }}(wave, (side << 31u) ^ bits), bits, size < 0x39800000u);
+{% endif %}
+    return bitcast<f32>(select(known, 0x7fc00000u, size >= 0x7f800000u));
+}
+{% endif %}
+{% endfor %}
+{% if "f32_tan" + suffix in helpers %}
+
+fn f32_tan{{ suffix }}(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let turn = scaled_turn(bits);
+    let sine = scaled_wave(turn.xy, false);
+    let cosine = scaled_wave(turn.xy, true);
+    let odd = (turn.z & 1u) == 1u;
+    let ratio = scaled_divide(select(sine, cosine, odd), select(cosine, sine, odd));
+    let sign = bits ^ ((turn.w ^ turn.z) << 31u);
+    let known = select(scaled_round_normal{{ suffix }}(ratio, sign), bits, size < 0x39800000u);
+    return bitcast<f32>(select(known, 0x7fc00000u, size >= 0x7f800000u));
+}
+{% endif %}
+{% endfor %}
+{#- ----- Inverse trigonometric functions -#}
+{% if "f32_arctan2" in helpers %}
+
+fn f32_arctan2(y: f32, x: f32) -> f32 {
+    let sign = bitcast<u32>(y);
+    let rise = bitcast<u32>(y) & 0x7fffffffu;
+    let run = bitcast<u32>(x) & 0x7fffffffu;
+    let both = (rise == run) & ((rise == 0x7f800000u) | (rise == 0u));
+    let one = vec2<u32>(0x80000000u, 0u);
+    let up = select(scaled_from_bits(rise), one, both);
+    let across = select(scaled_from_bits(run), one, both);
+    let left = bitcast<u32>(x) >= 0x80000000u;
+    let half_turn = vec2<u32>({{ PI }}, 1u);
+    let infinite = select(up, vec2<u32>(0u, 0xffffff00u), (run == 0x7f800000u) & !both);
+    let flat = select(infinite, vec2<u32>(0u, 0xffffff00u), (rise == 0u));
+    let steep = select(across, vec2<u32>(0u, 0xffffff00u), (run == 0u) | ((rise == 0x7f800000u) & !both));
+    let angle = scaled_angle(flat, steep);
+    let found = scaled_round(select(angle, scaled_subtract(half_turn, angle), left), sign);
+    let level = scaled_round(select(vec2<u32>(0u, 0u), half_turn, left), sign);
+    let known = select(found, level, rise == 0u);
+    return bitcast<f32>(select(known, 0x7fc00000u, max(rise, run) > 0x7f800000u));
+}
+{% endif %}
+{% for suffix in ("", "_odd") %}
+{% if "f32_arctan" + suffix in helpers %}
+
+fn f32_arctan{{ suffix }}(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let finite = scaled_from_bits(min(size, 0x7f000000u));
+    let angle = scaled_round_normal{{ suffix }}(scaled_angle(finite, vec2<u32>(0x80000000u, 0u)), bits);
+    let known = select(angle, bits, size < 0x39000000u);
+    return bitcast<f32>(select(known, 0x7fc00000u, size > 0x7f800000u));
+}
+{% endif %}
+{% for name in ("arcsin", "arccos") %}
+{% if "f32_" + name + suffix in helpers %}
+
+// The angle of the point ({{ "sqrt(1 - x^2), x" if name == "arcsin" else "x, sqrt(1 - x^2)" }}).
+fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let one = vec2<u32>(0x80000000u, 0u);
+    let side = scaled_from_bits(min(size, 0x3f800000u));
+    let other = scaled_root(scaled_multiply(scaled_subtract(one, side), scaled_add(one, side)));
+    let inner = size < 0x3f800000u;
+{% if name == "arcsin" %}
+    let angle = select(vec2<u32>({{ PI }}, 0u), scaled_angle(side, other), inner);
+    let known = select(scaled_round{{ suffix }}(angle, bits), bits, size < 0x39000000u);
+{% else %}
+    let angle = scaled_angle(other, side);
+    let turned = select(angle, scaled_subtract(vec2<u32>({{ PI }}, 1u), angle), bits >= 0x80000000u);
+    let edge = select(vec2<u32>(0u, 0u), vec2<u32>({{ PI }}, 1u), bits >= 0x80000000u);
+    let near = select(turned, vec2<u32>({{ PI }}, 0u), size < 0x32000000u);
+    let known = scaled_round{{ suffix }}(select(edge, near, inner), 0u);
+{% endif %}
+    return bitcast<f32>(select(known, 0x7fc00000u, size > 0x3f800000u));
+}
+{% endif %}
+{% endfor %}
+{#- ----- Exponential and hyperbolic functions -#}
+{% if "f32_exp" + suffix in helpers %}
+
+fn f32_exp{{ suffix }}(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let negative = bits >= 0x80000000u;
+    let parts = exp_parts(size, 0u, 133u);
+    let r = bitcast<i32>(select(parts.x, 0u - parts.x, negative));
+    let power = exp_reduced(r, select(parts.y, 0u - parts.y, negative));
+    let known = select(scaled_round{{ suffix }}(power, 0u), select(0x7f800000u, 0u, negative), size >= 0x42ff0000u);
+    return bitcast<f32>(select(known, 0x7fc00000u, size > 0x7f800000u));
+}
+{% endif %}
+{% if "f32_exp2" + suffix in helpers %}
+
+fn f32_exp2{{ suffix }}(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let negative = bits >= 0x80000000u;
+    let fixed = words_negate(scaled_to_words(scaled_from_bits(min(size, 0x437f0000u))), negative);
+    let k = fixed.y + (fixed.x >> 31u);
+    let r = signed_high_product(bitcast<i32>(fixed.x), {{ LN2_SIGNED }}) << 1u;
+    let power = exp_reduced(r, k);
+    let known = select(scaled_round{{ suffix }}(power, 0u), select(0x7f800000u, 0u, negative), size >= 0x437f0000u);
+    return bitcast<f32>(select(known, 0x7fc00000u, size > 0x7f800000u));
+}
+{% endif %}
+{% if "f32_expm1" + suffix in helpers %}
+
+fn f32_expm1{{ suffix }}(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let end = min(size, select(0x42ff0000u, 0x42000000u, bits >= 0x80000000u));
+    let known = scaled_round{{ suffix }}(scaled_expm1(end | (bits & 0x80000000u), 0u), bits);
+    return bitcast<f32>(select(select(known, bits, size < 0x32000000u), 0x7fc00000u, size > 0x7f800000u));
+}
+{% endif %}
+{% if "f32_sinh" + suffix in helpers %}
+
+fn f32_sinh{{ suffix }}(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let known = scaled_round{{ suffix }}(scaled_sinh(min(size, 0x42ff0000u)), bits);
+    return bitcast<f32>(select(select(known, bits, size < 0x39000000u), 0x7fc00000u, size > 0x7f800000u));
+}
+{% endif %}
+{% if "f32_cosh" + suffix in helpers %}
+
+fn f32_cosh{{ suffix }}(x: f32) -> f32 {
+    let size = bitcast<u32>(x) & 0x7fffffffu;
+    let known = scaled_round{{ suffix }}(scaled_cosh(min(size, 0x42ff0000u)), 0u);
+    return bitcast<f32>(select(known, 0x7fc00000u, size > 0x7f800000u));
+}
+{% endif %}
+{% if "f32_tanh" + suffix in helpers %}
+
+// With w = exp(-2 |x|): (1 - w) / (1 + w). Near 0 the argument is a factor of 1 - w, so that the error is relative.
+fn f32_tanh{{ suffix }}(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let parts = exp_parts(size, 1u, 131u);
+    let r = bitcast<i32>(0u - parts.x);
+    let slope = exp_slope(r);
+    let value = 0x80000000u + bitcast<u32>((r >> 1u) + signed_high_product(slope, r));
+    let near = parts.y == 0u;
+    let power = select(value >> min(parts.y - 1u, 31u), value << 1u, near);  // 32 fractional bits
+    let product = high_product((size << 8u) | 0x80000000u, (0x80000000u + bitcast<u32>(slope)) << 1u);
+    let quotient = high_product(select(~power, product, near), reciprocal_significand(0x80000000u + (power >> 1u)));
+    let zeros = countLeadingZeros(quotient);
+    let exponent = select(0xffffffffu, (size >> 23u) - 126u, near) - zeros;
+    let known = scaled_round_normal{{ suffix }}(vec2<u32>(quotient << zeros, exponent), bits);
+    return bitcast<f32>(select(select(known, bits, size < 0x39000000u), 0x7fc00000u, size > 0x7f800000u));
+}
+{% endif %}
+{#- ----- Logarithms -#}
+{% for name in ("log", "log2", "log10") %}
+{% if "f32_" + name + suffix in helpers %}
+
+fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let a = scaled_from_bits(bits);
+{% if name == "log" %}
+    let words = log_words(a);
+    let sign = words.y;
+    let size = scaled_from_words(words_negate(words, sign >= 0x80000000u), 7u);
+{% else %}
+    // The logarithm of the significand to this base, and {{ "k" if name == "log2" else "k log10(2)" }}.
+    let above = a.x >= 0xb504f334u;
+    let words = log_words(vec2<u32>(a.x, select(0u, 0xffffffffu, above)));
+    let below = words.y >= 0x80000000u;
+    let natural = scaled_from_words(words_negate(words, below), 7u);
+    let unit = vec2<u32>({{ LOG2_E ~ ", 0u" if name == "log2" else LOG10_E ~ ", 0xfffffffeu" }});
+    let part = scaled_multiply(natural, unit);
+    let k = a.y + select(0u, 1u, above);
+    let negative = k >= 0x80000000u;
+    let count = select(k, 0u - k, negative);
+    let zeros = countLeadingZeros(count | 1u);
+    let whole = vec2<u32>(count << zeros, 31u - zeros);
+{% if name == "log2" %}
+    let power = whole;
+{% else %}
+    let power = scaled_multiply(whole, vec2<u32>({{ LOG10_2 }}, 0xfffffffeu));
+{% endif %}
+    let apart = negative != below;
+    let joined = select(scaled_add(power, part), scaled_subtract(power, part), apart);
+    let none = select(power, part, k == 0u);
+    let size = select(joined, none, (k == 0u) | ((words.x | words.y) == 0u));
+    let sign = select(k, words.y, k == 0u);
+{% endif %}
+    let known = select(scaled_round_normal{{ suffix }}(size, sign), 0u, bits == 0x3f800000u);
+    let end = select(select(known, bits, bits == 0x7f800000u), 0xff800000u, (bits & 0x7fffffffu) == 0u);
+    return bitcast<f32>(select(end, 0x7fc00000u, (bits > 0x7f800000u) & (bits != 0x80000000u)));
+}
+{% endif %}
+{% endfor %}
+{% if "f32_log1p" + suffix in helpers %}
+
+fn f32_log1p{{ suffix }}(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let negative = bits >= 0x80000000u;
+    let known = scaled_round_normal{{ suffix }}(scaled_log1p(scaled_from_bits(size), negative), bits);
+    let near = select(select(known, bits, size < 0x32000000u), bits, bits == 0x7f800000u);
+    let edge = select(near, 0xff800000u, bits == 0xbf800000u);
+    return bitcast<f32>(select(edge, 0x7fc00000u, (bits > 0xbf800000u) | (size > 0x7f800000u)));
+}
+{% endif %}
+{% if "f32_arcsinh" + suffix in helpers %}
+
+// log1p(a + a^2 / (1 + sqrt(1 + a^2))) of a = |x|.
+fn f32_arcsinh{{ suffix }}(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let one = vec2<u32>(0x80000000u, 0u);
+    let a = scaled_from_bits(size);
+    let square = scaled_multiply(a, a);
+    let root = scaled_root(scaled_add(square, one));
+    let more = scaled_add(a, scaled_divide(square, scaled_add(root, one)));
+    let known = scaled_round_normal{{ suffix }}(scaled_log1p(more, false), bits);
+    let edge = select(known, bits, (size < 0x39000000u) | (size == 0x7f800000u));
+    return bitcast<f32>(select(edge, 0x7fc00000u, size > 0x7f800000u));
+}
+{% endif %}
+{% if "f32_arccosh" + suffix in helpers %}
+
+// log1p(t + sqrt(t (t + 2))) of t = x - 1.
+fn f32_arccosh{{ suffix }}(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let a = scaled_from_bits(max(bits, 0x3f800000u));
+    let t = scaled_subtract(a, vec2<u32>(0x80000000u, 0u));
+    let root = scaled_root(scaled_multiply(t, scaled_add(t, vec2<u32>(0x80000000u, 1u))));
+    let known = scaled_round_normal{{ suffix }}(scaled_log1p(scaled_add(t, root), false), 0u);
+    let edge = select(select(known, 0u, bits == 0x3f800000u), bits, bits == 0x7f800000u);
+    return bitcast<f32>(select(edge, 0x7fc00000u, (bits < 0x3f800000u) | (bits > 0x7f800000u)));
+}
+{% endif %}
+{% if "f32_arctanh" + suffix in helpers %}
+
+// log1p(2 a / (1 - a)) / 2 of a = |x|.
+fn f32_arctanh{{ suffix }}(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let a = scaled_from_bits(min(size, 0x3f7fffffu));
+    let ratio = scaled_divide(vec2<u32>(a.x, a.y + 1u), scaled_subtract(vec2<u32>(0x80000000u, 0u), a));
+    let twice = scaled_log1p(ratio, false);
+    let known = scaled_round_normal{{ suffix }}(vec2<u32>(twice.x, twice.y - 1u), bits);
+    let near = select(known, bits, size < 0x39000000u);
+    let edge = select(near, 0x7f800000u | (bits & 0x80000000u), size == 0x3f800000u);
+    return bitcast<f32>(select(edge, 0x7fc00000u, size > 0x3f800000u));
+}
+{% endif %}
+{% if "f32_cbrt" + suffix in helpers %}
+
+// exp(log(m) / 3) of the significand times 1, 2 or 4, and a third of the rest of the exponent.
+fn f32_cbrt{{ suffix }}(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let a = scaled_from_bits(size);
+    let third = (a.y + 300u) / 3u;
+    let words = log_words(vec2<u32>(a.x, a.y + 300u - 3u * third));
+    let low = (words.y << 8u) | (words.x >> 24u);  // 32 fractional bits, below log(8)
+    let high = words.y >> 24u;
+    let part = high_product(low, {{ THIRD }}) + high * {{ THIRD }};
+    let root = exp_fixed(vec2<u32>(part, 0u));
+    let known = scaled_round_normal{{ suffix }}(vec2<u32>(root.x, root.y + third - 100u), bits);
+    let edge = select(known, bits, (size == 0u) | (size == 0x7f800000u));
+    return bitcast<f32>(select(edge, 0x7fc00000u, size > 0x7f800000u));
+}
+{% endif %}
+{% endfor %}
+{#- ----- Functions of two arguments, roots and quotients -#}
+{% if "f32_hypot" in helpers %}
+
+fn f32_hypot(a: f32, b: f32) -> f32 {
+    let first = bitcast<u32>(a) & 0x7fffffffu;
+    let second = bitcast<u32>(b) & 0x7fffffffu;
+    let high = scaled_from_bits(max(first, second));
+    let low = scaled_from_bits(min(first, second));
+    let root = scaled_root(scaled_add(scaled_multiply(high, high), scaled_multiply(low, low)));
+    let known = select(scaled_round(root, 0u), max(first, second), min(first, second) == 0u);
+    let nan = select(known, 0x7fc00000u, max(first, second) > 0x7f800000u);
+    return bitcast<f32>(select(nan, 0x7f800000u, (first == 0x7f800000u) | (second == 0x7f800000u)));
+}
+{% endif %}
+{% if "f32_logaddexp" in helpers %}
+
+// log(exp(a) + exp(b)) = high + log1p(exp(low - high)).
+fn f32_logaddexp(a: f32, b: f32) -> f32 {
+    let first = bitcast<u32>(a);
+    let second = bitcast<u32>(b);
+    let first_order = first ^ select(0x80000000u, 0xffffffffu, first >= 0x80000000u);
+    let second_order = second ^ select(0x80000000u, 0xffffffffu, second >= 0x80000000u);
+    let higher = select(second, first, first_order > second_order);
+    let high_bits = select(higher, 0u, higher == 0x80000000u);  // what is added makes -0.0 positive
+    let low_bits = select(first, second, first_order > second_order);
+    let high = scaled_from_bits(high_bits);
+    let low = scaled_from_bits(low_bits);
+    let apart = (high_bits ^ low_bits) >= 0x80000000u;
+    let swapped = scaled_less(high, low);
+    let between = scaled_subtract(select(high, low, swapped), select(low, high, swapped));
+    let distance = select(between, scaled_add(high, low), apart);
+    let far = (distance.x != 0u) & (bitcast<i32>(distance.y) > 6i);
+    let fixed = words_negate(scaled_to_words(select(distance, vec2<u32>(0u, 0u), far)), true);
+    let power = exp_fixed(fixed);
+    // log(1 + w) / w by a polynomial in g = w - 1/2
+    let g = bitcast<i32>(select(scaled_to_words(power).x, 0xffffffffu, power.y == 0u) ^ 0x80000000u);
+{{ horner("h", LOG1P, "g") }}
+    let more = scaled_multiply(power, vec2<u32>(~bitcast<u32>(max(h0, 0i)), 0xffffffffu));
+    let opposed = high_bits >= 0x80000000u;
+    let less = scaled_less(high, more);
+    let difference = scaled_subtract(select(high, more, less), select(more, high, less));
+    let sum = select(scaled_add(high, more), difference, opposed);
+    let near = scaled_round(sum, select(0u, 0x80000000u, opposed & !less));
+    let known = select(near, high_bits, far | (high_bits == 0x7f800000u) | (low_bits == 0xff800000u));
+    let nan = max(first & 0x7fffffffu, second & 0x7fffffffu) > 0x7f800000u;
+    return bitcast<f32>(select(known, 0x7fc00000u, nan));
+}
+{% endif %}
+{% if "f32_power" in helpers %}
+
+// |base|^exponent by logarithms; zero, one, infinity, NaN and the sign by cases, as C's pow has them.
+fn f32_power(base: f32, exponent: f32) -> f32 {
+    let base_bits = bitcast<u32>(base);
+    let exponent_bits = bitcast<u32>(exponent);
+    let size = base_bits & 0x7fffffffu;
+    let times = exponent_bits & 0x7fffffffu;
+    let words = log_words(scaled_from_bits(size));
+    let down = words.y >= 0x80000000u;
+    let log_size = words_negate(words, down);
+    let top = scaled_from_words(log_size, 7u);
+    let zeros = 7u - top.y;
+    let rest = select(0u, log_size.x << (zeros & 31u), zeros < 32u);
+    let factor = scaled_from_bits(times);
+    // factor times the logarithm, and its exponent; then with 32 fractional bits
+    let carried = high_product(factor.x, rest);
+    let low = factor.x * top.x + carried;
+    let high = high_product(factor.x, top.x) + select(0u, 1u, low < carried);
+    let scale = top.y + factor.y;
+    let right = min(30u - scale, 63u);
+    let over = bitcast<i32>(scale) >= 7i;
+    let whole = select(high >> (right & 31u), 0u, right >= 32u);
+    let both = (high << (32u - max(right & 31u, 1u))) | (low >> (right & 31u));
+    let split = select(both, high >> (right & 31u), right >= 32u);
+    let negative = down != (exponent_bits >= 0x80000000u);
+    let fixed = words_negate(vec2<u32>(select(split, 0u, over), select(whole, 0u, over)), negative);
+    let integer = (factor.x << (bitcast<u32>(clamp(bitcast<i32>(factor.y), 0i, 30i)) + 1u)) == 0u;
+    let is_whole = (times >= 0x4b800000u) | ((times >= 0x3f800000u) & integer);
+    let unit = (factor.x >> (31u - bitcast<u32>(clamp(bitcast<i32>(factor.y), 0i, 30i)))) & 1u;
+    let is_odd = is_whole & (times < 0x4b800000u) & (unit == 1u);
+    let sign = select(0u, base_bits & 0x80000000u, is_odd);
+    let power = scaled_round(exp_fixed(fixed), sign);
+    // Results that are 0 or infinite
+    let limit = (size == 0u) | (size == 0x7f800000u) | (times == 0x7f800000u) | over;
+    let grows = (size > 0x3f800000u) == (exponent_bits < 0x80000000u);
+    let extreme = select(power, select(0u, 0x7f800000u, grows) | sign, limit);
+    let undefined = (base_bits > 0x80000000u) & (size < 0x7f800000u) & (times < 0x7f800000u) & !is_whole;
+    let nan = undefined | (size > 0x7f800000u) | (times > 0x7f800000u);
+    let known = select(extreme, 0x7fc00000u, nan);
+    let one = (times == 0u) | (base_bits == 0x3f800000u) | ((size == 0x3f800000u) & (times == 0x7f800000u));
+    let unity = (size == 0x3f800000u) & is_whole & (times < 0x7f800000u);
+    return bitcast<f32>(select(select(known, 0x3f800000u | sign, unity), 0x3f800000u, one));
+}
+{% endif %}
+{% if "f32_sqrt" in helpers %}
+
+// The driver's root is a guess. Steps on the exact remainder make it the nearest float, if it is within 8 units.
+fn f32_sqrt(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let a = scaled_from_bits(bits);
+    let significand = (a.x >> 8u) << (a.y & 1u);
+    let square = significand << 23u;
+    let guess = u32(sqrt(f32(bitcast<i32>(significand)) * 8388608.0f)) - 20u;
+    let first = bitcast<i32>(square - guess * guess);
+    let root1 = guess + bitcast<u32>(i32(f32(first >> 1u) / f32(bitcast<i32>(guess))));
+    let root2 = root1 - select(0u, 1u, bitcast<i32>(square - root1 * root1) < 0i);
+    let root3 = root2 + select(0u, 1u, bitcast<i32>(square - root2 * root2) > bitcast<i32>(root2 << 1u));
+    let root = root3 + select(0u, 1u, bitcast<i32>(square - root3 * root3) > bitcast<i32>(root3));
+    let exponent = bitcast<u32>((bitcast<i32>(a.y) >> 1u) + 126i);
+    let known = select((exponent << 23u) + root, bits, ((bits & 0x7fffffffu) == 0u) | (bits == 0x7f800000u));
+    return bitcast<f32>(select(known, 0x7fc00000u, (bits > 0x7f800000u) & (bits != 0x80000000u)));
+}
+{% endif %}
+{% if "f32_divide" in helpers %}
+
+// The driver's quotient is a guess. Steps on the exact remainder make it the nearest float, if it is within 8 units.
+fn f32_divide(a: f32, b: f32) -> f32 {
+    let sign = (bitcast<u32>(a) ^ bitcast<u32>(b)) & 0x80000000u;
+    let above = bitcast<u32>(a) & 0x7fffffffu;
+    let below = bitcast<u32>(b) & 0x7fffffffu;
+    let dividend = scaled_from_bits(above);
+    let divisor = scaled_from_bits(below);
+    let less = dividend.x < divisor.x;
+    let high = (dividend.x >> 8u) << select(0u, 1u, less);
+    let low = divisor.x >> 8u;
+    let unit = f32(bitcast<i32>(low));
+    let guess = bitcast<u32>(i32(f32(bitcast<i32>(high)) / unit * 16777216.0f)) - 40u;
+    let first = bitcast<i32>((high << 24u) - guess * low);
+    let next = guess + bitcast<u32>(i32(f32(first) / unit));
+    let second = bitcast<i32>((high << 24u) - next * low);
+    let down = next - select(0u, 1u, second < 0i);
+    let third = bitcast<u32>(second) + select(0u, low, second < 0i);
+    let up = third >= low;
+    let quotient = down + select(0u, 1u, up);
+    let inexact = third != select(0u, low, up);
+    let exponent = dividend.y - divisor.y - select(0u, 1u, less);
+    // 25 bits, and one more for all that follow
+    let found = scaled_round(vec2<u32>((quotient << 7u) | select(0u, 1u, inexact), exponent), sign);
+    let zero = (above == 0u) | (below == 0x7f800000u);
+    let known = select(select(found, 0x7f800000u | sign, (below == 0u) | (above == 0x7f800000u)), sign, zero);
+    let equal = (above == below) & ((above == 0u) | (above == 0x7f800000u));
+    return bitcast<f32>(select(known, 0x7fc00000u, equal | (max(above, below) > 0x7f800000u)));
+}
+{% endif %}

@@ -1,0 +1,212 @@
+{#- What several elementary functions consist of; see shared/elementary.wgsl. Comes in: helpers. -#}
+{% from "shared/elementary/constants.wgsl" import EXP, LOG, SIN, COS, ARCTAN, LN2, LN2_WORDS, MINUS_LOG_5_4,
+    LOG_32_25, PI, TAN_PI_8, TWO_OVER_PI %}
+{% from "shared/elementary/horner.wgsl" import horner %}
+{#- ----- Exponentials -#}
+{% if "exp_fixed" in helpers %}
+
+// exp of words in two's complement with 32 fractional bits, below 2^8: 2^k exp(r) with |r| <= 0.36.
+fn exp_fixed(a: vec2<u32>) -> vec2<u32> {
+    let eighth_bits = bitcast<i32>((a.y << 8u) | (a.x >> 24u));
+    let k = (eighth_bits * 23637i + 0x200000i) >> 22u;  // log2(e) with 14 fractional bits
+    let r = bitcast<i32>(a.x - bitcast<u32>(k) * {{ LN2[0] }}) - ((k * {{ LN2[1] }}) >> 16u);
+    return exp_reduced(r, bitcast<u32>(k));
+}
+{% endif %}
+{% if "exp_parts" in helpers %}
+
+// The same for the magnitude of a float times 2^scale, as vec2<u32>(r, k).
+fn exp_parts(size: u32, scale: u32, most: u32) -> vec2<u32> {
+    let significand = (size << 8u) | 0x80000000u;
+    let exponent = min(size >> 23u, most) + scale;
+    let right = 126u - exponent;
+    let small = select(significand >> (right & 31u), 0u, right > 31u);
+    let fixed = select(small, significand << ((exponent - 126u) & 31u), exponent > 126u);
+    let k = ((significand >> min(150u - exponent, 31u)) * 23637u + 0x200000u) >> 22u;
+    return vec2<u32>(fixed - k * {{ LN2[0] }} - ((k * {{ LN2[1] | replace("i", "u") }}) >> 16u), k);
+}
+{% endif %}
+{% if "exp_reduced" in helpers %}
+
+// 2^k exp(r), with r of 32 fractional bits.
+fn exp_reduced(r: i32, k: u32) -> vec2<u32> {
+    let value = 0x80000000u + bitcast<u32>((r >> 1u) + signed_high_product(exp_slope(r), r));
+    let top = value >> 31u;
+    return vec2<u32>(value << (1u - top), k + top - 1u);
+}
+{% endif %}
+{% if "exp_slope" in helpers %}
+
+// (exp(r) - 1) / r - 1 for |r| <= 0.36: r with 32 fractional bits, the result with 31.
+fn exp_slope(r: i32) -> i32 {
+{{ horner("h", EXP, "r") }}
+    return signed_high_product(h0, r);
+}
+{% endif %}
+{% if "scaled_expm1" in helpers %}
+
+// |exp(x) - 1| of a float. Near 0 the argument is a factor, so that the error is relative.
+fn scaled_expm1(x: u32, scale: u32) -> vec2<u32> {
+    let size = scaled_from_bits(x);
+    let a = vec2<u32>(size.x, size.y + scale);
+    let negative = x >= 0x80000000u;
+    let near = bitcast<i32>(a.y) < -2i;
+    let fixed = words_negate(scaled_to_words(a), negative);
+    let slope = exp_slope(select(0i, bitcast<i32>(fixed.x), near));
+    let factor = 0x80000000u + bitcast<u32>(slope);
+    let top = factor >> 31u;
+    let small = scaled_multiply(a, vec2<u32>(factor << (1u - top), top - 1u));
+    let power = exp_fixed(fixed);
+    let one = vec2<u32>(0x80000000u, 0u);
+    let large = scaled_subtract(select(power, one, negative), select(one, power, negative));
+    return select(large, small, near);
+}
+{% endif %}
+{% if "scaled_sinh" in helpers %}
+
+// sinh of a positive float below 2^8. With u = exp(x) - 1: (u + u / (u + 1)) / 2.
+fn scaled_sinh(x: u32) -> vec2<u32> {
+    let less_one = scaled_expm1(x, 0u);
+    let twice = scaled_add(less_one, scaled_divide(less_one, scaled_add(less_one, vec2<u32>(0x80000000u, 0u))));
+    return vec2<u32>(twice.x, twice.y - 1u);
+}
+{% endif %}
+{% if "scaled_cosh" in helpers %}
+
+// cosh of a positive float below 2^8.
+fn scaled_cosh(x: u32) -> vec2<u32> {
+    let power = exp_fixed(scaled_to_words(scaled_from_bits(x)));
+    let twice = scaled_add(power, scaled_divide(vec2<u32>(0x80000000u, 0u), power));
+    return vec2<u32>(twice.x, twice.y - 1u);
+}
+{% endif %}
+{#- ----- Logarithms -#}
+{% if "log_words" in helpers %}
+
+// The natural logarithm, in two's complement with 56 fractional bits. The argument is 2^k m, and r = c m - 1 with c of
+// 4/5 (25/32), 1 and 5/4 is at most 1/8.
+fn log_words(a: vec2<u32>) -> vec2<u32> {
+    let above = a.x >= 0xb504f334u;
+    let k = bitcast<i32>(a.y) + select(0i, 1i, above);
+    let low = above & (a.x < 0xe6666666u);
+    let high = !above & (a.x >= 0x90000000u);
+    let unit = select(a.x << 3u, a.x << 2u, above);
+    let change = select(select(0u, a.x, low), (a.x >> 2u) - (a.x << 1u), high);
+    let r = bitcast<i32>(unit + change);  // 34 fractional bits
+{{ horner("h", LOG, "r") }}
+    // log(1 + r) = r (1 + slope), slope = r (r h - 1/2)
+    let slope = signed_high_product(r, (signed_high_product(h0, r) >> 3u) - 0x40000000i);  // 33 fractional bits
+    let bend = signed_high_product(r, slope);
+    let bend_low = bitcast<u32>(r) * bitcast<u32>(slope);
+    let bent = vec2<u32>((bitcast<u32>(bend) << 21u) | (bend_low >> 11u), bitcast<u32>(bend >> 11u));
+    let part = words_add(vec2<u32>(bitcast<u32>(r) << 22u, bitcast<u32>(r >> 10u)), bent);
+    let offset_low = select(select(0u, {{ MINUS_LOG_5_4[0] }}, low), {{ LOG_32_25[0] }}, high);
+    let offset_high = select(select(0u, {{ MINUS_LOG_5_4[1] }}, low), {{ LOG_32_25[1] }}, high);
+    let power_high = bitcast<u32>(k * {{ LN2_WORDS[1] }} + signed_high_product(k, {{ LN2_WORDS[0] }}));
+    let power = vec2<u32>(bitcast<u32>(k * {{ LN2_WORDS[0] }}), power_high);
+    return words_add(part, words_add(vec2<u32>(offset_low, offset_high), power));
+}
+{% endif %}
+{% if "scaled_log1p" in helpers %}
+
+// |log(1 + a)|, or |log(1 - a)| of a below 1. Near 0 the argument is a factor, so that the error is relative.
+fn scaled_log1p(a: vec2<u32>, negative: bool) -> vec2<u32> {
+    let near = bitcast<i32>(a.y) < -3i;
+    let fixed = bitcast<i32>(words_negate(scaled_to_words(a), negative).x);  // 32 fractional bits
+    let r = select(0i, fixed << 2u, near);
+    // log(1 + r) / r - 1 = r (r h - 1/2)
+{{ horner("h", LOG, "r") }}
+    let slope = signed_high_product(r, (signed_high_product(h0, r) >> 3u) - 0x40000000i) >> 2u;  // 31 fractional bits
+    let factor = 0x80000000u + bitcast<u32>(slope);
+    let top = factor >> 31u;
+    let small = scaled_multiply(a, vec2<u32>(factor << (1u - top), top - 1u));
+    let one = vec2<u32>(0x80000000u, 0u);
+    let sum = scaled_add(a, one);
+    let rest = scaled_subtract(one, select(a, one, near | !negative));
+    let words = log_words(select(sum, rest, negative));
+    return select(scaled_from_words(words_negate(words, words.y >= 0x80000000u), 7u), small, near);
+}
+{% endif %}
+{#- ----- Trigonometric functions -#}
+{% if "turn_words" in helpers %}
+
+// The words of 2/pi from that of bit `first` on; the first 64 bits are 0. Arguments below 2^25 need few of them.
+fn turn_words(first: u32) -> vec4<u32> {
+{% set table = ["0u", "0u"] + TWO_OVER_PI | list %}
+    let by_4 = (first & 128u) != 0u;
+    let by_2 = (first & 64u) != 0u;
+    let by_1 = (first & 32u) != 0u;
+    let third = select({{ table[2] }}, {{ table[3] }}, by_1);
+    if (first < 64u) {
+        return vec4<u32>(0u, select(0u, {{ table[2] }}, by_1), third, select({{ table[3] }}, {{ table[4] }}, by_1));
+    }
+{% for k in range(4) %}
+    let far{{ k }} = select(select({{ table[k] }}, {{ table[k + 4] }}, by_4), {{ table[k + 2] }}, by_2);
+{% endfor %}
+    let far4 = select(select({{ table[4] }}, {{ table[8] }}, by_4), {{ table[6] }}, by_2);
+    let near0 = select(far0, far1, by_1);
+    let near1 = select(far1, far2, by_1);
+    return vec4<u32>(near0, near1, select(far2, far3, by_1), select(far3, far4, by_1));
+}
+{% endif %}
+{% if "scaled_turn" in helpers %}
+
+// Payne and Hanek's reduction: |x| = q pi/2 + r with |r| <= pi/4. Returns |r| as a scaled number, q, and 1 if r < 0.
+// Three words of 2/pi are enough. They start 23 bits before the point of the product.
+fn scaled_turn(x: u32) -> vec4<u32> {
+    let first = max((x >> 23u) & 255u, 115u) - 88u;
+    let words = turn_words(first);
+    let shift = first & 31u;
+{% for k in range(3) %}
+    let word{{ k }} = (words.{{ "xyzw"[k] }} << shift) | ((words.{{ "xyzw"[k + 1] }} >> 1u) >> (31u - shift));
+{% endfor %}
+    let significand = (x & 0x7fffffu) | 0x800000u;
+    let carried = high_product(significand, word2);
+    let low = significand * word1 + carried;
+    let high = significand * word0 + high_product(significand, word1) + select(0u, 1u, low < carried);
+    let quarters = (high + 0x20000000u) >> 30u;
+    let rest = vec2<u32>(low, high - (quarters << 30u));
+    let negative = rest.y >= 0x80000000u;
+    let angle = scaled_multiply(scaled_from_words(words_negate(rest, negative), 1u), vec2<u32>({{ PI }}, 0u));
+    return vec4<u32>(angle.x, angle.y, quarters, select(0u, 1u, negative));
+}
+{% endif %}
+{% if "scaled_wave" in helpers %}
+
+// sin(r) or cos(r) for 0 <= r <= pi/4: both are 1 - d, or r (1 - d), with d by a polynomial in g = r^2 / 2.
+fn scaled_wave(r: vec2<u32>, is_cosine: bool) -> vec2<u32> {
+    let fixed = r.x >> min(0u - 1u - r.y, 31u);  // 32 fractional bits
+    let g = bitcast<i32>(high_product(fixed, fixed) >> 1u);
+{% for power in range(SIN | length) %}
+    let c{{ power }} = select({{ SIN[power] }}i, {{ COS[power] }}i, is_cosine);
+{% endfor %}
+{% for power in range(SIN | length - 1, -1, -1) %}
+    let h{{ power }} = c{{ power }}{% if not loop.first %} + signed_high_product(h{{ power + 1 }}, g){% endif %};
+{% endfor %}
+    let product = signed_high_product(h0, g);
+    let change = bitcast<u32>(select(product, g - signed_high_product(product, g), is_cosine));
+    let factor = vec2<u32>(~change, 0xffffffffu);
+    let sine = scaled_multiply(r, factor);
+    return select(sine, factor, is_cosine);
+}
+{% endif %}
+{#- ----- Inverse trigonometric functions -#}
+{% if "scaled_angle" in helpers %}
+
+// Return the angle of the point (x, y), 0 to pi/2. The coordinates are positive, and at most one is 0.
+fn scaled_angle(y: vec2<u32>, x: vec2<u32>) -> vec2<u32> {
+    let steep = scaled_less(x, y);
+    let low = select(y, x, steep);
+    let high = select(x, y, steep);
+    let turned = scaled_less(scaled_multiply(high, vec2<u32>({{ TAN_PI_8 }}, 0xfffffffeu)), low);
+    let above = select(low, scaled_subtract(high, low), turned);
+    let ratio = scaled_divide(above, select(high, scaled_add(high, low), turned));
+    let fixed = select(ratio.x >> min(0u - 1u - ratio.y, 31u), 0u, bitcast<i32>(ratio.y) < -32i);
+    let g = bitcast<i32>(high_product(fixed, fixed));
+{{ horner("h", ARCTAN, "g") }}
+    let factor = vec2<u32>(~bitcast<u32>(signed_high_product(h0, g)), 0xffffffffu);
+    let small = scaled_multiply(ratio, factor);
+    let octant = select(small, scaled_subtract(vec2<u32>({{ PI }}, 0xffffffffu), small), turned);
+    return select(octant, scaled_subtract(vec2<u32>({{ PI }}, 0u), octant), steep);
+}
+{% endif %}
