@@ -20,6 +20,7 @@ from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.engine.entry_indices import all_indices
 from gpuscan.problem.arguments import OnDevice, as_leaf
+from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.problem.indices import check_indices, check_rows, is_mask, parts_of, rows_of, split_index
 
 
@@ -206,7 +207,7 @@ def take_along_axis(array: Array, indices: Any, axis: int) -> Array:
         )
     shapes = [(*each.shape[:axis], 1, *each.shape[axis + 1 :]) for each in (array, given)]
     try:
-        common = np.broadcast_shapes(*shapes)
+        common = broadcast_shapes(*shapes)
     except ValueError:
         raise IndexError(
             f"indices of shape {given.shape} were passed to np.take_along_axis for an array of shape {array.shape}, "

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from types import EllipsisType, FunctionType, NoneType
 from typing import Any, TypeVar
 
@@ -59,15 +59,17 @@ class CallKey:
 
     Attributes:
         arrays: the arrays on a device among the arguments, depth first.
+        sizes: of each of them the lengths, the offset, the bytes of its memory, and the strides if there are any.
         floats: the floats that the functions among the arguments close over.
         functions: the keys of these functions.
-        places: the argument that each of them is, by its index or its name, and the index of its first float.
+        places: the argument that each of them is, by its name or its number, and the index of its first float.
     """
 
-    __slots__ = ("arrays", "floats", "functions", "places")
+    __slots__ = ("arrays", "floats", "functions", "places", "sizes")
 
     def __init__(self) -> None:
         self.arrays: list[Any] = []
+        self.sizes: list[int] = []
         self.floats: list[float] = []
         self.functions: list[Hashable] = []
         self.places: dict[int | str, int] = {}
@@ -77,7 +79,7 @@ class CallKey:
 
         Args:
             value: the argument.
-            place: its index among the arguments, or its name.
+            place: its name, or its number among those of ``*arrays``.
 
         Raises:
             _NoKeyError: the argument may change without notice.
@@ -92,6 +94,31 @@ class CallKey:
             self.places[place] = first
             self.functions.append(found)
         return found
+
+    def of_axis(self, axis: Any, default: Any, *, takes_axes: bool, known: bool) -> Hashable | None:
+        """Return what takes the place of an axis; None if it means the same as the default.
+
+        Args:
+            axis: the argument.
+            default: the default.
+            takes_axes: True if the function also takes a tuple of axes.
+            known: True if no axes of the arrays can belong to an element.
+
+        Raises:
+            _NoKeyError: as `of`.
+        """
+        if takes_axes and type(axis) is tuple and len(axis) == 1:
+            (axis,) = axis
+        if type(axis) is not int:
+            return self.of(axis)
+        counts = {len(array._shape) for array in self.arrays}
+        if counts == {1} and -1 <= axis <= 0:
+            return None
+        if known and len(counts) == 1:
+            (count,) = counts
+            axis += count if -count <= axis < 0 else 0
+            default = count - 1 if default == -1 else default
+        return None if axis == default else (int, axis)
 
     def of(self, value: Any) -> Hashable:
         """Return what takes the place of an argument in the key: equal for arguments that mean the same.
@@ -150,7 +177,13 @@ class CallKey:
                 place = index
                 break
         self.arrays.append(array)
-        return place, array._dtype, array._shape, array.offset, array._strides, array.owner.nbytes
+        # In the order in which `gpuscan.engine.launch` gives them back to arrays.
+        shape, strides, sizes = array._shape, array._strides, self.sizes
+        sizes += shape
+        sizes += array.offset, array.owner.nbytes
+        if strides is not None:
+            sizes += strides
+        return place, array._dtype, len(shape), strides is None
 
 
 # ----- Calls
@@ -160,23 +193,49 @@ def launchable(function: F) -> F:
     """Let a function launch the program of an earlier call of the same kind, if there was one."""
     parameters = inspect.signature(function).parameters
     defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
+    flags = {name for name, default in defaults.items() if type(default) is bool}
+    integers = {name for name, each in parameters.items() if str(each.annotation) in ("int", "int | None")} | {"axis"}
+    order = {name: place for place, name in enumerate(parameters)}
+    by_position = [name for name, each in parameters.items() if each.kind < each.VAR_POSITIONAL]
+    takes_axes = "axis" in parameters and "tuple" in str(parameters["axis"].annotation)
+    has_operator = "op" in parameters
     name = f"{function.__module__}.{function.__qualname__}"
+
+    def plain(option: int | str, value: Any) -> Any:
+        """Return an argument of NumPy in the form of Python that means the same, if there is one."""
+        if type(value) is np.ufunc:
+            return name_of_ufunc(value) or value
+        if option in flags and isinstance(value, (int, np.bool_)) and value in (0, 1):
+            return bool(value)
+        return int(value) if option in integers and isinstance(value, np.integer) else value
 
     @functools.wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
+        # An argument has the same name however it is passed. Those of ``*arrays`` have numbers.
+        given: list[tuple[Any, Any]] = list(
+            zip(itertools.chain(by_position, itertools.count()), arguments, strict=False)
+        )
+        if options:
+            if not options.keys().isdisjoint(by_position[: len(arguments)]):
+                return function(*arguments, **options)  # which raises the error for an argument that is passed twice
+            named = sorted(options, key=lambda option: order.get(option, -1)) if len(options) > 1 else options
+            given += [(option, options[option]) for option in named]
         making = CallKey()
         key: list[Hashable] = [name]
         whole: tuple[Hashable, ...] = ()
         try:
-            for place, argument in enumerate(arguments):
-                kind = type(argument)
-                key.append((kind, argument) if kind in _PLAIN else making.of_argument(argument, place))
-            for option in sorted(options) if len(options) > 1 else options:
-                value = options[option]
+            for option, value in given:
                 default = defaults.get(option, call)
-                # A default that is written out means the same.
+                if value is default:
+                    continue  # a default that is written out means the same
+                if type(value) is np.ufunc or isinstance(value, np.generic) or option in flags:
+                    value = plain(option, value)
                 kind = type(value)
-                if value is not default and (kind is not type(default) or value != default):
+                if option == "axis" and (kind is not int or value < 1 or default == -1):
+                    known = not has_operator or isinstance(dict(given).get("op", ""), (str, np.ufunc))
+                    found = making.of_axis(value, default, takes_axes=takes_axes, known=known)
+                    key += () if found is None else (option, found)
+                elif kind is not type(default) or value != default:
                     key += option, (kind, value) if kind in _PLAIN else making.of_argument(value, option)
             key.append(strategy_key("auto"))
             whole = tuple(key)
@@ -191,16 +250,36 @@ def launchable(function: F) -> F:
             if other.context is not context:
                 return function(*arguments, **options)
 
-        def compute(parameters: Parameters | None) -> Any:
-            if parameters is None:
-                return function(*arguments, **options)
-            given: dict[Any, Any] = dict(enumerate(arguments)) | options
-            for place, first in making.places.items():
-                given[place] = with_parameters(given[place], parameters, first)
-            replaced = [given.pop(place) for place in range(len(arguments))]
-            return function(*replaced, **given)
+        def compute(parameters: Parameters | None, others: Sequence[Any]) -> tuple[Any, Any]:
+            if parameters is None and others is arrays:
+                return function(*arguments, **options), options.get("out")
+            passed: dict[int | str, Any] = dict(given)
+            if parameters is not None:
+                for option, first in making.places.items():
+                    passed[option] = with_parameters(passed[option], parameters, first)
+            if others is not arrays:
+                following = iter(others)
+                passed = {option: _replaced(value, following) for option, value in passed.items()}
+            values = list(passed.values())
+            rest: dict[Any, Any] = dict(list(passed.items())[len(arguments) :])
+            return function(*values[: len(arguments)], **rest), rest.get("out")
 
         functions = tuple(making.functions)
-        return launch(context, whole, arrays, compute, options.get("out"), making.floats, functions)
+        sizes = tuple(making.sizes)
+        return launch(context, whole, sizes, arrays, compute, options.get("out"), making.floats, functions)
 
     return call  # type: ignore[return-value]
+
+
+def _replaced(value: Any, others: Iterator[Any]) -> Any:
+    """Return an argument with other arrays in the place of those on a device, in the order of `CallKey.arrays`."""
+    kind = type(value)
+    if isinstance(value, DeviceArray):
+        return next(others)
+    if kind is tuple or kind is list:
+        return kind([_replaced(each, others) for each in value])
+    if kind is dict:
+        return {name: _replaced(each, others) for name, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return kind._make([_replaced(each, others) for each in value])
+    return value

@@ -16,8 +16,10 @@ from gpuscan.api.outputs import check_out
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.operators.named_operators import resolve
+from gpuscan.operators.parameters import Parameter
 from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.arguments import native, structure_and_leaves
+from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.problem.problem import Problem
 from gpuscan.reference.elementwise import map_arrays
 
@@ -98,7 +100,7 @@ def map(  # noqa: A001 (the public name)
 
 def is_number(value: Any) -> bool:
     """Return True for a Python or NumPy number, which is a constant of the function and not an array."""
-    return isinstance(value, (bool, int, float, complex, np.generic))
+    return isinstance(value, (bool, int, float, complex, np.generic, Parameter))
 
 
 def numbers_of(leaves: Sequence[Any]) -> Any:
@@ -113,7 +115,7 @@ def common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         ValueError: there is none.
     """
     try:
-        return np.broadcast_shapes(*shapes)
+        return broadcast_shapes(*shapes)
     except ValueError:
         shown = ", ".join(str(shape) for shape in shapes)
         raise ValueError(

@@ -26,8 +26,10 @@ from gpuscan.api.unique import find_unique, unique_all, unique_counts, unique_in
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.errors import OperatorError
 from gpuscan.operators.operator import operator
+from gpuscan.operators.parameters import as_parameter
 from gpuscan.operators.traced_array import name_of_function
 from gpuscan.problem.arguments import as_leaf, resolve_axis, tuple_of_integers
+from gpuscan.problem.broadcasting import broadcast_shapes
 
 # A function that computes on the device what a function of NumPy computes. It takes the same arguments.
 Form = Callable[..., Any]
@@ -128,7 +130,7 @@ def _mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims
     # Halves are summed as float32, as in NumPy.
     wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
     total = apply_ufunc(np.add, "reduce", (array,), {"axis": axis, "dtype": wide, "keepdims": keepdims})
-    mean = total / prod(array.shape[each] for each in _axes(axis, array.ndim))
+    mean = total / as_parameter(prod(array.shape[each] for each in _axes(axis, array.ndim)))
     return mean.astype(kind, copy=False) if out is None else np.positive(mean, out=out)
 
 
@@ -160,7 +162,7 @@ def _var(
         squares = map_arrays(lambda x, m: (x - m) * (x - m), array, middle)
     total = apply_ufunc(np.add, "reduce", (squares,), {"axis": axis, "keepdims": keepdims})
     count = prod(array.shape[each] for each in _axes(axis, array.ndim))
-    found = total / max(count - ddof, 0)
+    found = total / as_parameter(max(count - ddof, 0))
     narrow = kind if kind.kind == "f" else found.dtype
     return found.astype(narrow, copy=False) if out is None else np.positive(found, out=out)
 
@@ -446,7 +448,8 @@ def _concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype
         parts, axis = [each.reshape(-1) for each in parts], 0
     first = next(each for each in (*parts, out) if isinstance(each, Array))
     axis = resolve_axis(axis, parts[0].shape)
-    if len({(*each.shape[:axis], *each.shape[axis + 1 :], each.ndim) for each in parts}) > 1:
+    others = [(*each.shape[:axis], *each.shape[axis + 1 :]) for each in parts]
+    if any(each != others[0] for each in others):
         shown = ", ".join(str(each.shape) for each in parts)
         raise ValueError(
             f"arrays of the shapes {shown} were to be joined along axis {axis}, but only their lengths along that axis "
@@ -515,7 +518,7 @@ def _expand_dims(a: Any, axis: Any) -> Array:
 @_form_of(np.broadcast_to)
 def _broadcast_to(array: Any, shape: Any) -> Array:
     wanted = (shape,) if isinstance(shape, int) else tuple(shape)
-    if np.broadcast_shapes(array.shape, wanted) != wanted:
+    if broadcast_shapes(array.shape, wanted) != wanted:
         raise ValueError(f"an array of shape {array.shape} was to be broadcast to {wanted}; pass a shape that it fits")
     view = broadcast(array, wanted)
     found: Array = array.view_at(wanted, view.strides)

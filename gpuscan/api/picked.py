@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api.array import Array
+from gpuscan.sizes import concrete
 
 
 class Picked(Array):
@@ -16,6 +17,7 @@ class Picked(Array):
 
     Attributes:
         count: the length, as one 32-bit word on the device. `Plan.record` takes it as ``length=``.
+        trailing: the axes of one entry.
     """
 
     def __init__(self, memory: Array, dtype: np.dtype[Any], trailing: tuple[int, ...], count: Array) -> None:
@@ -23,39 +25,33 @@ class Picked(Array):
         self.buffer, self.offset, self.owner = memory.buffer, memory.offset, memory.owner
         self._dtype = dtype
         self.count = count
-        self._trailing = trailing
+        self.trailing = trailing
 
     @property
     def knows_length(self) -> bool:  # type: ignore[override]
         """True if the length was asked for, so that it is known here as well."""
         return "_shape" in vars(self)
 
-    def without_memory(self) -> Picked:
-        """Return an array of the same kind without its elements, for `over`."""
-        like = Picked.__new__(Picked)
-        like._dtype, like._trailing = self._dtype, self._trailing
-        return like
-
-    def over(self, memory: Array, count: Array) -> Picked:
-        """Return an array of the same kind with its elements in other memory."""
-        return Picked(memory, self._dtype, self._trailing, count)
+    def end_sizes(self) -> None:
+        """Replace sizes by the numbers of this call, which is recorded now."""
+        self.trailing = concrete(self.trailing)
+        self.count.end_sizes()
+        super().end_sizes()
 
     @cached_property
     def _shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """The shape as NumPy defines it. The first use waits for the GPU."""
-        return (int(self.count.numpy()[0]), *self._trailing)
+        return (int(self.count.numpy()[0]), *self.trailing)
 
     def with_known_shape(self) -> Array:
         """Return the picked entries that there are by now. Unread reports stay unread."""
         if "_shape" in vars(self):
             return self
-        entry = prod(self._trailing) * int(self.dtype.itemsize)
+        entry = prod(self.trailing) * int(self.dtype.itemsize)
         length = int(self.count.read()[0])
         # A run that timed out leaves any number.
         most = (self.buffer.size - self.offset) // entry if entry else length
-        return Array(
-            self.device, self.buffer, (min(length, most), *self._trailing), self.dtype, self.offset, self.owner
-        )
+        return Array(self.device, self.buffer, (min(length, most), *self.trailing), self.dtype, self.offset, self.owner)
 
     @cached_property
     def nbytes(self) -> int:  # type: ignore[override]

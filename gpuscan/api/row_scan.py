@@ -18,7 +18,7 @@ from gpuscan.api.scan_vjp import gradients
 from gpuscan.errors import OperatorError
 from gpuscan.operators.adjoint import cached_adjoint
 from gpuscan.operators.row_functions import RowOperator
-from gpuscan.problem.broadcasting import summed_to
+from gpuscan.problem.broadcasting import broadcast_shapes, summed_to
 
 Array = np.ndarray[Any, Any]
 
@@ -147,7 +147,7 @@ class RowScan:
     def _rows(self, arrays: Sequence[Array]) -> tuple[int, ...]:
         """Return the axes before those of the element, broadcast."""
         lead = arrays[0].ndim - self.ranks[0] + self.found.lead
-        return np.broadcast_shapes(*(array.shape[:lead] for array in arrays))
+        return broadcast_shapes(*(array.shape[:lead] for array in arrays))
 
     def _spread(self, arrays: Sequence[Array], rows: tuple[int, ...]) -> tuple[Array, ...]:
         """Return the arrays with the same axes before those of the element."""

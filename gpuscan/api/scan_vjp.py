@@ -260,8 +260,11 @@ class _Backward:
         forward = self.forward
         fields = forward.element.fields
         found: dict[str, Arrays] = {}
-        start = [np.broadcast_to(value, (forward.rows, *value.shape)) for value in self.derived.start]
-        seeds = start if forward.seeds is None else forward.seeds
+        if not wanted & {"begun", "previous"}:
+            return found
+        seeds: Sequence[Any] | None = forward.seeds
+        if seeds is None:
+            seeds = [np.broadcast_to(value, (forward.rows, *value.shape)) for value in self.derived.start]
         if "begun" in wanted:
             count = len(states) if "previous" in wanted else 0
             *found["previous"], begun = self._shifted(states, fields, seeds[:count], flag=True)

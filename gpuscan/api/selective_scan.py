@@ -24,7 +24,7 @@ from gpuscan.engine.selective_scan import (
     selective_scan,
 )
 from gpuscan.planning.heuristics import ARRAYS
-from gpuscan.problem.broadcasting import summed_to
+from gpuscan.problem.broadcasting import broadcast_shapes, summed_to
 from gpuscan.reference import selective_stages as stages
 
 # A part of the axes of batches and channels.
@@ -62,7 +62,7 @@ class SelectiveScan:
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """The shape of the states."""
-        return np.broadcast_shapes(*(array.shape for array in self.arrays))
+        return broadcast_shapes(*(array.shape for array in self.arrays))
 
     def outputs(self) -> tuple[Array, Array]:
         """Return y, in the shape of `u`, and the states after the last step, with a time axis of length 1."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -20,6 +20,7 @@ from gpuscan.api.scan import scan
 from gpuscan.device.device_array import is_number as is_number_type
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.named_operators import resolve
+from gpuscan.operators.parameters import Parameter, spelling
 from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.arguments import as_array, as_leaf, native, resolve_axis
 
@@ -73,7 +74,7 @@ def not_on_device(what: str, reason: str = "") -> TypeError:
 
 def _is_foreign(value: Any) -> bool:
     """Return True for an object of another library that implements ``__array_ufunc__`` itself."""
-    known = isinstance(value, (Array, np.ndarray, np.generic))
+    known = isinstance(value, (Array, Parameter, np.ndarray, np.generic))
     return not known and getattr(type(value), "__array_ufunc__", None) is not None
 
 
@@ -98,7 +99,7 @@ class _Constant:
     """A number among the inputs. It equals numbers of the same type and spelling: 1 is not 1.0, and 0.0 is not -0.0."""
 
     kind: type
-    spelling: str
+    spelling: Hashable
 
 
 def _called(
@@ -121,7 +122,7 @@ def _called(
         # All inputs may be NumPy arrays.
         leaves = [targets[0].device.asarray(leaf) for leaf in leaves]
     kinds = iter(leaf.dtype for leaf in leaves)
-    key = tuple(_Constant(type(value), repr(value)) if is_number(value) else next(kinds) for value in values)
+    key = tuple(_Constant(type(value), spelling(value)) if is_number(value) else next(kinds) for value in values)
     wanted = tuple(target.dtype for target in targets)
     function = _map_of(
         ufunc, key, tuple(v for v in values if is_number(v)), None if dtype is None else np.dtype(dtype), wanted

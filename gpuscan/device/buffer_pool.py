@@ -76,6 +76,22 @@ class Allocation:
         (self._forgotten if self._is_recorded else self._dropped).append((self.buffer, self.kind))
 
 
+class SizedAllocation:
+    """An allocation of a call that is being recorded, whose bytes depend on the sizes of the call.
+
+    Attributes:
+        base: the allocation itself.
+        buffer, nbytes, kind: as those of the allocation.
+    """
+
+    def __init__(self, base: Allocation, nbytes: int, kind: tuple[int, int]) -> None:
+        self.base, self.buffer, self.nbytes, self.kind = base, base.buffer, nbytes, kind
+
+    def recorded(self) -> None:
+        """Do what `Allocation.recorded` does."""
+        self.base.recorded()
+
+
 class BufferPool:
     """Buffers by usage and size class, which are taken and given back. `cleanup` destroys the free ones.
 

@@ -14,12 +14,14 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device import tile_cache
 from gpuscan.device.adapters import choose_adapter, fresh
 from gpuscan.device.backends import error_type, is_gpu_device, webgpu
 from gpuscan.device.bind_groups import BindGroups
-from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage
+from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage, SizedAllocation
 from gpuscan.device.capability_probe import probe
 from gpuscan.device.guards import guarded, lost_while_compiling
 from gpuscan.device.interrupts import exit_held, interrupts_held
@@ -44,9 +46,9 @@ from gpuscan.device.requirements import (
     wanted_features,
     wanted_limits,
 )
-from gpuscan.device.steps import Binding, Dispatch, Step
+from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import Begun, RunKind, TileState
-from gpuscan.device.transfer import read_together
+from gpuscan.device.transfer import read_together, upload
 from gpuscan.device.webgpu_log import libraries_quiet
 from gpuscan.errors import AdapterNotFoundError, StrategyError, UnsupportedDtypeError
 from gpuscan.operators.parameters import Expression, present
@@ -56,11 +58,13 @@ from gpuscan.planning.strategies import (
     check_strategy,
     choose_sort_strategy,
     choose_strategy,
+    has_few_tiles,
     may_time_out,
     unsafe_reason,
 )
 from gpuscan.planning.workgroup_memory import check_room
 from gpuscan.recent_values import RecentValues
+from gpuscan.sizes import Size, apply, concrete, has_size
 from gpuscan.templates import render
 
 if TYPE_CHECKING:
@@ -80,7 +84,7 @@ MAX_REASON = 200
 _MAX_PROGRAMS = 1024
 # How many compiled scan kernels a device keeps.
 _MAX_PIPELINES = 512
-# For how many numbers of tiles the strategy is kept.
+# How many choices of a strategy are kept.
 _MAX_CHOICES = 256
 # How many uniform buffers a device keeps for later stages, and the bytes of the largest.
 _MAX_UNIFORMS = 256
@@ -149,7 +153,7 @@ class DeviceContext:
         runs: unread reports, and what reports have shown.
         on_cleanup: called by `memory_cleanup`, for those who keep buffers ready.
         programs: for what calls have in common, a tuple of their program and what its caller needs beside it; or an
-            object that says which of several programs a call needs.
+            object that says which of several programs a call needs. All have `owners`, the memory of their constants.
     """
 
     def __init__(
@@ -187,13 +191,15 @@ class DeviceContext:
         self.runs = RunLog()
         self.on_cleanup: list[Callable[[], None]] = []
         self.programs: RecentValues[Hashable, Any] = RecentValues(_MAX_PROGRAMS)
+        # True while a call is recorded whose arrays have sizes.
+        self.has_sizes = False
         self._pipelines: RecentValues[Kernel, Pipeline] = RecentValues(_MAX_PIPELINES)
         # The same ones by their text: kernels of different scans can have the same.
         self._by_text: RecentValues[bytes, Pipeline] = RecentValues(_MAX_PIPELINES)
         self._stages: RecentValues[tuple[Any, ...], Pipeline] = RecentValues(_MAX_PIPELINES)
-        # What "auto" takes, by the strategies that timed out and the number of tiles.
+        # What "auto" takes, by the strategies that timed out, and whether there are few tiles.
         self._choices: RecentValues[tuple[Any, ...], tuple[str, str]] = RecentValues(_MAX_CHOICES)
-        self._uniforms: RecentValues[bytes | Expression, Binding] = RecentValues(_MAX_UNIFORMS)
+        self._uniforms: RecentValues[bytes | Expression | Size, Binding] = RecentValues(_MAX_UNIFORMS)
 
     # ----- Limits
 
@@ -243,10 +249,11 @@ class DeviceContext:
         asked = strategy_asked_for(asked)
         if asked == "auto":
             capabilities = self.capabilities_without(without)
-            known = self._choices.get((capabilities.distrusted, tiles))
+            key = capabilities.distrusted, has_few_tiles(capabilities, tiles)
+            known = self._choices.get(key)
             if known is None:
-                choice = choose_strategy(capabilities, tiles)
-                known = self._choices.keep((capabilities.distrusted, tiles), (choice.strategy, choice.reason))
+                choice = choose_strategy(capabilities, concrete(tiles))
+                known = self._choices.keep(key, (choice.strategy, choice.reason))
             return known
         check_strategy(asked)
         reason = unsafe_reason(asked, self.capabilities)
@@ -287,6 +294,8 @@ class DeviceContext:
                 recording.add(steps, nbytes)
             else:
                 recording.end()
+        if self.has_sizes:
+            steps, nbytes = concrete(list(steps)), concrete(nbytes)
         if held and not self.profiles.active:
             groups = self.bind_groups
             self.queue.run(
@@ -306,7 +315,7 @@ class DeviceContext:
 
     def begin(self, kind: RunKind) -> Begun:
         """Return the tile state and the parameters for a run. The caller holds the lock until the run is submitted."""
-        begun = self.tile_state.begin(kind)
+        begun = self.tile_state.begin(concrete(kind) if self.has_sizes else kind)
         if (recording := self.recording) is not None:
             recording.begin(kind, begun)
         return begun
@@ -494,27 +503,47 @@ class DeviceContext:
     def allocate(self, nbytes: int) -> Allocation:
         """Return memory for an array; it goes back to the pool when nothing refers to the allocation."""
         flags = self.usage
-        allocation = self.pool.lend(nbytes, flags.STORAGE | flags.COPY_SRC | flags.COPY_DST)
+        allocation: Any = self.pool.lend(concrete(nbytes), flags.STORAGE | flags.COPY_SRC | flags.COPY_DST)
+        if has_size((nbytes,)):
+            kind = allocation.kind[0], apply(self.pool.size_of, nbytes)
+            allocation = SizedAllocation(allocation, nbytes, kind)
         if (recording := self.recording) is not None:
             recording.note_memory(allocation)
-        return allocation
+        lent: Allocation = allocation
+        return lent
 
-    def uniform(self, numbers: bytes | Expression) -> Binding:
+    def uniform(self, numbers: bytes | Expression | Size) -> Binding:
         """Return a uniform buffer with these bytes. It is never written again, so later stages share it.
 
         Args:
-            numbers: the bytes. An expression gives others for other floats of the call that is being recorded.
+            numbers: the bytes. An expression gives others for other floats of the call that is being recorded, and a
+                size for other sizes.
         """
-        found = self._uniforms.get(numbers)
+        content: Any = present(numbers)
+        # Numbers that are equal now may differ in calls of other sizes, so each has a buffer of its own.
+        kept = numbers if type(content) is bytes else None
+        found = None if kept is None else self._uniforms.get(kept)
         if found is None:
-            content = present(numbers)
-            found = Binding(self.wgpu_device.create_buffer_with_data(data=content, usage=self.usage.UNIFORM))
-            if len(content) <= _MAX_UNIFORM_BYTES:
+            data = concrete(content)
+            found = Binding(self.wgpu_device.create_buffer_with_data(data=data, usage=self.usage.UNIFORM))
+            if kept is not None and len(data) <= _MAX_UNIFORM_BYTES:
                 with self.lock:
-                    self._uniforms.keep(numbers, found)
+                    self._uniforms.keep(kept, found)
         if self.recording is not None:
-            self.recording.constant(found.buffer, content=numbers if isinstance(numbers, Expression) else None)
+            changing = content if type(content) is Size else numbers if isinstance(numbers, Expression) else None
+            self.recording.constant(found.buffer, content=changing)
         return found
+
+    def words(self, content: bytes) -> Allocation:
+        """Return memory with these 32-bit words, for a program that is made. They are there before the next run."""
+        flags = self.usage
+        allocation = self.pool.lend(len(content), flags.STORAGE | flags.COPY_SRC | flags.COPY_DST)
+        if any(content):
+            words = np.frombuffer(content, np.uint32)
+            upload(self.queue, words, allocation.buffer, pool=self.pool, dtype=words.dtype)
+        else:
+            self.submit([Clear(allocation.buffer, 0, len(content))], 0, held=True)
+        return allocation
 
     def memory_usage(self) -> MemoryUsage:
         """Return what gpuscan holds on the device; the tile state counts as reserved."""
@@ -524,8 +553,8 @@ class DeviceContext:
     @property
     def program_owners(self) -> set[Allocation]:
         """The memory of the constants of programs."""
-        programs = [kept[0] for kept in list(self.programs.values()) if isinstance(kept, tuple)]
-        return {owner for program in programs for owner in program.owners if isinstance(owner, Allocation)}
+        kept = list(self.programs.values())
+        return {owner for each in kept for owner in each.owners if isinstance(owner, Allocation)}
 
     def memory_cleanup(self) -> None:
         """Give free memory back to the GPU."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
-from gpuscan.device.buffer_pool import ALIGNMENT, Allocation
+from gpuscan.device.buffer_pool import ALIGNMENT, Allocation, SizedAllocation
 from gpuscan.device.foreign_buffers import check_state, check_usages
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Binding
@@ -16,6 +18,7 @@ from gpuscan.device.transfer import download, padded, upload
 from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.problem.arguments import OnDevice, tuple_of_integers
+from gpuscan.sizes import apply, concrete, has_size
 
 if TYPE_CHECKING:
     import wgpu
@@ -108,6 +111,11 @@ class DeviceArray(OnDevice):
         return self.offset + low, self.offset + high
 
     @property
+    def buffer_bytes(self) -> int:
+        """The bytes of the buffer."""
+        return self.buffer.size if self.owner is None else self.owner.kind[1]
+
+    @property
     def covers_allocation(self) -> bool:
         """True if the array is all that its buffer was allocated for."""
         return self.owner is not None and self.offset == 0 and self.owner.nbytes == self.nbytes and self.is_contiguous
@@ -149,6 +157,14 @@ class DeviceArray(OnDevice):
         array._strides = strides
         return array
 
+    def end_sizes(self) -> None:
+        """Replace sizes by the numbers of this call, which is recorded now."""
+        for name in ("_shape", "offset", "_strides", "nbytes"):
+            if name in vars(self):
+                setattr(self, name, concrete(vars(self)[name]))
+        if isinstance(self.owner, SizedAllocation):
+            self.owner = self.owner.base
+
     def check_contiguous(self) -> None:
         """Raise ValueError unless the elements are neighbours in C order."""
         if not self.is_contiguous:
@@ -166,7 +182,7 @@ class DeviceArray(OnDevice):
     def is_bindable(self) -> bool:
         """True if a shader can bind the array where it is."""
         aligned = self.offset % self.context.offset_alignment == 0 and self.is_contiguous
-        return aligned and self.offset + padded(self.nbytes, ALIGNMENT) <= self.buffer.size
+        return aligned and self.offset + padded(self.nbytes, ALIGNMENT) <= self.buffer_bytes
 
     @property
     def is_writable_in_vectors(self) -> bool:
@@ -252,6 +268,14 @@ def uploaded(context: DeviceContext, given: np.ndarray[Any, Any], dtype: Any = N
             if given.dtype.newbyteorder("=") == array.dtype or not given.flags.c_contiguous:
                 given = np.ascontiguousarray(given, array.dtype)
             upload(context.queue, given, array.buffer, pool=context.pool, dtype=array.dtype)
+    return array
+
+
+def uploaded_words(context: DeviceContext, numbers: Sequence[int]) -> DeviceArray:
+    """Return 32-bit numbers on the device. If they are sizes, calls of other sizes get others."""
+    array = uploaded(context, np.array(concrete(tuple(numbers)), np.uint32))
+    if has_size(numbers) and (recording := context.recording) is not None:
+        recording.constant(array.buffer, array.owner, apply(struct.Struct(f"<{len(numbers)}I").pack, *numbers))
     return array
 
 

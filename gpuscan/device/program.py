@@ -12,16 +12,16 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from gpuscan.device.buffer_pool import Allocation
+from gpuscan.device.buffer_pool import Allocation, SizedAllocation
 from gpuscan.device.guards import OpenDevice
 from gpuscan.device.reports import Run, SortRun, Verdict
 from gpuscan.device.steps import Binding, Clear, ClearPart, Copy, CopyPart, Dispatch, Grid, Part, Stage, Step
 from gpuscan.operators.parameters import Expression
+from gpuscan.sizes import Size, SizeFormula, SizeTrace
 
 if TYPE_CHECKING:
     import wgpu
@@ -50,6 +50,12 @@ class Submitting(OpenDevice, Protocol):
 
     def submit(self, steps: Sequence[Step], nbytes: int, *, held: bool) -> None:
         """Submit steps. The caller holds the lock."""
+
+    def uniform(self, numbers: bytes) -> Binding:
+        """Return a uniform buffer with these bytes."""
+
+    def words(self, content: bytes) -> Allocation:
+        """Return memory with these 32-bit words."""
 
 
 def encode(context: Submitting, encoder: Any, steps: Sequence[Step], timestamps: dict[str, Any] | None = None) -> None:
@@ -97,8 +103,7 @@ def encode(context: Submitting, encoder: Any, steps: Sequence[Step], timestamps:
 # ----- Slots
 
 
-@dataclass(frozen=True)
-class RunStart:
+class RunStart(NamedTuple):
     """The begin of a run, which takes the tile state and parameters of its own.
 
     Attributes:
@@ -271,6 +276,53 @@ def _dispatch(stage: Stage, slots: Sequence[Any], offset: int | None) -> Dispatc
     return stage.dispatch._replace(bound=bound, offset=offset, grid=_grid(stage.dispatch.grid, slots))
 
 
+class _Words(NamedTuple):
+    """The 32-bit words of a verdict, and what keeps them."""
+
+    buffer: wgpu.GPUBuffer
+    offset: int
+    nbytes: int
+    owner: Allocation
+
+
+class ProgramTemplate:
+    """The program of a call for other sizes of its arrays.
+
+    Args:
+        parts: the arguments of `Program`, which may contain sizes.
+        form: what is made of the outputs, which may contain sizes.
+        trace: what is computed of the sizes of the call; None if there are none.
+    """
+
+    def __init__(self, parts: tuple[Any, ...], form: Any, trace: SizeTrace | None) -> None:
+        self._parts = parts, form
+        self.owners: tuple[object, ...] = parts[2]
+        self._formula = None if trace is None else SizeFormula(trace, self._parts)
+
+    def program(self, context: Submitting, sizes: Sequence[int]) -> tuple[Program, Any] | None:
+        """Return the program and the form for these sizes; None if calls of these sizes have another program."""
+        filled = self._parts if self._formula is None else self._formula(sizes)
+        if filled is None:
+            return None
+        (items, constants, owners, outputs, scratch, runs, verdicts, nbytes), form = filled
+        constants, owners = list(constants), list(owners)
+        for place, each in enumerate(constants):
+            if type(each) is bytes and owners[place] is None:
+                constants[place] = context.uniform(each).buffer
+            elif type(each) is bytes:
+                owners[place] = context.words(each)
+                constants[place] = owners[place].buffer
+        checks = []
+        for place, verdict in verdicts:
+            if self._formula is not None:
+                # Each length has a verdict of its own, since the error names the length.
+                owner = owners[place] = context.words(bytes(verdict.array.nbytes))
+                constants[place] = owner.buffer
+                verdict = verdict._replace(array=_Words(owner.buffer, 0, owner.nbytes, owner))
+            checks.append(verdict)
+        return Program(items, constants, owners, outputs, scratch, runs, checks, nbytes), form
+
+
 # ----- Recordings
 
 
@@ -282,14 +334,19 @@ class _Slot:
         index: the argument's index, or the run's.
         buffer: the buffer of a constant; None for others, which are not kept alive.
         owner: what keeps the constant alive.
-        content: the expression that gives a constant's bytes; None if they never change.
+        content: the expression, or the size, that gives a constant's bytes; None if they never change.
         usage, size, nbytes: the usage, the size and the requested bytes of memory.
         first, last: the indices of the first and the last item that uses it.
         number: the number of the slot in the program; -1 until it is known.
     """
 
     def __init__(
-        self, kind: str, index: int = 0, buffer: Any = None, owner: object = None, content: Expression | None = None
+        self,
+        kind: str,
+        index: int = 0,
+        buffer: Any = None,
+        owner: object = None,
+        content: Expression | Size | None = None,
     ) -> None:
         self.kind, self.index, self.buffer, self.owner, self.content = kind, index, buffer, owner, content
         self.usage = self.size = self.nbytes = 0
@@ -305,10 +362,16 @@ class Recording:
     Args:
         arguments: the buffers of the call's arguments.
         parameters: the floats that may be others in later calls; None if there are none.
+        sizes: what is computed of the sizes that may be others in later calls; None if there are none.
     """
 
-    def __init__(self, arguments: Sequence[wgpu.GPUBuffer], parameters: Parameters | None = None) -> None:
-        self.parameters = parameters
+    def __init__(
+        self,
+        arguments: Sequence[wgpu.GPUBuffer],
+        parameters: Parameters | None = None,
+        sizes: SizeTrace | None = None,
+    ) -> None:
+        self.parameters, self.sizes = parameters, sizes
         # What gives the contents of each `ChangingUniform` of the program.
         self.contents: list[Expression] = []
         self.thread = threading.get_ident()
@@ -327,23 +390,25 @@ class Recording:
         """Stop: the call does what a program cannot do again."""
         self.active = False
 
-    def note_memory(self, allocation: Allocation) -> None:
+    def note_memory(self, allocation: Allocation | SizedAllocation) -> None:
         """Note memory that the call takes. It may be memory that the call used before and gave back."""
         slot = _Slot("memory")
         slot.usage, slot.size = allocation.kind
         slot.nbytes = allocation.nbytes
         self._slots[id(allocation.buffer)] = slot
 
-    def constant(self, buffer: wgpu.GPUBuffer, owner: object = None, content: Expression | None = None) -> None:
+    def constant(self, buffer: wgpu.GPUBuffer, owner: object = None, content: Expression | Size | None = None) -> None:
         """Note a buffer with the same contents in all calls of the kind. The program keeps it alive.
 
         Args:
             buffer: the buffer.
             owner: what keeps its memory.
-            content: what gives other contents for other floats of the call; None if there are none.
+            content: what gives other contents for other floats or sizes of the call; None if there are none.
         """
-        if content is not None and content.parameters is not self.parameters:
+        if isinstance(content, Expression) and content.parameters is not self.parameters:
             content = None  # they are of another call, and a part of this one's key
+        if isinstance(owner, SizedAllocation):
+            owner = owner.base
         self._slots[id(buffer)] = _Slot("constant", 0, buffer, owner, content)
 
     def begin(self, kind: RunKind, begun: Begun) -> None:
@@ -359,7 +424,8 @@ class Recording:
         """Note that the report of a run is to be read later."""
         for number, (begun, start) in enumerate(self._runs):
             if begun.epoch == run.epoch and begun.state is run.state:
-                self._runs[number] = begun, RunStart(start.kind, 0, 0, run[0], timeout_seconds)
+                plan = run.plan.without_sizes() if isinstance(run, Run) else run.strategy
+                self._runs[number] = begun, RunStart(start.kind, 0, 0, plan, timeout_seconds)
                 return
         self.end()
 
@@ -403,11 +469,12 @@ class Recording:
         slot = self._slots.get(id(buffer))
         return slot if slot is not None and slot.kind in ("argument", "memory") else None
 
-    def program(self, outputs: Sequence[wgpu.GPUBuffer]) -> Program | None:
-        """Return the program of the call; None if there is none.
+    def program(self, outputs: Sequence[wgpu.GPUBuffer], form: Any = None) -> ProgramTemplate | None:
+        """Return the program of the call, for any sizes; None if there is none.
 
         Args:
             outputs: the buffers of the results that the call allocated.
+            form: what is made of the outputs, which may contain sizes.
         """
         if not self.active:
             return None
@@ -430,17 +497,18 @@ class Recording:
         for slot in used:
             if slot.kind == "argument":
                 slot.number = slot.index
-        self.contents = [slot.content for slot in constants if slot.content is not None]
-        return Program(
-            [self._item(item) for item in self._items],
-            [slot.buffer if slot.content is None else ChangingUniform(slot.buffer.size) for slot in constants],
-            [slot.owner for slot in constants],
-            [(slot.usage, slot.size, slot.nbytes) for slot in results],
-            kinds,
+        self.contents = [slot.content for slot in constants if isinstance(slot.content, Expression)]
+        parts = (
+            tuple([self._item(item) for item in self._items]),
+            tuple([_constant(slot) for slot in constants]),
+            tuple([slot.owner for slot in constants]),
+            tuple([(slot.usage, slot.size, slot.nbytes) for slot in results]),
+            tuple(kinds),
             2 * len(self._runs),
-            self._verdicts,
+            tuple([(constants.index(self._slots[id(each.array.buffer)]), each) for each in self._verdicts]),
             self._nbytes,
         )
+        return ProgramTemplate(parts, form, self.sizes)
 
     def _item(self, item: tuple[Any, ...]) -> Item:
         if len(item) == 3:
@@ -469,6 +537,13 @@ class Recording:
             return ClearPart(slots[0].number, step.offset, step.size)
         source, destination = (slot.number for slot in slots)
         return CopyPart(source, step.source_offset, destination, step.destination_offset, step.size)
+
+
+def _constant(slot: _Slot) -> Any:
+    """Return what stands for a constant in a program: its buffer, or what gives it other contents."""
+    if isinstance(slot.content, Expression):
+        return ChangingUniform(slot.buffer.size)
+    return slot.buffer if slot.content is None else slot.content
 
 
 def _share(scratch: Sequence[_Slot]) -> list[tuple[int, int]]:

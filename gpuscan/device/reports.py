@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -184,11 +184,17 @@ class Verdict(NamedTuple):
 
     Attributes:
         array: the 32-bit words that the kernel wrote.
-        error: returns the error that the words tell of; None if the argument is right.
+        reader: returns the error that `known` and the words tell of; None if the argument is right.
+        known: what is known of the call.
     """
 
     array: Words
-    error: Callable[[list[int]], Exception | None]
+    reader: Callable[..., Exception | None]
+    known: tuple[Any, ...]
+
+    def error(self, words: list[int]) -> Exception | None:
+        """Return the error that the words tell of; None if the argument is right."""
+        return self.reader(*self.known, words)
 
     @property
     def stretch(self) -> tuple[wgpu.GPUBuffer, int, int]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from math import gcd, prod
+from math import prod
 from typing import Any
 
 from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import tuple_of_integers
+from gpuscan.sizes import gcd, slice_span
 
 Axes = tuple[int, ...]
 
@@ -107,8 +108,7 @@ def indexed(shape: Axes, strides: Axes, index: Any) -> tuple[Axes, Axes, int]:
             continue
         length, stride = shape[axis], strides[axis]
         if isinstance(part, slice):
-            start, stop, step = part.indices(length)
-            count = len(range(start, stop, step))
+            start, step, count = slice_span(part, length)
             lengths.append(count)
             steps.append(stride * step)
             offset += start * stride if count else 0

@@ -217,7 +217,9 @@ class TileState:
             once = self._once = _ParameterBuffer(Binding(buffer, 0, PARAMS.size), 0, MAX_AHEAD)
         number = once.used
         once.used += 1
-        self._write(once.params.buffer, number * self._stride, self._written(kind, epoch, 1))
+        words = list(kind.words[0])
+        words[kind.epoch_word] = epoch
+        self._write(once.params.buffer, number * self._stride, np.array(words, np.uint32))
         self._keep(kind, None)
         return once.params, number, epoch
 

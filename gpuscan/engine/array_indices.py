@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from math import gcd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +20,7 @@ from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.groups import labels_error
 from gpuscan.problem.indices import MAX_PLACES, index_error
+from gpuscan.sizes import gcd, reveal
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -73,7 +72,7 @@ def resolve_indices(
             index.check("STORAGE")
             given = bindable(contiguous(index))
             _check_binding(context, given.nbytes, "indices")
-            _resolve(given, length, places, partial(index_error, axis, length), first=number == 0)
+            _resolve(given, length, places, index_error, (axis, length), first=number == 0)
         context.check_if_many()
         return places
 
@@ -92,7 +91,7 @@ def number_labels(labels: DeviceArray, count: int) -> DeviceArray:
         labels.check("STORAGE")
         numbers = empty(context, labels.shape, np.uint32)
         given = bindable(contiguous(labels))
-        _resolve(given, count, numbers, partial(labels_error, count), labels=True)
+        _resolve(given, count, numbers, labels_error, (count,), labels=True)
         context.check_if_many()
         return numbers
 
@@ -101,16 +100,17 @@ def _resolve(
     indices: DeviceArray,
     length: int,
     places: DeviceArray,
-    error: Callable[[list[int]], Exception | None],
+    error: Callable[..., Exception | None],
+    known: tuple[Any, ...],
     *,
     first: bool = True,
     labels: bool = False,
 ) -> None:
-    """Submit the stage that turns indices or labels into places; `error` reads its verdict."""
+    """Submit the stage that turns indices or labels into places; `error` reads `known` and its verdict."""
     context, size = indices.context, places.size
     # It is not cleared before later runs, so that none hides what an earlier one has found.
     verdict = uploaded(context, np.zeros(4, np.uint32))
-    context.read_verdict_later(Verdict(verdict, error))
+    context.read_verdict_later(Verdict(verdict, error, known))
     bound = [array.binding() for array in (indices, places, verdict)]
     values = {"scalar": scalar_of(indices.dtype), "first": first, "labels": labels}
     held, numbers = are_owned(indices), [size, length]
@@ -164,7 +164,7 @@ def put(executor: Executor, indexed: IndexedArray, values: DeviceArray, *, uniqu
             values = duplicate(values)
         alike = not any(step for step, place in zip(values.strides, indexed.place_strides, strict=True) if place)
         places = bindable(places) if unique or alike or places.size == 1 else _keep_last(executor, places)
-        unit = gcd(_unit_of(indexed), values.offset, *values.strides)
+        unit = reveal(gcd(_unit_of(indexed), values.offset, *values.strides))
         axes = _unit_axes(indexed, unit, values.strides)
         units = values.size * values.dtype.itemsize // unit
         (target, base), (source, source_base) = _bind(array), _bind(values)
@@ -179,7 +179,9 @@ def put(executor: Executor, indexed: IndexedArray, values: DeviceArray, *, uniqu
 def _unit_of(indexed: IndexedArray) -> int:
     """Return the bytes of the units that kernels move: the most of 1, 2 and 4 that divide all distances."""
     array = indexed.array
-    return gcd(4, array.dtype.itemsize, array.offset, *indexed.strides, *(stride for _, stride in indexed.rows))
+    distances = (*indexed.strides, *(stride for _, stride in indexed.rows))
+    found: int = reveal(gcd(4, array.dtype.itemsize, array.offset, *distances))
+    return found
 
 
 def _unit_axes(indexed: IndexedArray, unit: int, *others: Axes) -> list[tuple[int, ...]]:

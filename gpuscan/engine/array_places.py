@@ -10,6 +10,7 @@ from gpuscan.device.steps import Binding
 from gpuscan.device.strides import joined
 from gpuscan.device.transfer import padded
 from gpuscan.planning.heuristics import ARRAYS
+from gpuscan.sizes import apply, join
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +69,7 @@ def place_of_array(array: DeviceArray, field: Field) -> ArrayPlace | None:
         pitch % unit
         or abs(pitch) > ARRAYS.max_pitch * row
         or size > context.binding_limit
-        or base + size > array.buffer.size
+        or base + size > array.buffer_bytes
     ):
         return None
     return ArrayPlace(
@@ -84,5 +85,7 @@ def places_binding(context: DeviceContext, places: Sequence[ArrayPlace | None]) 
     """Return a uniform buffer of what a kernel knows of its sources and destinations; None if none is a view."""
     if not any(places):
         return None
-    words = [PLACE.pack(each.first, each.row, each.gap % 2**32, 0) if each else bytes(PLACE.size) for each in places]
-    return context.uniform(b"".join(words))
+    words = [
+        apply(PLACE.pack, each.first, each.row, each.gap % 2**32, 0) if each else bytes(PLACE.size) for each in places
+    ]
+    return context.uniform(join(*words))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import gcd, prod
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.device.device_array import DeviceArray, empty
@@ -18,6 +18,7 @@ from gpuscan.device.transfer import padded
 from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
 from gpuscan.planning.heuristics import heuristics_for
+from gpuscan.sizes import gcd, reveal
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -211,7 +212,7 @@ def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int
     low, high = view.extent
     rows = view.nbytes // run
     end = start + (rows - 1) * pitch + run
-    unit = gcd(4, view.element_bytes, view.start, start, run, pitch, *(stride for _, stride in axes))
+    unit = reveal(gcd(4, view.element_bytes, view.start, start, run, pitch, *(stride for _, stride in axes)))
     source, source_base = bound_stretch(context, view.array, low, high)
     destination, base = bound_stretch(context, result, start, end)
     limit = context.binding_limit
@@ -279,7 +280,8 @@ def scatter(source: StridedView, target: StridedView) -> None:
         return
     context = target.array.context
     axes = joined(source.shape, source.strides, target.strides)
-    unit = gcd(4, source.element_bytes, source.start, target.start, *(step for _, *steps in axes for step in steps))
+    distances = [step for _, *steps in axes for step in steps]
+    unit = reveal(gcd(4, source.element_bytes, source.start, target.start, *distances))
     (bound, base), (result, result_base) = (
         bound_stretch(context, view.array, *view.extent) for view in (source, target)
     )

@@ -24,6 +24,7 @@ from gpuscan.errors import GpuscanError
 from gpuscan.operators.expression_graph import reachable
 from gpuscan.operators.trace import traced
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
+from gpuscan.sizes import spans
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -105,10 +106,8 @@ def map_elements(
             code, function.source, used, 1, known.native_int64, known.packs_halves, tuple(aliases), ()
         )
         run = _joined(context, _Run(text, views, (), targets, aliases), shape)
-        length = _piece_length(context, run, prod(shape))
-        starts = range(0, prod(shape), length)
-        for start in starts:
-            _submit(context, run, start, min(start + length, prod(shape)))
+        for start, count in spans(prod(shape), _piece_length(context, run, prod(shape))):
+            _submit(context, run, start, start + count)
         for target, result in zip(targets, results, strict=True):
             if target is not result:
                 write_elements(target, result)
@@ -169,7 +168,7 @@ def _joined(context: DeviceContext, run: _Run, shape: tuple[int, ...]) -> _Run:
     axes = joined(shape, *(source.strides for source in run.sources)) or [(1, *[0] * len(run.sources))]
     vectors = tuple(len(axes) == 1 and _is_vector(source, axes[0][1 + i]) for i, source in enumerate(run.sources))
     found = replace(run, axes=axes, text=replace(run.text, rank=len(axes), vectors=vectors))
-    widths = [np.diff(found.source_reach(index, 1))[0] for index in range(len(run.sources))]
+    widths = [high - low for low, high in (found.source_reach(index, 1) for index in range(len(run.sources)))]
     large = max(widths, default=0) > context.binding_limit // 4
     if len(axes) == 1 or not (large or prod(shape) > _MAX_ELEMENTS):
         return found
@@ -187,7 +186,7 @@ def _is_vector(source: DeviceArray, stride: int) -> bool:
     size = source.dtype.itemsize
     if stride != size or source.offset % min(ALIGNMENT, VECTOR_CHUNK * size):
         return False
-    return bool(padded(source.extent[1], ALIGNMENT) <= source.buffer.size)
+    return bool(padded(source.extent[1], ALIGNMENT) <= source.buffer_bytes)
 
 
 def _piece_length(context: DeviceContext, run: _Run, size: int) -> int:
@@ -198,7 +197,8 @@ def _piece_length(context: DeviceContext, run: _Run, size: int) -> int:
 
     def fits(length: int) -> bool:
         rows = min(run.axes[0][0], -(-length // run.inner) + 1)
-        return all(np.diff(run.source_reach(index, rows))[0] <= limit for index in range(len(run.sources)))
+        reached = (run.source_reach(index, rows) for index in range(len(run.sources)))
+        return all(high - low <= limit for low, high in reached)
 
     while not fits(length) and length > _PIECE_UNIT:
         length = -(-length // 2)

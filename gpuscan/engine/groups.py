@@ -140,10 +140,24 @@ def _search_missing(executor: Executor, labels: DeviceArray) -> DeviceArray:
 
 def _check_missing(executor: Executor, problem: Problem, labels: DeviceArray) -> None:
     """Look for missing labels in a scan whose results cannot be NaN. What is found is read with the reports."""
+    context = executor.context
     found = _search_missing(executor, labels)
-    error = missing_error(problem)
-    executor.context.read_verdict_later(Verdict(found, lambda words: error if words[0] else None))
-    executor.context.check_if_many()
+    # It is not cleared before later runs, so that none hides what an earlier one has found.
+    verdict = uploaded(context, np.zeros(1, np.uint32))
+    map_elements(context, [found, verdict], _larger(), verdict.shape, [verdict])
+    context.read_verdict_later(Verdict(verdict, _error_if_found, (missing_error(problem),)))
+    context.check_if_many()
+
+
+@cache
+def _larger() -> Map:
+    """Return the function that adds what a run has found to what earlier ones have."""
+    element = element_of([np.dtype(np.uint32)] * 2, tuple_of(2))
+    return traced(lambda numbers: np.maximum(numbers[0], numbers[1]), element, "the larger number")
+
+
+def _error_if_found(error: Exception, words: list[int]) -> Exception | None:
+    return error if words[0] else None
 
 
 def _is_missing(label: Any) -> Any:

@@ -7,27 +7,36 @@ If the call was computed in a way that depends on some of them, then there is a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gpuscan.device.buffer_pool import SizedAllocation
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.guards import guarded
-from gpuscan.device.program import Program, Recording
+from gpuscan.device.program import Program, ProgramTemplate, Recording
 from gpuscan.operators.parameters import FAILED, Computation, Expression, Parameters, parameters_of
+from gpuscan.sizes import SizeTrace, apply, concrete
 
 if TYPE_CHECKING:
     from gpuscan.device.buffer_pool import Allocation
     from gpuscan.device.context import DeviceContext
 
+# The most programs for any sizes that are kept for one kind of call.
+_MAX_TEMPLATES = 64
+# How many calls in a row are recorded for any sizes, although no call of other sizes can use their programs.
+_MAX_IN_VAIN = 16
+
 
 def launch(
     context: DeviceContext,
     key: Hashable,
+    sizes: tuple[int, ...],
     arrays: Sequence[Any],
-    compute: Callable[[Parameters | None], Any],
+    compute: Callable[[Parameters | None, Sequence[Any]], tuple[Any, Any]],
     out: Any = None,
     floats: Sequence[float] = (),
     functions: Hashable = None,
@@ -36,9 +45,11 @@ def launch(
 
     Args:
         context: the device of the arrays.
-        key: equal for calls that submit the same over other arrays, for some floats.
+        key: equal for calls that submit the same over other arrays, for some sizes and some floats.
+        sizes: of each array the lengths, the offset, the bytes of its memory, and the strides if there are any.
         arrays: the arrays on the device that the call reads or writes.
-        compute: computes the result in the long way, with parameters in the place of the floats if there are some.
+        compute: computes the result in the long way over these arrays, with parameters in the place of the floats if
+            there are some; returns it, and what it was passed as `out`.
         out: what the call returns if it returns it as it was passed.
         floats: the floats that the functions of the call close over.
         functions: the keys of these functions, without the floats.
@@ -46,12 +57,12 @@ def launch(
     with guarded(context), context.lock:
         if context.capabilities.distrusted:
             context.take_strategies_back()
-        known = _find(context, key, floats) if context.queue.recording is None else None
+        known = _find(context, key, sizes, floats) if context.queue.recording is None else None
         if known is not None:
             (program, form, _), contents = known
             outputs = program.launch(context, [array.buffer for array in arrays], contents)
     if known is None:
-        return _record(context, key, arrays, compute, out, floats, functions)
+        return _record(context, key, sizes, arrays, compute, out, floats, functions)
     context.check_if_many()
     return _made(form, arrays, outputs, out)
 
@@ -65,11 +76,51 @@ class _Variants:
 
     def __init__(self, expressions: Sequence[Expression]) -> None:
         self.expressions = tuple(expressions)
+        self.owners: tuple[object, ...] = ()
         self._compute = Computation(expressions)
 
     def key(self, floats: Sequence[float]) -> Hashable:
-        """Return the key of the program for these floats."""
+        """Return the key of the programs for these floats."""
         return self, *self._compute(floats)
+
+
+class _Family:
+    """The programs of a key for arrays of any sizes.
+
+    Attributes:
+        templates: the programs, each for the sizes with which gpuscan's code goes one way; the last was used last.
+    """
+
+    def __init__(self) -> None:
+        self.templates: list[tuple[ProgramTemplate, Computation | None]] = []
+        self._kept = 0
+
+    @property
+    def owners(self) -> list[object]:
+        """The memory of the constants of the programs."""
+        return [owner for template, _ in self.templates for owner in template.owners]
+
+    @property
+    def is_open(self) -> bool:
+        """True if calls of other sizes shall be recorded for any sizes. Some kinds of calls need a program for each."""
+        return self._kept < _MAX_IN_VAIN
+
+    def keep(self, template: ProgramTemplate, compute: Computation | None) -> None:
+        """Keep a program that was recorded for any sizes."""
+        self._kept += 1
+        self.templates.append((template, compute))
+        del self.templates[:-_MAX_TEMPLATES]
+
+    def find(self, context: DeviceContext, sizes: Sequence[int]) -> _Kept | None:
+        """Return the program for these sizes; None if there is none."""
+        for place in range(len(self.templates) - 1, -1, -1):
+            template, compute = self.templates[place]
+            found = template.program(context, sizes)
+            if found is not None:
+                self._kept = 0
+                self.templates.append(self.templates.pop(place))
+                return _Kept(*found, compute)
+        return None
 
 
 class _Kept(NamedTuple):
@@ -85,23 +136,43 @@ class _Kept(NamedTuple):
     form: Any
     compute: Computation | None
 
+    @property
+    def owners(self) -> Sequence[object]:
+        """The memory of the constants of the program."""
+        return self.program.owners
 
-def _find(context: DeviceContext, key: Hashable, floats: Sequence[float]) -> tuple[_Kept, Sequence[bytes]] | None:
+
+def _find(
+    context: DeviceContext, key: Hashable, sizes: tuple[int, ...], floats: Sequence[float]
+) -> tuple[_Kept, Sequence[bytes]] | None:
     """Return the program of a call, and the contents of its changing uniforms; None if there is no program."""
-    known = context.programs.find(key)
-    if type(known) is _Variants:
-        known = context.programs.find(known.key(floats))
-    if known is None or known.compute is None:
-        return None if known is None else (known, ())
+    programs = context.programs
+    if floats:
+        key = _key_for(context, key, floats)
+    known = programs.find((key, sizes))
+    if known is None:
+        family = programs.find(key)
+        if family is None or (known := family.find(context, sizes)) is None:
+            return None
+        programs.keep((key, sizes), known)
+    if known.compute is None:
+        return known, ()
     contents = known.compute(floats)
     return None if FAILED in contents else (known, contents)
+
+
+def _key_for(context: DeviceContext, key: Hashable, floats: Sequence[float]) -> Hashable:
+    """Return the key of the programs for these floats."""
+    variants = context.programs.find(key)
+    return variants.key(floats) if type(variants) is _Variants else key
 
 
 def _record(
     context: DeviceContext,
     key: Hashable,
+    sizes: tuple[int, ...],
     arrays: Sequence[Any],
-    compute: Callable[[Parameters | None], Any],
+    compute: Callable[[Parameters | None, Sequence[Any]], tuple[Any, Any]],
     out: Any,
     floats: Sequence[float],
     functions: Hashable,
@@ -110,25 +181,34 @@ def _record(
     with context.lock:
         if context.queue.recording is not None:
             # The call is a part of another one, which is being recorded.
-            return compute(None)
+            return compute(None, arrays)[0]
         parameters = parameters_of(functions, floats) if floats else None
-        recording = context.queue.recording = Recording([array.buffer for array in arrays], parameters)
+        # Most calls always have the same sizes, so the first one is recorded for those.
+        family = context.programs.find(_key_for(context, key, floats))
+        trace = SizeTrace(sizes) if sizes and isinstance(family, _Family) and family.is_open else None
+        given = arrays if trace is None else _with_sizes(context, arrays, trace)
+        recording = Recording([array.buffer for array in arrays], parameters, trace)
+        context.queue.recording, context.has_sizes = recording, trace is not None
         try:
-            result = compute(parameters)
+            result, passed = compute(parameters, given)
         finally:
-            context.queue.recording = None
+            context.queue.recording, context.has_sizes = None, False
         if recording.active:
-            form = _Form(recording, arrays, out)
+            form = _Form(recording, given, passed)
             with suppress(_NoFormError):
                 made = form.of(result)
-                program = recording.program(form.outputs)
-                if program is not None:
-                    _keep(context, key, recording, program, made)
-    return result
+                template = recording.program(form.outputs, made)
+                if template is not None:
+                    _keep(context, key, sizes, recording, template)
+        if trace is None:
+            return result
+        return _without_sizes(result, dict(zip(map(id, (*given, passed)), (*arrays, out), strict=True)))
 
 
-def _keep(context: DeviceContext, key: Hashable, recording: Recording, program: Program, form: Any) -> None:
-    """Keep a program, also for other floats than those that it was recorded with."""
+def _keep(
+    context: DeviceContext, key: Hashable, sizes: tuple[int, ...], recording: Recording, template: ProgramTemplate
+) -> None:
+    """Keep a program, also for other floats and other sizes than those that it was recorded with."""
     parameters, programs = recording.parameters, context.programs
     if parameters is not None:
         variants = programs.get(key)
@@ -139,7 +219,50 @@ def _keep(context: DeviceContext, key: Hashable, recording: Recording, program: 
         if isinstance(variants, _Variants):
             key = variants.key(parameters.floats)
     compute = Computation(recording.contents) if recording.contents else None
-    programs.keep(key, _Kept(program, form, compute))
+    family = programs.find(key) or programs.keep(key, _Family())
+    if recording.sizes is not None:
+        family.keep(template, compute)
+    made = template.program(context, sizes)
+    if made is not None:
+        programs.keep((key, sizes), _Kept(*made, compute))
+
+
+# ----- Sizes
+
+
+def _with_sizes(context: DeviceContext, arrays: Sequence[Any], trace: SizeTrace) -> list[Any]:
+    """Return arrays over the same memory that have the sizes of a trace in the place of their numbers."""
+    leaves = iter(trace.sizes())
+    found = []
+    for array in arrays:
+        shape = tuple(islice(leaves, len(array._shape)))
+        offset, nbytes = next(leaves), next(leaves)
+        strides = None if array._strides is None else tuple(islice(leaves, len(array._strides)))
+        usage = array.owner.kind[0]
+        owner = SizedAllocation(array.owner, nbytes, (usage, apply(context.pool.size_of, nbytes)))
+        found.append(array.made(owner, shape, array._dtype, offset, strides))
+    return found
+
+
+def _without_sizes(result: Any, arguments: Mapping[int, Any]) -> Any:
+    """Return a result with the numbers of this call in the place of sizes.
+
+    Args:
+        result: what the function has returned.
+        arguments: the caller's arrays, and what it passed as `out`, by the id of what the function got.
+    """
+    if id(result) in arguments:
+        return arguments[id(result)]
+    if isinstance(result, DeviceArray):
+        result.end_sizes()
+        return result
+    kind = type(result)
+    if isinstance(result, (tuple, list)):
+        parts = [_without_sizes(each, arguments) for each in result]
+        return kind._make(parts) if hasattr(kind, "_make") else kind(parts)
+    if kind is dict:
+        return {name: _without_sizes(each, arguments) for name, each in result.items()}
+    return concrete(result)
 
 
 # ----- Results
@@ -164,11 +287,14 @@ class _PickedResult(NamedTuple):
     """An array of a length that only the device knows.
 
     Attributes:
-        like: the array of the first call.
+        make: makes the array.
+        dtype, trailing: its dtype, and the axes of one entry.
         memory, length: its memory, and its length on the device.
     """
 
-    like: Any
+    make: Any
+    dtype: np.dtype[Any]
+    trailing: tuple[int, ...]
     memory: _Result
     length: _Result
 
@@ -220,7 +346,8 @@ class _Form:
             if not value.knows_length:
                 picked: Any = value
                 memory, count = self._of_array(value, (), value.dtype), picked.count
-                return _PickedResult(picked.without_memory(), memory, self._of_array(count, count.shape, count.dtype))
+                length = self._of_array(count, count.shape, count.dtype)
+                return _PickedResult(type(picked), picked.dtype, picked.trailing, memory, length)
             return self._of_array(value, value.shape, value.dtype)
         if isinstance(value, (tuple, list)):
             make = kind._make if hasattr(kind, "_make") else kind
@@ -259,5 +386,5 @@ def _made(form: Any, arrays: Sequence[Any], outputs: Sequence[Allocation], out: 
         return arrays[form.place]
     if kind is _PickedResult:
         memory, count = (_made(each, arrays, outputs, out) for each in (form.memory, form.length))
-        return form.like.over(memory, count)
+        return form.make(memory, form.dtype, form.trailing, count)
     return None

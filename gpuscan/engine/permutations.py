@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.device_array import DeviceArray, empty, uploaded_words
 from gpuscan.device.guards import guarded
 from gpuscan.engine.compaction import entry_bytes, gathered
 from gpuscan.engine.element_copy import bindable
@@ -29,7 +27,7 @@ class Permutation:
 
     def __init__(self, context: DeviceContext, indices: DeviceArray) -> None:
         self._context, self._indices = context, indices
-        self._count = uploaded(context, np.array([indices.size], np.uint32))
+        self._count = uploaded_words(context, [indices.size])
 
     @classmethod
     def of_rows(cls, context: DeviceContext, places: DeviceArray, rows: int, length: int) -> Permutation:

@@ -9,6 +9,7 @@ from gpuscan.device.context import strategy_key
 from gpuscan.engine.preparation import tile_on
 from gpuscan.planning.plan import plan_scan
 from gpuscan.recent_values import RecentValues
+from gpuscan.sizes import has_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,9 @@ class Planner:
             options: further arguments of `plan_scan`.
         """
         context = self._context
+        if has_size((spec.rows, spec.row_length, spec.inner)):
+            # A recorded program takes the place of the plan.
+            return self._new_plan(spec, strategy, without, options)
         chosen = context.strategy(strategy, without=without)
         key = (spec, chosen, context.capabilities.distrusted, without, *options.items())
         with context.lock:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.program import encode
 from gpuscan.device.reports import Run
@@ -16,6 +14,7 @@ from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import PARAMS, kind_of_plan, parameters
 from gpuscan.device.transfer import padded
 from gpuscan.planning.plan import grid_of
+from gpuscan.sizes import apply
 
 if TYPE_CHECKING:
     import wgpu
@@ -234,9 +233,13 @@ def are_owned(*arrays: DeviceArray | None) -> bool:
 
 def uniform_of(context: DeviceContext, numbers: Sequence[int]) -> Binding:
     """Return a uniform buffer of 32-bit numbers, filled up with zeros to whole vec4s. Numbers below zero wrap."""
-    words = np.zeros(padded(len(numbers), 4), np.uint32)
-    words[: len(numbers)] = np.array(numbers, np.int64).astype(np.uint32)
-    return context.uniform(words.tobytes())
+    return context.uniform(apply(_words, *numbers))
+
+
+def _words(*numbers: int) -> bytes:
+    """Return 32-bit numbers as the bytes of whole vec4s."""
+    count = padded(len(numbers), 4)
+    return struct.pack(f"<{count}I", *[number % 2**32 for number in numbers], *[0] * (count - len(numbers)))
 
 
 # The buffer that arrays/length.wgsl writes: the parameters of the run, the place of the length, and the grid.

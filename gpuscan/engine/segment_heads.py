@@ -11,7 +11,6 @@ The bits are in one of three orders:
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +26,7 @@ from gpuscan.engine.record import WORKGROUP_SIZE, Origin, are_owned, stage_dispa
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.segments import offsets_error
+from gpuscan.sizes import spans
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -126,13 +126,12 @@ def _marked_segments(context: DeviceContext, heads: Heads, offsets: DeviceArray)
     if heads.unchecked:
         # It is not cleared before later runs, so that none hides what an earlier one has found.
         verdict = uploaded(context, np.zeros(4, np.uint32))
-        error = partial(offsets_error, heads.row_length, count, heads.needs_full)
-        context.read_verdict_later(Verdict(verdict, error))
+        known = heads.row_length, count, heads.needs_full
+        context.read_verdict_later(Verdict(verdict, offsets_error, known))
     most = context.binding_limit // offsets.dtype.itemsize // _PIECE_UNIT * _PIECE_UNIT - _PIECE_UNIT
     values = {"workgroup_size": WORKGROUP_SIZE, "scalar": scalar_of(offsets.dtype), "checked": heads.unchecked}
     values["needs_full"] = heads.unchecked and bool(heads.needs_full)
-    for start in range(0, count, most):
-        own = min(most, count - start)
+    for start, own in spans(count, most):
         read, place = _stretch(context, offsets, start, own + 1)
         call = uniform_of(context, [heads.row_length, own, heads.reverse, place, start, count])
         bound = [call, read, marks.binding()]
@@ -169,8 +168,7 @@ def _marked_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_col
     values = {"workgroup_size": WORKGROUP_SIZE, "keys": each, "scalar": scalar, "in_columns": in_columns}
     # Pieces that go forwards begin at multiples of `_PIECE_UNIT`.
     values["vectors"] = scalar.bits == 32 and not in_columns and not heads.reverse
-    for start in range(0, size, most):
-        count = min(most, size - start)
+    for start, count in spans(size, most):
         place = size - start - count if heads.reverse and not in_columns else start
         before = place + inner if heads.reverse else place - inner
         own, first = _stretch(context, keys, place, count)

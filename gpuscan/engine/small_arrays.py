@@ -17,6 +17,7 @@ from gpuscan.planning.heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     from gpuscan.engine.executor import Executor
+    from gpuscan.operators.parameters import Parameters
     from gpuscan.problem.problem import Problem
 
 
@@ -41,9 +42,13 @@ def scan_small(executor: Executor, problem: Problem, strategy: str, results: Seq
         context.check()
         leaves = [uploaded(context, leaf) for leaf in problem.leaves]
         key = ("NumPy", problem.kind, problem.keep_last_only, *strategy_key(strategy))
-        found = launch(
-            context, key, leaves, lambda _: scan_device(executor, problem.with_leaves(tuple(leaves)), strategy)
-        )
+
+        def compute(parameters: Parameters | None, given: Sequence[Any]) -> tuple[Any, None]:
+            del parameters
+            return scan_device(executor, problem.with_leaves(tuple(given)), strategy), None
+
+        # The key has the shapes of the arrays.
+        found = launch(context, key, (), leaves, compute)
         try:
             contents = context.read_and_check(*((each.buffer, each.offset, each.nbytes) for each in found))
         except ProgressTimeoutError:

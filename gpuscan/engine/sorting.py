@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,7 +81,7 @@ def sort_device(
         return Sorted(found, empty(context, shape, np.uint32) if wants_places else None)
     scalar = scalar_of(keys.dtype)
     check_size(context, keys.size, scalar)
-    inner = int(np.prod(shape[axis + 1 :], dtype=np.int64))
+    inner = prod(shape[axis + 1 :])
     size = keys.dtype.itemsize
     with guarded(context), context.lock:
         keys.check("STORAGE")
@@ -138,7 +139,7 @@ def _widened(array: DeviceArray, scalar: Scalar) -> DeviceArray:
         return bindable(array)
     context, size = array.context, scalar.bits // 8
     wide = empty(context, (array.size,), np.uint32)
-    context.submit([Clear(wide.buffer, 0, wide.buffer.size)], wide.nbytes, held=True)
+    context.submit([Clear(wide.buffer, 0, wide.buffer_bytes)], wide.nbytes, held=True)
     copy_elements(view_of(array, (array.size,), size), wide, run=size, pitch=4)
     return wide
 

@@ -26,6 +26,7 @@ from gpuscan.operators.wgsl_arithmetic import (
     neutral_of,
     spelled,
 )
+from gpuscan.sizes import concrete
 
 # Characters of WGSL up to which a function is short enough to run twice where registers are few.
 MAX_LIGHT_CHARACTERS = 400
@@ -191,7 +192,7 @@ class _Captured:
             self.names[node.index] = f"f64_from_words({_parts(f'captured.{function}_words', 2 * i, 2)})"
         floats, words = _in_vectors(pairs + singles), _in_vectors(wide)
         self.content = concatenate((*floats, *words))
-        self.floats, self.words = (sum(len(present(part)) for part in parts) // 16 for parts in (floats, words))
+        self.floats, self.words = _size_of(floats) // 16, _size_of(words) // 16
 
 
 def _parts(array: str, first: int, count: int) -> str:
@@ -201,8 +202,13 @@ def _parts(array: str, first: int, count: int) -> str:
 
 def _in_vectors(constants: list[Node]) -> list[bytes | Expression]:
     """Return the numbers of constants, as they are computed with, and what fills the last vector of 16 bytes."""
-    size = sum(len(present(node.data)) for node in constants)
-    return [*(node.data for node in constants), bytes(-size % 16)]
+    numbers = [node.data for node in constants]
+    return [*numbers, bytes(-_size_of(numbers) % 16)]
+
+
+def _size_of(numbers: list[bytes | Expression]) -> int:
+    """Return how many bytes numbers take. Other values of them take as many."""
+    return sum(len(concrete(present(each))) for each in numbers)
 
 
 # ----- Expression graphs as WGSL

@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 
 from gpuscan.recent_values import RecentValues
+from gpuscan.sizes import Size, apply
+from gpuscan.sizes import reveal as reveal_size
 
 # Python numbers that arithmetic with a parameter is recorded for. Other operands say themselves what they do.
 _NUMBERS = frozenset({bool, int, float, complex})
@@ -75,6 +77,8 @@ class Expression:
 
     def reveal(self) -> Any:
         """Return the value, on which the program depends from now on."""
+        if type(self.value) is Size:
+            return reveal_size(self.value)
         kind = type(self.value)
         shown = self if kind in _EXACT else derive(_bits if kind is float else repr, self)
         self.parameters.revealed.setdefault(shown.structure, shown)
@@ -92,7 +96,7 @@ def derive(function: Callable[..., Any], *operands: Any) -> Any:
         return function(*values)
     parameters = expressions[0].parameters
     try:
-        value = function(*values)
+        value = apply(function, *values)
     except Exception:
         for each in expressions:
             each.reveal()
@@ -121,7 +125,9 @@ def present(value: Any) -> Any:
 
 
 def reveal(value: Any) -> Any:
-    """Reveal the value of a parameter or an expression; return any other value as it is."""
+    """Reveal the value of a parameter, an expression or a size; return any other value as it is."""
+    if type(value) is Size:
+        return reveal_size(value)
     if type(value) is Parameter:
         value = value._expression
     return value.reveal() if type(value) is Expression else value
@@ -340,7 +346,8 @@ class Parameter:
     @property
     def kind(self) -> type:
         """The type of the value, which no value of a float changes."""
-        return type(self._expression.value)
+        found: type = self._expression.value.__class__  # also of a size
+        return found
 
     @property
     def present(self) -> Any:
@@ -423,6 +430,16 @@ def _reveal_all(value: Any) -> Any:
     if type(value) is dict:
         return dict(zip(value, map(_reveal_all, value.values()), strict=True))
     return reveal(value)
+
+
+def as_parameter(number: Any) -> Any:
+    """Return a number as it is; a size of a call that is being recorded as a float that other calls have others of."""
+    return Parameter(Parameters([apply(float, number)]).leaves[0]) if type(number) is Size else number
+
+
+def spelling(number: Any) -> Hashable:
+    """Return what tells a number from others of its type: how it is written, or what a parameter computes."""
+    return number._expression if type(number) is Parameter else repr(number)
 
 
 # ----- Constants of graphs, as bytes

@@ -18,6 +18,7 @@ from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, 
 from gpuscan.operators.parameters import Parameter, reveal
 from gpuscan.operators.source_location import operator_error
 from gpuscan.operators.traced_ufuncs import KNOWN, NoSuchForm, build
+from gpuscan.sizes import has_size
 
 Python = (bool, int, float, complex)
 COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
@@ -216,6 +217,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         out = options.pop("out", None)
+        inputs = tuple(map(reveal, inputs)) if has_size(inputs) else inputs
         if method == "reduce" and ufunc in REDUCTIONS:
             return ARRAY_FUNCTIONS[REDUCTIONS[ufunc]](*inputs, **options)
         if method != "__call__" or options:

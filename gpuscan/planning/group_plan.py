@@ -6,8 +6,9 @@ gives each of them the carries of the labels, and each stretch combines its elem
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from gpuscan.elements import SCALARS, HashedOnce, Scalar
 from gpuscan.planning.capabilities import Capabilities
@@ -196,7 +197,6 @@ class GroupTable:
         return self.rows * -(-self.count // (kernel.tile.workgroup_size // kernel.parts))
 
 
-@lru_cache(maxsize=256)
 def plan_groups(
     spec: ScanSpec,
     label: Scalar,
@@ -349,7 +349,7 @@ def _stretch(spec: ScanSpec, h: GroupHeuristics, carries_words: int, unit: int, 
     most = spec.length * moved_words * h.max_table_share / (carries_words * spec.rows)  # stretches of a row
     if most < 1:
         return None
-    wanted = max(wanted, -(-spec.row_length // int(most)))
+    wanted = max(wanted, -(-spec.row_length // math.floor(most)))
     return None if wanted > h.max_stretch else -(-wanted // unit) * unit
 
 

@@ -26,6 +26,7 @@ from gpuscan.planning.strategies import ends_loops, starts_in_order
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 from gpuscan.planning.tiles import recomputes_scan, tile_shape
 from gpuscan.planning.workgroup_memory import exchanges_chunks
+from gpuscan.sizes import concrete, has_size
 
 # The 32-bit words in the widest load or store: WGSL's vec4<u32>.
 ACCESS_WORDS = 4
@@ -68,6 +69,15 @@ class ScanPlan:
     stages: tuple[Stage, ...]
     spin_rounds: int
     inner: int = 1
+
+    def without_sizes(self) -> ScanPlan:
+        """Return the plan with the numbers of this call in the place of its sizes, for what its report tells of."""
+        if not has_size((self.length, self.tiles, self.row_length, self.inner)):
+            return self
+        numbers = concrete((self.length, self.tiles, self.row_length, self.inner))
+        length, tiles, row_length, inner = numbers
+        stages = tuple([replace(each, grid=concrete(each.grid)) for each in self.stages])
+        return replace(self, length=length, tiles=tiles, row_length=row_length, inner=inner, stages=stages)
 
     @property
     def posts(self) -> bool:

@@ -47,16 +47,22 @@ class Choice:
     reason: str
 
 
+def has_few_tiles(capabilities: Capabilities, tiles: int | None) -> bool:
+    """Return True if there are so few tiles that look-back is faster than look-ahead; None stands for a large array."""
+    few = heuristics_for(capabilities.adapter_type).lookback_tiles
+    return tiles is not None and few.start <= tiles < few.stop
+
+
 def choose_strategy(capabilities: Capabilities, tiles: int | None = None) -> Choice:
     """Return what ``"auto"`` takes on this adapter for this number of tiles (default: for a large array)."""
     heuristics = heuristics_for(capabilities.adapter_type)
     choice = _first_safe(capabilities, heuristics.strategy_order)
     if (
         choice.strategy == "lookahead"
-        and tiles in heuristics.lookback_tiles
+        and has_few_tiles(capabilities, tiles)
         and _objection("lookback", capabilities) is None
     ):
-        return Choice("lookback", f"{tiles} tiles are so few that look-back is faster than look-ahead")
+        return Choice("lookback", "tiles are so few that look-back is faster than look-ahead")
     return choice
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from gpuscan.sizes import reveal
+
 # The most tiles that are scanned together, by their aggregates. It is the size of a subgroup on most GPUs. It fixes the
 # order of combination, so it is the same on every adapter.
 BLOCK = 32
@@ -11,7 +13,7 @@ BLOCK = 32
 
 def power_below(number: int) -> int:
     """Return the largest power of 2 up to the number, at least 1."""
-    return 1 << max(0, number.bit_length() - 1)
+    return reveal(1 << max(0, number.bit_length() - 1))  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

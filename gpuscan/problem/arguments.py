@@ -15,6 +15,7 @@ from gpuscan.errors import abbreviate
 from gpuscan.operators.trace import structure_of
 from gpuscan.problem.indexed_maps import composed
 from gpuscan.problem.results import holds_arrays
+from gpuscan.sizes import Size
 
 Leaf = np.ndarray[Any, Any]
 
@@ -36,6 +37,9 @@ def as_integer(value: Any) -> int | None:
         >>> as_integer(np.int8(3)), as_integer(True), as_integer(3.0), as_integer(np.arange(2))
         (3, None, None, None)
     """
+    if type(value) in (int, Size):
+        known: int = value
+        return known
     if not isinstance(value, bool):
         with suppress(TypeError):
             return operator.index(value)

@@ -1,10 +1,28 @@
-"""Sum what belongs to the copies of an array that was broadcast, such as their gradients."""
+"""Broadcast shapes, and sum what belongs to the copies of an array that was broadcast, such as their gradients."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that all shapes broadcast to, as `np.broadcast_shapes` does.
+
+    Raises:
+        ValueError: there is none.
+    """
+    lengths = []
+    for place in range(-max(map(len, shapes), default=0), 0):
+        length = 1
+        for shape in shapes:
+            own = shape[place] if len(shape) >= -place else 1
+            if own != 1 and length not in (1, own):
+                raise ValueError(f"the shapes {shapes} do not broadcast to one shape")
+            length = length if own == 1 else own
+        lengths.append(length)
+    return tuple(lengths)
 
 
 def repeated_axes(shape: tuple[int, ...], whole: tuple[int, ...]) -> tuple[int, ...]:

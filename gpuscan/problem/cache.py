@@ -13,6 +13,7 @@ from gpuscan.operators.operator import Operator
 from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.recent_values import RecentValues
+from gpuscan.sizes import has_size
 
 # The options that a kept problem may have.
 _PLAIN = frozenset({"axis", "exclusive", "reverse", "dtype", "initial", "before", "after", "seeds_on_device"})
@@ -66,7 +67,7 @@ def _key(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, ...] | None:
     """Return a key that identifies the kind of problem; None if the problem cannot be kept."""
     arrays = x if type(x) is tuple else (x,)
     for array in arrays:
-        if type(array) is not np.ndarray and not isinstance(array, OnDevice):
+        if type(array) is not np.ndarray and (not isinstance(array, OnDevice) or has_size(array.shape)):
             return None
     for name, value in options.items():
         if value is not None and name not in _PLAIN:

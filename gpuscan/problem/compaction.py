@@ -14,6 +14,7 @@ from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.packed_fields import number_from, shaped
 from gpuscan.problem.problem import Problem
+from gpuscan.sizes import has_size
 
 # The dtype of each array, and the shape of its entries.
 _Kinds = tuple[tuple[np.dtype[Any], tuple[int, ...]], ...]
@@ -37,6 +38,8 @@ def compaction_problem(words: Sequence[Any], mask: Any, *, partitions: bool = Fa
     length = words[0].shape[0]
     if isinstance(mask, Map):
         return _problem(kinds, length, mask).with_leaves(tuple(words))
+    if has_size((length, *(size for _, shape in kinds for size in shape))):
+        return _problem(kinds, length, None, partitions=partitions).with_leaves((mask, *words))
     return _kept_problem(kinds, length, partitions).with_leaves((mask, *words))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import OnDevice, as_array, as_integer
+from gpuscan.problem.broadcasting import broadcast_shapes
 
 Axes = tuple[int, ...]
 
@@ -150,7 +151,7 @@ def split_index(parts: Sequence[Any], shape: Axes, true_places: Callable[[Any], 
         axis += len(new) if new != [None] else 0
         view += new
     try:
-        common = np.broadcast_shapes(*(index.shape for index in indices))
+        common = broadcast_shapes(*(index.shape for index in indices))
     except ValueError:
         shown = ", ".join(str(index.shape) for index in indices)
         raise IndexError(

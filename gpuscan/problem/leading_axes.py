@@ -71,7 +71,7 @@ def split_axes(
 def _choices(leaves: Sequence[Leaf], own: Sequence[int], operator: Operator) -> list[int]:
     """Return how many leading axes the arrays may share, the most first; none if they do not fit each other."""
     leads = [leaf.ndim - max(operator.element_axes, axes) for leaf, axes in zip(leaves, own, strict=True)]
-    if len(set(leads)) == 1 and leads[0] >= 0 and len({leaf.shape[: leads[0]] for leaf in leaves}) == 1:
+    if len(set(leads)) == 1 and leads[0] >= 0 and _all_equal([leaf.shape[: leads[0]] for leaf in leaves]):
         declared = len(leaves) > 1 or operator.element_axes or any(own)
         return leads[:1] if declared else [leads[0], *range(leads[0] - 1, 0, -1)]
     most = min(leaf.ndim - axes for leaf, axes in zip(leaves, own, strict=True))
@@ -85,10 +85,15 @@ def _shared(shapes: Sequence[Shape]) -> int:
     """Return how many leading axes are the same in all shapes."""
     count = 0
     for lengths in zip(*shapes, strict=False):
-        if len(set(lengths)) > 1:
+        if not _all_equal(lengths):
             break
         count += 1
     return count
+
+
+def _all_equal(values: Sequence[Any]) -> bool:
+    """Return True if all values are equal. They need no hash, which lengths of a recorded call do not have."""
+    return all(each == values[0] for each in values[1:])
 
 
 def _refusal_of_trace(

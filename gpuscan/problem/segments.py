@@ -81,7 +81,7 @@ class Heads:
     @property
     def segments(self) -> int:
         """The number of segments in a row; by keys, the most that there may be."""
-        return self.row_length if self.offsets is None else int(self.offsets.shape[0]) - 1
+        return self.row_length if self.offsets is None else self.offsets.shape[0] - 1
 
     @property
     def on_device(self) -> bool:
@@ -227,7 +227,7 @@ def heads_of(
     """
     check_one_cut(segments=segments, keys=keys)
     if isinstance(segments, OnDevice):
-        _check_shape(segments, f"{shape[axis]} elements", f", the first 0 and the last {shape[axis]}")
+        _check_shape(segments, shape[axis])
         if segments.shape[0] == 1 and shape[axis]:
             raise ValueError(
                 f"one offset was passed as segments of {shape[axis]} elements; pass at least two, the first 0 and the "
@@ -270,7 +270,7 @@ def checked_offsets(segments: Any, length: int) -> np.ndarray[Any, Any]:
 def _integers(segments: Any, length: int) -> np.ndarray[Any, Any]:
     """Return the offsets as an array, once it is checked that they are a row of integers."""
     given = as_array(segments)
-    _check_shape(given, f"{length} elements", f", the first 0 and the last {length}")
+    _check_shape(given, length)
     return given
 
 
@@ -313,9 +313,12 @@ def _check_order(offsets: np.ndarray[Any, Any], into: np.ndarray[Any, Any] | Non
             np.copyto(into[start : start + _CHECKED_TOGETHER], stretch[:_CHECKED_TOGETHER], casting="unsafe")
 
 
-def _check_shape(offsets: Any, elements: str, ends: str = "") -> None:
-    """Raise an error unless the offsets are a row of integers."""
+def _check_shape(offsets: Any, elements: int | str) -> None:
+    """Raise an error unless the offsets are a row of integers. `elements` says what they cut, for messages."""
     if len(offsets.shape) != 1 or not offsets.shape[0]:
+        ends = ""
+        if isinstance(elements, int):
+            elements, ends = f"{elements} elements", f", the first 0 and the last {elements}"
         raise ValueError(
             f"segments of shape {offsets.shape} were passed for {elements}; pass a 1-D array of offsets{ends}"
         )

@@ -23,6 +23,8 @@ Array = np.ndarray[Any, Any]
 N = 1024
 # Python calls of a repeated call of one stage and one result, of each further stage, and of each further result.
 FIRST, EACH_STAGE, EACH_RESULT = 60, 20, 15
+# The same of a call of a length that was not seen before, where calls of some other lengths were.
+NEW_FIRST, NEW_EACH_STAGE, NEW_EACH_RESULT = 220, 110, 50
 
 
 def affine(left: Any, right: Any) -> Any:
@@ -38,21 +40,21 @@ def affine_fields(left: Any, right: Any) -> Any:
 class Arguments:
     """Arrays of all kinds on a device, with other contents for each seed."""
 
-    def __init__(self, device: gs.Device, seed: int) -> None:
-        rng, put = np.random.default_rng(seed), device.asarray
+    def __init__(self, device: gs.Device, seed: int, shape: tuple[int, int] = (32, 32)) -> None:
+        rng, put, n = np.random.default_rng(seed), device.asarray, shape[0] * shape[1]
         self.device = device
-        self.i, self.j = (put(rng.integers(-99, 99, N).astype(np.int32)) for _ in range(2))
-        self.u = put(rng.integers(0, 255, N).astype(np.uint8))
-        self.f, self.g = (put(rng.integers(-8, 8, N).astype(np.float32)) for _ in range(2))
-        self.h = put(rng.integers(0, 2, N).astype(np.float16))
-        self.rows, self.others = self.i.reshape(32, 32), self.j.reshape(32, 32)
-        self.signs = put(rng.choice([-1, 1], (32, 32)).astype(np.float32))
-        self.steps = put(rng.integers(-3, 3, (32, 32)).astype(np.float32))
-        self.mask = put(rng.random(N) < 0.5)
-        self.labels = put(rng.integers(0, 10, N).astype(np.uint8))
-        self.keys = put(np.sort(rng.integers(0, 10, N)).astype(np.int32))
-        self.offsets = put(np.array([0, *np.sort(rng.integers(0, N, 3)), N], np.int32))
-        self.out = device.empty((N,), np.int32)
+        self.i, self.j = (put(rng.integers(-99, 99, n).astype(np.int32)) for _ in range(2))
+        self.u = put(rng.integers(0, 255, n).astype(np.uint8))
+        self.f, self.g = (put(rng.integers(-8, 8, n).astype(np.float32)) for _ in range(2))
+        self.h = put(rng.integers(0, 2, n).astype(np.float16))
+        self.rows, self.others = self.i.reshape(shape), self.j.reshape(shape)
+        self.signs = put(rng.choice([-1, 1], shape).astype(np.float32))
+        self.steps = put(rng.integers(-3, 3, shape).astype(np.float32))
+        self.mask = put(rng.random(n) < 0.5)
+        self.labels = put(rng.integers(0, 10, n).astype(np.uint8))
+        self.keys = put(np.sort(rng.integers(0, 10, n)).astype(np.int32))
+        self.offsets = put(np.array([0, *np.sort(rng.integers(0, n, 3)), n], np.int32))
+        self.out = device.empty((n,), np.int32)
 
 
 # Each kind of call, and the same of NumPy arrays where NumPy has it.
@@ -77,6 +79,7 @@ KINDS: dict[str, Callable[[Arguments], Any]] = {
     "segments": lambda a: gs.scan(a.i, segments=a.offsets),
     "keys": lambda a: gs.scan(a.i, keys=a.keys),
     "groups": lambda a: gs.scan(a.i, groups=a.labels),
+    "groups of signed labels": lambda a: gs.scan(a.i, groups=a.keys),
     "cumulative_sum": lambda a: gs.cumulative_sum(a.i),
     "cumulative_prod": lambda a: gs.cumulative_prod(a.signs, axis=1),
     "reduce": lambda a: gs.reduce(a.i),
@@ -203,6 +206,30 @@ def test_a_repeated_call(device: gs.Device, kind: str, monkeypatch: pytest.Monke
     assert calls <= FIRST + EACH_STAGE * (stages - 1) + EACH_RESULT * (results - 1), calls
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_length(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that a call of a new length gives the long way's results, waits for nothing, and takes few calls."""
+    call = KINDS[kind]
+    for rows in (32, 32, 32, 36, 36, 40):  # the first calls compile, and see how large subgroups are
+        call(Arguments(device, rows, (rows, 32)))
+    known = kept_programs(device)
+    for rows in (44, 48):
+        arguments = Arguments(device, rows, (rows, 32))
+        device.synchronize()
+        with monkeypatch.context() as patched:
+            waits, results = count_waits(device, patched), []
+            calls = Counted().of(lambda given=arguments, into=results: into.append(call(given)))  # type: ignore[misc]
+            assert not waits
+        with device.profile() as profile:
+            call(arguments)
+        stages, found = max(1, len(profile.spans)), results_of(results[0])
+        assert calls <= NEW_FIRST + NEW_EACH_STAGE * (stages - 1) + NEW_EACH_RESULT * (len(found) - 1), (calls, stages)
+    assert kept_programs(device) > known
+    device.memory_cleanup()  # drops the programs
+    for array, expected in zip(found, results_of(call(arguments)), strict=True):
+        assert_same(array, expected, kind)
+
+
 @pytest.mark.parametrize("function", [np.multiply, np.add, np.copysign])
 def test_numbers_are_told_apart(device: gs.Device, function: Any) -> None:
     """Assert that equal numbers of other types, or of other bits, are other calls."""
@@ -236,28 +263,106 @@ def test_arrays_that_share_a_buffer(device: gs.Device) -> None:
         np.add(b[:-1], b[1:], out=b[1:])
 
 
-def test_equal_calls_share_a_program(device: gs.Device) -> None:
-    """Assert that defaults that are written out, the name of a ufunc, and an equal function make no other call."""
+def test_equal_functions_share_a_program(device: gs.Device) -> None:
+    """Assert that an equal function makes no other call."""
     a = device.asarray(np.arange(100, dtype=np.int32))
 
     def doubled() -> Callable[[Any], Any]:
         return lambda v: v * 2
 
-    for _ in range(3):  # the first launch of a kernel may wait, to see how large its subgroups are
-        gs.scan(a)
-    before = kept_programs(device)
-    for call in (
-        lambda: gs.scan(a, "add"),
-        lambda: gs.scan(a, np.add),
-        lambda: gs.scan(a, axis=None, exclusive=False, initial=None, strategy="auto"),
-    ):
-        assert_same(call().numpy(), np.cumsum(np.arange(100, dtype=np.int32), dtype=np.int32))
-    assert kept_programs(device) <= before + 1  # the operator may be written out
     for _ in range(3):
         gs.scan(a, before=doubled())
     before = kept_programs(device)
     gs.scan(a, before=doubled())
     assert kept_programs(device) == before
+
+
+# Calls that mean the same, of a row, of a matrix, and of an array for the result.
+SPELLINGS: dict[str, list[Callable[[gs.Array, gs.Array, gs.Array], Any]]] = {
+    "operator": [
+        lambda a, m, o: gs.scan(a),
+        lambda a, m, o: gs.scan(a, "add"),
+        lambda a, m, o: gs.scan(a, op="add"),
+        lambda a, m, o: gs.scan(x=a, op=np.add),
+        lambda a, m, o: gs.scan(op=np.add, x=a, axis=None, exclusive=False, initial=None, strategy="auto"),
+        lambda a, m, o: gs.scan(a, exclusive=0, reverse=np.False_),
+    ],
+    "another operator": [
+        lambda a, m, o: gs.scan(a, "maximum", out=o),
+        lambda a, m, o: gs.scan(a, np.maximum, out=o),
+        lambda a, m, o: gs.scan(out=o, op="maximum", x=a),
+    ],
+    "flags": [
+        lambda a, m, o: gs.scan(a, exclusive=True),
+        lambda a, m, o: gs.scan(a, exclusive=np.True_),
+        lambda a, m, o: gs.scan(a, exclusive=1, axis=0),
+    ],
+    "axis of a row": [
+        lambda a, m, o: gs.reduce(a),
+        lambda a, m, o: gs.reduce(a, axis=0),
+        lambda a, m, o: gs.reduce(a, axis=-1),
+        lambda a, m, o: gs.reduce(a, axis=(0,)),
+        lambda a, m, o: gs.reduce(a, axis=np.int64(0)),
+    ],
+    "axis of a matrix": [
+        lambda a, m, o: gs.reduce(m, axis=1),
+        lambda a, m, o: gs.reduce(m, axis=-1),
+        lambda a, m, o: gs.reduce(m, "add", axis=(1,)),
+        lambda a, m, o: gs.reduce(m, axis=np.int8(-1)),
+    ],
+    "last axis": [
+        lambda a, m, o: gs.sort(m),
+        lambda a, m, o: gs.sort(m, axis=-1),
+        lambda a, m, o: gs.sort(m, axis=1),
+        lambda a, m, o: gs.sort(x=m, axis=np.int32(1), descending=False),
+    ],
+    "number of groups": [
+        lambda a, m, o: gs.reduce(a, groups=a, num_groups=100),
+        lambda a, m, o: gs.reduce(a, groups=a, num_groups=np.int64(100)),
+    ],
+    "two arrays": [
+        lambda a, m, o: gs.linear_recurrence(m, m),
+        lambda a, m, o: gs.linear_recurrence(m, b=m),
+        lambda a, m, o: gs.linear_recurrence(b=m, a=m, axis=1),
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", SPELLINGS)
+def test_equal_calls_share_a_program(device: gs.Device, kind: str) -> None:
+    """Assert that calls that mean the same launch one program, however they are written."""
+    x = np.arange(100, dtype=np.int32)
+    a, m, o = (device.asarray(array) for array in (x, x.astype(np.float32).reshape(10, 10) % 3, x))
+    first, *others = SPELLINGS[kind]
+    for _ in range(3):  # the first launch of a kernel may wait, to see how large its subgroups are
+        wanted = results_of(first(a, m, o))
+    before = kept_programs(device)
+    for call in others:
+        for array, expected in zip(results_of(call(a, m, o)), wanted, strict=True):
+            assert_same(array, expected)
+    assert kept_programs(device) == before > 0
+
+
+def test_calls_that_mean_something_else(device: gs.Device) -> None:
+    """Assert that arguments that are refused are refused also if similar ones are not."""
+    m = device.asarray(np.ones((4, 4, 4), np.float32))
+    a = device.asarray(np.ones(4, np.float32))
+    for _ in range(3):
+        gs.scan(a, axis=0)
+        gs.scan(m, lambda l, r: l @ r, axis=-1)  # along the only axis that is no part of a matrix
+        gs.sort(m, axis=-1)
+    for wrong in (
+        lambda: gs.scan(a, axis=(0,)),
+        lambda: gs.scan(a, axis=0.0),
+        lambda: gs.scan(a, axis=False),
+        lambda: gs.scan(a, axis=-2),
+        lambda: gs.scan(m, lambda l, r: l @ r, axis=2),
+        lambda: gs.sort(m, axis=-1.0),
+        lambda: gs.scan(a, exclusive=2),
+        lambda: gs.scan(a, "add", op="add"),
+    ):
+        with pytest.raises((TypeError, ValueError)):
+            wrong()
 
 
 def test_functions_are_known_by_what_they_read(device: gs.Device) -> None:

@@ -220,7 +220,7 @@ def kept_plans_and_pipelines(device: gs.Device) -> tuple[int, int]:
 
 def kept_programs(device: gs.Device) -> int:
     """Return how many programs the device keeps."""
-    return len(device._context.programs)
+    return sum(isinstance(kept, tuple) for kept in list(device._context.programs.values()))
 
 
 def recorded_runs(device: gs.Device) -> int:
