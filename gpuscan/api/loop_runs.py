@@ -454,12 +454,11 @@ class LoopRun:
         (words,) = mapped(function, arrays, shape, self.home, None)
         found = reduce(words.reshape((-1,)), "maximum")
         error = LoopError(
-            f"a loop of {self.step.name} over {len(maps.states)} finite states was asked for, but init has a value on "
-            f"the "
-            "device that is none of them. Pass init as a number or a NumPy array, so that its values count as states"
+            f"a loop of {self.step.name} over {len(maps.states)} finite states was asked for, but init has a value "
+            "on the device that is none of them. Pass init as a number or a NumPy array, so that its values are states"
         )
         context = self.home._context
-        context.read_verdict_later(Verdict(found, lambda read: error if read[0] else None))
+        context.read_verdict_later(Verdict(found, lambda read: error if read[0] else None, ()))
         context.check_if_many()
 
     # ----- Arrays

@@ -112,8 +112,7 @@ def _submit(
     if len(arrays) > limit:
         raise GpuscanError(
             f"a loop over {len(arrays)} arrays (carry, xs and ys) was asked for, but {context.capabilities.summary} "
-            f"binds "
-            f"{limit} at most. Keep fewer numbers in the carry, or pack x and y into arrays with trailing axes"
+            f"binds {limit} at most. Keep fewer numbers in the carry, or pack x and y into arrays with trailing axes"
         )
     if max(array.nbytes for array in arrays) > context.binding_limit:
         raise GpuscanError(

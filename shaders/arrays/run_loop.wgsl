@@ -42,6 +42,7 @@ struct Result {
 {% include "shared/captured.wgsl" %}
 {% set helpers = text.helpers %}
 {% if helpers %}
+{% set native_int64 = text.native_int64 %}
 {% include "shared/arithmetic.wgsl" %}
 {% endif %}
 {% set conversions, packs_halves = text.float_conversions, text.packs_halves %}
