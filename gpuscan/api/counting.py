@@ -275,8 +275,13 @@ def _bins_of(home: Device, numbers: Array, edges: Any, *, uniform: bool) -> Edge
     usable = int(exist[:-1].sum()) if len(edges) and reached[0] else 0
     width = float(edges[-1]) - float(edges[0]) if len(edges) else 0.0
     scale = (len(edges) - 1) / width if uniform and width > 0 else 0.0
+    # A division finds no bin nearby if it exceeds float32, or if the first edge was moved over several bins.
+    float32 = np.finfo(np.float32)
+    divides = width <= float(float32.max) and float(float32.tiny) <= scale <= float(float32.max)
+    if not divides or abs(float(starts[0]) - float(edges[0])) * scale > 1:
+        scale = 0.0
     thresholds = np.append(starts[:-1], last).astype(numbers.dtype)
-    return Edges(uploaded(home._context, thresholds), usable, scale if np.isfinite(np.float32(scale)) else 0.0)
+    return Edges(uploaded(home._context, thresholds), usable, scale)
 
 
 def _sum_by_bin(numbers: Array, weights: Array, edges: Edges, bins: int) -> Any:

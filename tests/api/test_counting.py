@@ -183,6 +183,13 @@ def test_histogram(device: gs.Device, dtype: Any) -> None:
             gs.histogram(device.asarray(special))
 
 
+def test_bins_before_the_first_number_of_a_type(device: gs.Device) -> None:
+    """Assert that narrow bins below the least number of a type do not keep others from their numbers."""
+    numbers = np.tile(np.array([0, 1], np.uint8), 2000)
+    wanted = np.histogram(numbers, 5000, (-2, 2))[0]
+    np.testing.assert_array_equal(np.asarray(gs.histogram(device.asarray(numbers), 5000, (-2, 2))[0]), wanted)
+
+
 def test_edges_on_a_device(device: gs.Device) -> None:
     """Assert that edges may be on the device, and that falling ones are an error."""
     numbers = np.random.default_rng(7).integers(-5, 20, 300).astype(np.int32)
