@@ -258,7 +258,10 @@ def quantile(
     if not rows.shape[-1]:
         raise IndexError(f"quantiles of an array of shape {array.shape} were asked for, but the axis has no elements")
     weak = not isinstance(q, (np.ndarray, np.generic)) and not wanted.ndim
-    before, after, weight = _places(_as_floats(wanted).reshape(-1), rows.shape[-1], method)
+    # As in NumPy, the first and the last element need no interpolation if integers ask for them.
+    whole = wanted.dtype.kind in "iu" and not (isinstance(q, int) and scalar_of(array.dtype).kind == "float")
+    chosen = "lower" if method == "linear" and whole else method
+    before, after, weight = _places(_as_floats(wanted).reshape(-1), rows.shape[-1], chosen)
     found = _interpolate(home, rows, before, after, weight, weak)
     shape = (*wanted.shape, *(kept if keepdims else rows.shape[:-1]))
     found = found.reshape(shape)
@@ -339,7 +342,7 @@ def _as_floats(q: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _places(q: np.ndarray[Any, Any], n: int, method: str) -> tuple[Any, Any, Any]:
-    """Return for each quantile the places before and after it, and the weight of the second; None for no weights."""
+    """Return for each quantile the places before and after it, and the weight of the second; 0 for elements."""
     if method == "lower":
         at = np.floor((n - 1) * q)
     elif method == "higher":
@@ -355,7 +358,7 @@ def _places(q: np.ndarray[Any, Any], n: int, method: str) -> tuple[Any, Any, Any
         at = np.maximum(np.where(stays, whole, whole + 1), 0)
     if method in _DISCRETE:
         places = at.astype(np.int64)
-        return places, places, np.zeros(len(q))
+        return places, places, 0
     if method == "linear":
         index = (n - 1) * q
     elif method == "midpoint":
@@ -375,7 +378,7 @@ def _places(q: np.ndarray[Any, Any], n: int, method: str) -> tuple[Any, Any, Any
         weight = np.where(index % 1 == 0, 0.0, 0.5)
     elif method == "averaged_inverted_cdf":
         weight = np.where(weight == 0, 0.5, 1.0)
-    return before, after, weight
+    return before, after, weight.astype(index.dtype, copy=False)
 
 
 def _interpolate(
@@ -387,7 +390,7 @@ def _interpolate(
         home: the device.
         rows: an array with the rows along its last axis.
         before, after: for each quantile the places of two elements.
-        weight: for each quantile the weight of the second; all 0 for an element, and None for the mean of both.
+        weight: for each quantile the weight of the second; 0 for an element, and None for the mean of both.
         weak: True if the weights are Python numbers, which have no dtype.
     """
     on_device = isinstance(rows, Array)
@@ -400,7 +403,7 @@ def _interpolate(
     taken = taken.transpose((taken.ndim - 1, *range(taken.ndim - 1)))
     first, last = taken[:count], taken[2 * count :]
     second = first if alone else taken[count : 2 * count]
-    if alone and weight is not None and not weight.any():
+    if isinstance(weight, int):
         return _with_nan(first, last)
     if not on_device:
         return _by_numpy(first, second, last, weight, weak)

@@ -353,6 +353,19 @@ def test_methods_of_quantiles(device: gs.Device) -> None:
         np.testing.assert_allclose(np.asarray(found), np.quantile(x, q, method=method), rtol=1e-6, err_msg=method)
 
 
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.0.0", reason="NumPy 1 has other dtypes")
+def test_dtypes_of_quantiles(device: gs.Device) -> None:
+    """Assert that quantiles of NumPy arrays have NumPy's dtype for every dtype of q."""
+    for dtype in (np.float16, np.float32, np.int32):
+        x = np.random.default_rng(1).integers(0, 50, 12).astype(dtype)
+        for q in (np.float32(0.3), np.array([0.1, 0.77], np.float32), 0, 1, 1.0, [0, 1]):
+            for method in ("linear", "midpoint"):
+                wanted = np.quantile(x, q, method=method)
+                found = gs.quantile(x, q, method=method, device=device)
+                np.testing.assert_array_equal(found, wanted, f"{dtype} {q} {method}")
+                assert np.asarray(found).dtype == wanted.dtype, (dtype, q, method)
+
+
 # ----- Sorts of segments
 
 
