@@ -108,16 +108,15 @@ def loop(
 
     Args:
         f: takes the carry and x, each one element of `init` and `xs`, and returns ``(carry, y)``. It may also return a
-            carry alone, or ``(carry, None)``. If it indexes its carry or multiplies matrices, the trailing axes of
-            `init` belong to the carry.
+            carry alone, or ``(carry, None)``. If it indexes its carry or multiplies matrices, trailing axes of `init`
+            belong to the carry: the fewest with which f can be computed. ``form.state_shape`` tells.
         init: the first carry: an array, a number, or a bundle of those. It is broadcast over the other axes of `xs`.
-            Python numbers take the dtype of `xs`.
+            Python numbers take the dtype of `xs`; a counter that no number of `xs` enters is int32 at least.
         xs: an array or a bundle of arrays, with the axis of the loop.
         axis: the axis of the loop, of the leading axes that all arrays of `xs` share.
         reverse: True to run from the end. The outputs keep the order of the input.
         method: ``"auto"`` runs the derived form. ``"sequential"`` runs any step as a loop, one invocation of the GPU
-        for
-            each element of the other axes. ``"newton"`` iterates scans of the linearised step (Lim et al. 2024).
+            for each element of the other axes. ``"newton"`` iterates scans of the linearised step (Lim et al. 2024).
         tolerance: for ``"newton"``, the largest residual, relative to the carry (default: 16 roundings).
         max_iterations: for ``"newton"``, the most iterations.
         device: as in `gpuscan.scan`.

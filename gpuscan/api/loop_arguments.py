@@ -17,7 +17,7 @@ from gpuscan.elements import LEAF, Element, Field, Structure, element_of, scalar
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.loops.form import Derivation, derive
-from gpuscan.operators.loops.step import Step, trace_step
+from gpuscan.operators.loops.step import Step, keeps_weak, trace_step
 from gpuscan.operators.parameters import Parameter, Switch
 from gpuscan.problem.arguments import OnDevice, as_leaf, native, resolve_axis, structure_and_leaves
 from gpuscan.recent_values import RecentValues
@@ -179,7 +179,8 @@ def _no_split(xs: Sequence[Any], init: Sequence[Any], axis: Any) -> ValueError:
     return ValueError(
         f"init of the shape {', '.join(map(str, init))} was passed for xs of the leading shape {tuple(shared)}, but "
         f"init "
-        f"must broadcast to {others}, the shape without the axis of the loop. Pass one carry, or one for each row"
+        f"must broadcast to {others}, the shape without the axis of the loop. Pass one carry, or one for each row. "
+        f"A carry of several numbers has at most {_MAX_NUMBERS}"
     )
 
 
@@ -352,6 +353,13 @@ def _trace(
 ) -> Step:
     """Return the step with the first dtypes for the Python numbers of init that fit."""
     choices = [_dtypes(each, source) if is_weak else [each.dtype] for each, is_weak in zip(given, weak, strict=True)]
+    narrow = [is_weak and _is_narrow(kinds[0]) for kinds, is_weak in zip(choices, weak, strict=True)]
+    if any(narrow):
+        first = [np.int32 if each else kinds[0] for each, kinds in zip(narrow, choices, strict=True)]
+        kept = keeps_weak(f, carry, [scalar_of(np.dtype(kind)) for kind in first], states, source, weak)
+        for place, stays in enumerate(kept):
+            if narrow[place] and stays:
+                choices[place] = list(dict.fromkeys([np.dtype(np.int32), *choices[place]]))
     refusals: list[Exception] = []
     for kinds in itertools.islice(itertools.product(*choices), _MAX_TRIES):
         try:
@@ -359,6 +367,11 @@ def _trace(
         except (OperatorError, TypeError) as error:
             refusals.append(error)
     raise refusals[-1] if len(refusals) < _MAX_TRIES else refusals[0]
+
+
+def _is_narrow(dtype: np.dtype[Any]) -> bool:
+    """Return True for integers that do not hold those of int32: a counter would wrap."""
+    return dtype.kind == "u" or (dtype.kind == "i" and dtype.itemsize < 4)
 
 
 def _dtypes(value: Any, source: Element) -> list[np.dtype[Any]]:

@@ -85,6 +85,11 @@ def quotes(state: Any, c: Any) -> Any:
     return after, (state == 0) & (c == ord(","))
 
 
+def two_peaks(c: Any, x: Any) -> Any:
+    one = np.where(x[2], c[0] * F(0.5), np.maximum(c[1] * F(0.3), x[0]))
+    return one, np.where(x[2], np.maximum(c[0] * F(0.9), x[1]), c[1])
+
+
 def macd(c: Any, x: Any) -> Any:
     fast = c["fast"] + F(2 / 13) * (x - c["fast"])
     slow = c["slow"] + F(2 / 27) * (x - c["slow"])
@@ -124,6 +129,9 @@ CASES = [
     ),
     Case("rotation", "affine", lambda h, x: np.array([[0.8, -0.6], [0.6, 0.8]], F) @ h + x, np.zeros(2, F), "vector"),
     Case("complex oscillator", "affine", lambda h, x: np.complex64(0.6 + 0.7j) * h + x, np.complex64(0), "x"),
+    Case("shift register", "affine", lambda h, x: np.array([x, h[0], h[1]]), np.zeros(3, I), "i"),
+    Case("count of lines in bytes", "affine", lambda n, c: n + (c < 99), 0, "text"),
+    Case("column in bytes", "affine", lambda n, c: np.where(c == 255, 0, n + 1), 0, "text"),
     # Maxima and minima
     Case("running maximum", "extremum", lambda h, x: np.maximum(h, x), F(-np.inf), "x"),
     Case("running minimum", "extremum", lambda h, x: np.minimum(h, x), I(99), "i"),
@@ -175,7 +183,16 @@ CASES = [
     Case("peak that decays", "max-times", lambda h, x: np.maximum(F(0.95) * h, x), F(0), "positive"),
     Case("peak by where", "max-times", lambda h, x: np.where(F(0.95) * h > x, F(0.95) * h, x), F(0), "positive"),
     Case("envelope", "max-times", lambda h, x: np.maximum(np.exp(-x[0]) * h, np.abs(x[1])), F(0), "positive x"),
+    Case("two peaks that decay", "max-times", two_peaks, (F(-1), F(-1)), "u x flag"),
+    Case(
+        "delays of a maximum",
+        "max-plus",
+        lambda h, x: np.array([x, np.maximum(h[0] + 1, x), np.maximum(h[1] + x, 0)]),
+        np.zeros(3, I),
+        "i",
+    ),
     # Clamps
+    Case("counter of flags as bytes", "clamp", lambda n, c: np.clip(n + np.where(c < 90, 1, -1), 0, 80), 0, "text"),
     Case("bucket with a lid", "clamp", lambda s, x: np.clip(s + x, 0, 3), F(0), "x"),
     Case("battery", "clamp", lambda s, x: (np.clip(s + x[0], 0, x[1]), s), F(0), "x positive"),
     Case("saturating counter", "clamp", lambda s, x: np.clip(s + np.where(x, 1, -1), 0, 3), I(0), "flag"),
@@ -261,6 +278,9 @@ REFUSALS = [
     Case("conversion", "astype", lambda h, x: (h + x).astype(I).astype(F), F(0), "x"),
     Case("integer quotient", "floor_divide", lambda h, x: (h + x) // 2, I(0), "j"),
     Case("sign that may change", "multiply", lambda h, x: np.maximum(h * x[0], x[1]), F(0), "x u"),
+    Case("reorder of stock", r"computes np\.where", lambda s, x: np.where(s - x < 5, 20, s - x), I(20), "j"),
+    Case("limited slope", r"computes np\.minimum", lambda h, x: h + np.clip(x - h, F(-0.1), F(0.1)), F(0), "x"),
+    Case("conjugate", r"\(such as np.conj\)", lambda h, x: np.conj(h) * x, np.complex64(1), "x"),
     Case("power", "power", lambda h, x: np.power(h, F(0.5)) + x, F(1), "positive"),
     Case("too many states", "500", lambda h, x: (h + x) % 500, I(0), "j"),
     Case("product of two carries", "multiply", lambda c, x: (c[0] * c[1] + x, c[1] - F(0.1) * c[0]), (F(0), F(1)), "x"),

@@ -144,6 +144,13 @@ def test_trailing_axes_belong_to_a_carry_that_is_indexed_or_multiplied() -> None
         gs.loop(decay, np.ones(4, F), np.ones((5, 3), F), device="numpy")
 
 
+def test_a_number_is_no_carry_of_several_so_that_matrices_are_no_rows() -> None:
+    factors = np.random.default_rng(1).normal(size=(20, 2, 2)).astype(F)
+    found = gs.loop(lambda m, x: x @ m, np.eye(2, dtype=F), factors, device="numpy")
+    assert found.form.state_shape == (2, 2)
+    oracle.check(found, oracle.run(lambda m, x: x @ m, np.eye(2, dtype=F), factors))
+
+
 def test_a_new_number_may_be_an_input_as_it_is() -> None:
     x = np.arange(6, dtype=F)
     run = {"device": "numpy"}
@@ -160,6 +167,12 @@ def test_python_numbers_are_weak_and_other_dtypes_must_fit() -> None:
     assert gs.loop(lambda h, x: h + np.where(x > 0, 1, -1), np.int8(0), x, device="numpy")[1].dtype == np.int8
     with pytest.raises(TypeError, match="init is int32"):
         gs.loop(lambda h, x: h + x, np.int32(0), x.astype(F), device="numpy")
+    assert gs.loop(lambda h, x: h + x, 0, x.astype(np.int8), device="numpy")[1].dtype == np.int8
+    assert gs.loop(lambda h, x: h + (x > 0), 0, x.astype(np.int8), device="numpy")[1].dtype == np.int32
+    with pytest.raises(TypeError, match="returns None"):
+        gs.loop(lambda h, x: None, 0.0, x, device="numpy")
+    with pytest.raises(ValueError, match="at most 64"):
+        gs.loop(lambda h, x: h * h[0], np.zeros(65, F), x, device="numpy")
     with pytest.raises(TypeError, match="returns a tuple of 3"):
         gs.loop(lambda h, x: (h, h, x), 0.0, x, device="numpy")
     with pytest.raises(gs.OperatorError, match=r"np\.where"):

@@ -19,6 +19,9 @@ from gpuscan.operators.loops.stage import Composition, LeavesClassError, Numbers
 
 _BITWISE = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "invert", "select", "cast", "view"})
 
+# Operations of other classes: a step that has them is refused for another reason.
+_ARITHMETIC = frozenset({"add", "subtract", "multiply", "negative", "maximum", "minimum"})
+
 
 @dataclass(frozen=True)
 class BitMaps(Composition):
@@ -71,6 +74,6 @@ def _check(part: Part, node: Node) -> None:
     moves = node.op in ("cast", "view") and len(widths) > 1
     kinds = {each.scalar.kind for each in (node, *node.args) if part.varies(each)}
     if node.op not in _BITWISE or moves or kinds - {"signed", "unsigned"}:
-        raise LeavesClassError(node)
+        raise LeavesClassError(node, rank=-1 if node.op in _ARITHMETIC else 0)
     if node.op == "select" and part.varies(node.args[0]):
         raise LeavesClassError(node)

@@ -186,6 +186,7 @@ def spell(node: Node) -> str:
         "input": "a value",
         "select": "np.where with a condition that depends on the carry",
         "cast": f".astype(np.{node.scalar.name})",
+        "complex": "a complex number of its parts (such as np.conj)",
     }
     if node.op == "view":
         return f".view(np.{node.scalar.name})"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,17 +30,27 @@ from gpuscan.operators.loops.stage import (
 )
 
 
+def _product(a: Any, b: Any, nothing: float) -> Any:
+    """Return the product; nothing if either is: an infinity stands for a map without a term."""
+    zero = np.full_like(a, nothing)
+    return np.where((a == zero) | (b == zero), zero, a * b)
+
+
 class MaxTimes(Semiring):
     """The semiring of numbers under maximum and multiplication by factors that are not negative."""
 
     kind = "max-times"
     law = "h[t] = max(a h[t-1], b), a >= 0"
     plus: Any = np.maximum
-    times = np.multiply
+    times = staticmethod(partial(_product, nothing=-np.inf))
     extremum = "maximum"
     farthest = -np.inf
     # True if np.where(a h > b, a h, b) was met, which takes b if either is NaN.
     chooses = False
+
+    @classmethod
+    def nothing(cls, like: Any) -> Any:
+        return cls.farthest
 
     def zero(self, like: Node) -> Node:
         return self.graph.constant(self.farthest, like.scalar)
@@ -103,6 +114,7 @@ class MinTimes(MaxTimes):
     kind = "max-times"
     law = "h[t] = min(a h[t-1], b), a >= 0"
     plus: Any = np.minimum
+    times = staticmethod(partial(_product, nothing=np.inf))
     extremum = "minimum"
     farthest = np.inf
 

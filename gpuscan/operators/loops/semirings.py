@@ -48,6 +48,11 @@ class Semiring:
     plus: Any = None
     times: Any = None
 
+    @classmethod
+    def nothing(cls, like: Any) -> Any:
+        """Return the 0 of the semiring for arrays as this one."""
+        return 0
+
     def __init__(self, part: Part) -> None:
         self.part = part
         self.graph: Graph = part.graph
@@ -233,8 +238,9 @@ class MatrixMaps(Composition):
                         for k in size
                         if ZERO not in (self.pattern[i][k], self.pattern[k][j])
                     ]
-                    ones = [np.ones_like(like) if self.semiring.kind == "affine" else np.zeros_like(like)]
-                    found[kind] = reduce(plus, [term if term is not None else ones[0] for term in terms])
+                    one = np.ones_like(like) if self.semiring.kind == "affine" else np.zeros_like(like)
+                    terms = [one if term is None else term for term in terms]
+                    found[kind] = reduce(plus, terms) if terms else np.full_like(like, self.semiring.nothing(like))
         vector = []
         for i in size:
             terms = [

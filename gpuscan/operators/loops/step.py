@@ -108,6 +108,37 @@ def trace_step(
     return Step(graph, function, name, carry, source, states, inputs, tuple(results), output, tuple(outputs), alone)
 
 
+def keeps_weak(
+    function: Callable[..., Any],
+    structure: Structure,
+    scalars: Sequence[Scalar],
+    shapes: Sequence[tuple[int, ...]],
+    source: Element,
+    weak: Sequence[bool],
+) -> list[bool]:
+    """Return for each leaf of the carry if it stays a Python number where it is one: no dtype of x enters it.
+
+    Args:
+        function, structure, scalars, shapes, source: as in `trace_step`.
+        weak: which leaves are Python numbers.
+    """
+    carry = element_of([scalar.dtype for scalar in scalars], structure, shapes)
+
+    @functools.wraps(function, updated=())
+    def starting(state: Any, x: Any) -> Any:
+        leaves = zip(structure.flatten(state), weak, strict=True)
+        numbers = [Traced(leaf.graph, leaf.nodes, leaf.scalar, weak=each or leaf.weak) for leaf, each in leaves]
+        return _joined(function(structure.nested(numbers), x))
+
+    name = name_of(function)
+    try:
+        _, value = call_twice(starting, [carry, source], name, whole=True)
+        leaves = structure.flatten(_split(structure, value, name, function)[0])
+    except (OperatorError, TypeError):
+        return [False] * len(weak)
+    return [leaf.weak if isinstance(leaf, Traced) else is_weak(leaf) for leaf in leaves]
+
+
 def _joined(value: Any) -> Any:
     """Return a value with arrays of traced numbers as traced values."""
     if isinstance(value, dict):
@@ -146,6 +177,8 @@ def _structure(value: Any) -> Structure:
 
 def _split(structure: Structure, value: Any, name: str, function: Any) -> tuple[Any, Any, bool]:
     """Return the carry, y or None, and True if the function returned the carry alone."""
+    if value is None:
+        raise TypeError(f"{name} returns None; return the carry, or a pair of the carry and y{defined_at(function)}")
     if _same(structure, _structure(value)):
         return value, None, True
     if isinstance(value, (tuple, list)) and len(value) == 2 and _same(structure, _structure(value[0])):
@@ -188,7 +221,8 @@ def _carry_nodes(graph: Graph, leaf: Any, field: Field, place: int, name: str, f
         )
         raise TypeError(message)
     if leaf.shape != field.shape:
-        if len(leaf.shape) > len(field.shape) or (leaf.shape and not isinstance(leaf, Traced)):
+        # A number that depends on the arguments is no carry of several: matrices may have been read as rows.
+        if any(not node.is_constant for node in leaf.nodes.ravel()) or len(leaf.shape) > len(field.shape):
             raise OperatorError(
                 f"{shown} has the shape {tuple(leaf.shape)}, but the carry has {field.shape}; return that shape"
                 + defined_at(function)

@@ -289,6 +289,10 @@ class MaxPlus(Semiring):
     extremum = "maximum"
     farthest = -1
 
+    @classmethod
+    def nothing(cls, like: Any) -> Any:
+        return cls.farthest * (np.inf if like.dtype.kind == "f" else _FAR)
+
     def number(self, node: Node) -> Node:
         own = self.part.states[0].scalar
         scalar = INT64 if own.kind in _INTEGERS else self.calculus.wide(self.part.states[0]).scalar
