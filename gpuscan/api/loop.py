@@ -103,6 +103,7 @@ def loop(
     ``staged``        several of these, for parts of the carry that depend on each other in one direction
     ================  =================================================================================================
 
+    What is left of a bucket is bounded in the same way: ``s - np.minimum(s, x)`` is ``np.maximum(s - x, 0)``.
     ``np.where`` with a condition on x chooses between maps of a class, or resets the carry. A reset is a flag:
     nothing of the steps before it, not even NaN, reaches those after it.
 

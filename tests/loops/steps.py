@@ -85,6 +85,31 @@ def quotes(state: Any, c: Any) -> Any:
     return after, (state == 0) & (c == ord(","))
 
 
+def spill(s: Any, x: Any) -> Any:
+    """Fill a bucket, and return what does not fit."""
+    full = s + x[0] - x[1]
+    over = np.maximum(full - 3, 0)
+    return full - over, over
+
+
+def melt(s: Any, x: Any) -> Any:
+    """Collect snow, and melt what is there and warm enough."""
+    melted = np.minimum(s + x[0], np.maximum(x[1], 0) * 2)
+    return s + x[0] - melted, melted
+
+
+def battery(s: Any, x: Any) -> Any:
+    """Charge and discharge within what is free and what is there."""
+    flow = np.clip(x, -s, 5 - s)
+    return s + flow, flow
+
+
+def sell(s: Any, x: Any) -> Any:
+    sold = np.minimum(s, x[1])
+    left = s - sold
+    return left + np.minimum(x[0], 20 - left), sold
+
+
 def two_peaks(c: Any, x: Any) -> Any:
     one = np.where(x[2], c[0] * F(0.5), np.maximum(c[1] * F(0.3), x[0]))
     return one, np.where(x[2], np.maximum(c[0] * F(0.9), x[1]), c[1])
@@ -192,6 +217,10 @@ CASES = [
         "i",
     ),
     # Clamps
+    Case("spill of a bucket", "min-plus", spill, F(0), "positive unit"),
+    Case("melt of snow", "max-plus", melt, F(0), "positive x"),
+    Case("flow of a battery", "clamp", battery, F(0), "x"),
+    Case("sales from stock", "clamp", sell, I(300), "j time"),
     Case("counter of flags as bytes", "clamp", lambda n, c: np.clip(n + np.where(c < 90, 1, -1), 0, 80), 0, "text"),
     Case("bucket with a lid", "clamp", lambda s, x: np.clip(s + x, 0, 3), F(0), "x"),
     Case("battery", "clamp", lambda s, x: (np.clip(s + x[0], 0, x[1]), s), F(0), "x positive"),

@@ -7,7 +7,8 @@ number are kept as (a, low, high), without the bounds that they do not have. Com
 the maximum of the first map, and applied to its three terms one by one.
 
 Integers of up to 32 bits are computed in 64 bits, so that a sum of increments cannot overflow where the loop itself
-does not; those of int64 saturate. Several numbers are affine maps over the semiring (see `semirings`), without clamps.
+does not; those of int64 saturate. In ``s - min(s, x)`` the state cancels, which takes finite numbers for granted: it is
+``max(s - x, 0)``. Several numbers are affine maps over the semiring (see `semirings`), without clamps.
 """
 
 from __future__ import annotations
@@ -142,15 +143,79 @@ class _Clamps:
             return self._shifted(self.of(state), self.number(amount))
         if op == "subtract" and not part.varies(args[1]):
             return self._shifted(self.of(args[0]), self._negative(self.number(args[1])))
+        if op in ("add", "subtract"):
+            sign = 1 if op == "add" else -1
+            found = self._plus(args[0], sign, args[1]) or (self._plus(args[1], 1, args[0]) if sign == 1 else None)
+            if found is not None:
+                return found
+            raise LeavesClassError(node)
         for name, bound in (("maximum", "low"), ("minimum", "high")):
             if op in (name, f"f{name[:3]}") and not (part.varies(args[0]) and part.varies(args[1])):
                 limit, state = args if part.varies(args[1]) else args[::-1]
                 self.nan.add("keep" if op == name else "skip")
                 return self._bounded(self.of(state), bound, self.number(limit))
-        found = chosen_extremum(node)
-        if found is not None and not (part.varies(found.first) and part.varies(found.second)):
-            return self._chosen_bound(found.first, found.second, "low" if found.name == "maximum" else "high")
+        choice = chosen_extremum(node)
+        if choice is not None and not (part.varies(choice.first) and part.varies(choice.second)):
+            return self._chosen_bound(choice.first, choice.second, "low" if choice.name == "maximum" else "high")
         raise LeavesClassError(node)
+
+    def _offset(self, node: Node) -> tuple[Node, int, Node | None]:
+        """Return (base, sign, amount) for a number that is ``sign * base + amount``; an amount of None is 0."""
+        sign, amount = 1, None
+        while node.op in ("add", "subtract", "negative") and self.part.varies(node):
+            if node.op == "negative":
+                if node.scalar.kind == "unsigned":
+                    break
+                node, sign = node.args[0], -sign
+                continue
+            first, second = node.args
+            if self.part.varies(first) and self.part.varies(second):
+                break
+            varying, free = (first, second) if self.part.varies(first) else (second, first)
+            minus = node.op == "subtract"
+            amount = self._moved(amount, -sign if minus and free is second else sign, free)
+            node, sign = varying, -sign if minus and varying is second else sign
+        return node, sign, amount
+
+    def _moved(self, amount: Node | None, sign: int, other: Node | None) -> Node | None:
+        """Return ``amount + sign * other``."""
+        if other is None or other.equals(0):
+            return amount
+        number = self.number(other)
+        return self._sum(amount, number if sign > 0 else self._negative(number))
+
+    def _plus(self, state: Node, sign: int, node: Node) -> _Clamp | None:
+        """Return ``state + sign * node`` for a node of bounds of the state, which cancels there: the rest of a bucket.
+
+        ``s - min(s, x)`` is ``max(s - x, 0)``, ``s - max(s - lid, 0)`` is ``min(s, lid)``, and ``s + min(x, lid - s)``
+        is ``min(s + x, lid)``.
+        """
+        base, own, amount = self._offset(state)
+        return self._plus_offset(base, amount, sign, node) if own > 0 else None
+
+    def _plus_offset(self, base: Node, amount: Node | None, sign: int, node: Node) -> _Clamp | None:
+        """Return ``base + amount + sign * node``."""
+        if not self.part.varies(node):
+            total = self._moved(amount, sign, node)
+            return self.of(base) if total is None else self._shifted(self.of(base), total)
+        inner, direction, rest = self._offset(node)
+        total = self._moved(amount, sign, rest)
+        if inner is base:
+            if sign * direction > 0:
+                return None
+            total = self.graph.constant(0, self.scalar) if total is None else total
+            return _Clamp(None, total, total, is_constant=True)
+        if inner is not node:
+            return self._plus_offset(base, total, sign * direction, inner)
+        if node.op not in ("maximum", "minimum"):
+            return None
+        one, other = (self._plus_offset(base, amount, sign, arg) for arg in node.args)
+        if one is None or other is None or one.is_constant == other.is_constant:
+            return None
+        clamp, limit = (other, one.low) if one.is_constant else (one, other.low)
+        assert limit is not None
+        self.nan.add("keep")
+        return self._bounded(clamp, "low" if (node.op == "maximum") == (sign > 0) else "high", limit)
 
     def _negative(self, node: Node) -> Node:
         return self.graph.apply("negative", (node,), node.scalar)
