@@ -47,6 +47,12 @@ def test_a_reset_lets_nothing_of_the_steps_before_it_through() -> None:
         assert np.isfinite(found[0]), kind
 
 
+def test_what_both_terms_of_a_spill_contain_is_not_subtracted() -> None:
+    flows = np.array([1, 2, -np.inf, 4, 5], F)
+    found = check(lambda s, x: s + x - np.maximum(s + x - 3, 0), F(1), flows, "min-plus")
+    assert found[0] == -np.inf
+
+
 def test_nan_stays_in_its_row() -> None:
     x = np.ones((40, 3), F)
     x[5, 1] = np.nan

@@ -159,10 +159,10 @@ class _Clamps:
             return self._chosen_bound(choice.first, choice.second, "low" if choice.name == "maximum" else "high")
         raise LeavesClassError(node)
 
-    def _offset(self, node: Node) -> tuple[Node, int, Node | None]:
+    def _offset(self, node: Node, until: Node | None = None) -> tuple[Node, int, Node | None]:
         """Return (base, sign, amount) for a number that is ``sign * base + amount``; an amount of None is 0."""
         sign, amount = 1, None
-        while node.op in ("add", "subtract", "negative") and self.part.varies(node):
+        while node is not until and node.op in ("add", "subtract", "negative") and self.part.varies(node):
             if node.op == "negative":
                 if node.scalar.kind == "unsigned":
                     break
@@ -190,6 +190,10 @@ class _Clamps:
         ``s - min(s, x)`` is ``max(s - x, 0)``, ``s - max(s - lid, 0)`` is ``min(s, lid)``, and ``s + min(x, lid - s)``
         is ``min(s + x, lid)``.
         """
+        # Amounts that are in both cancel as part of the state, so that infinite ones are not subtracted.
+        found = self._plus_offset(state, None, sign, node)
+        if found is not None:
+            return found
         base, own, amount = self._offset(state)
         return self._plus_offset(base, amount, sign, node) if own > 0 else None
 
@@ -198,7 +202,7 @@ class _Clamps:
         if not self.part.varies(node):
             total = self._moved(amount, sign, node)
             return self.of(base) if total is None else self._shifted(self.of(base), total)
-        inner, direction, rest = self._offset(node)
+        inner, direction, rest = self._offset(node, base)
         total = self._moved(amount, sign, rest)
         if inner is base:
             if sign * direction > 0:
