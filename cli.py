@@ -182,7 +182,7 @@ def unique(source: Path, target: Path, **options: Any) -> None:
 @click.option("--device", type=DeviceType(numpy=True), help=f"{DEVICE}, or numpy (default: $GPUSCAN_ADAPTER or 0).")
 @click.option("--profile", is_flag=True, help="Print how long each stage took on the GPU.")
 def histogram(source: Path, target: Path | None, **options: Any) -> None:
-    """Count the numbers of the array in a file by bins of equal width.
+    """Count the numbers in a file by bins of equal width.
 
     Prints a row for each bin, or writes the counts to OUT.npy, as int64. The array has to fit the GPU.
     """

@@ -655,7 +655,7 @@ class CountingHeuristics:
     # Invocations in a workgroup that counts. Not measured: as in reductions of groups by atomics.
     count_workgroup: int = 256
     # Counters of a workgroup: 16 KiB, which every adapter has. If there are more bins, more counters are taken where
-    # they fit.
+    # they fit. Not measured: the limit decides.
     counters: int = 4096
     # Copies of a bin's counter, at most. Not measured: as many as a subgroup has lanes, which add at a time.
     max_copies: int = 32
@@ -665,7 +665,8 @@ class CountingHeuristics:
     min_share: int = 1024
     # Vectors of four words of an invocation, at most: llvmpipe ends a loop after 65,535 iterations.
     max_vectors: int = 4096
-    # Edges of bins that a workgroup keeps in its memory, at most: those of 1,024 bins take 4 KiB.
+    # Edges of bins that a workgroup keeps in its memory, at most. Not measured: those of 1,024 bins take
+    # 4 KiB.
     cached_edges: int = 1025
     # Invocations in a workgroup that searches; the keys that each takes, so that several loads are under way; and the
     # blocks that sorted keys are cut into: 4 KiB of workgroup memory. Not measured.
@@ -677,7 +678,7 @@ class CountingHeuristics:
     select_workgroup: int = 256
     select_items: tuple[int, ...] = (1, 2, 4, 8, 16)
     # The share of a tile that is kept, at most; if more keys are wanted, rows are sorted. With a quarter, all rounds
-    # together read a third more than the first.
+    # together read a third more than the first. Not measured.
     max_kept: float = 0.25
 
 
