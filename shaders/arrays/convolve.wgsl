@@ -22,12 +22,8 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
 @group(0) @binding(3) var<storage, read> first: array<{{ number }}>;
 @group(0) @binding(4) var<storage, read_write> result: array<{{ number }}>;
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let place = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
     if (place >= call.count) {
         return;

@@ -40,12 +40,8 @@ fn unit_at(number: u32) -> u32 {
     return {{ unit_of("source", "at") }};
 }
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     // Several words, so that several loads are under way. Neighbours take neighbouring words.
     let begin = (workgroup.x + workgroup.y * grid.x) * (WORKGROUP_SIZE * WORDS) + invocation;
     for (var i = 0u; i < WORDS; i++) {

@@ -24,12 +24,8 @@ fn unit_at(place: u32) -> u32 {
     return unit_of_source(at);
 }
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     // Of the indices only some may count, so there are fewer invocations than words.
     let end = count[0] * call.row_units;
     let invocations = grid.x * grid.y * WORKGROUP_SIZE;

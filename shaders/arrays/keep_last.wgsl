@@ -14,12 +14,8 @@ const NO_PLACE = 0xffffffffu;
 @group(0) @binding(2) var<storage, read> order: array<u32>;
 @group(0) @binding(3) var<storage, read_write> places: array<u32>;
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let i = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
     if (i + 1u < call.count && ordered[i] == ordered[i + 1u]) {
         places[order[i]] = NO_PLACE;

@@ -30,40 +30,10 @@ const CHUNK = {{ text.chunk }}u;  // neighbouring elements
 @group(0) @binding({{ text.bound | length + loop.index }}) var<storage, read_write> result{{ loop.index0 }}: array<{{ text.array_type(field) }}>;
 {% endfor %}
 
-struct Arguments {
-{% for field in text.sources %}
-    {{ field.name }}: {{ text.type_of(field) }},
-{% else %}
-    none: u32,
-{% endfor %}
-}
-{% if text.code.result.single %}
-alias Result = {{ text.type_of(text.code.result.fields[0]) }};
-{% else %}
-struct Result {
-{% for field in text.code.result.fields %}
-    {{ field.name }}: {{ text.type_of(field) }},
-{% endfor %}
-}
-{% endif %}
+{% include "arrays/function.wgsl" %}
 
-{% include "shared/captured.wgsl" %}
-{% set helpers = text.helpers %}
-{% set native_int64 = text.native_int64 %}
-{% if helpers %}
-{% include "shared/arithmetic.wgsl" %}
-{% endif %}
-{% set conversions, packs_halves = text.float_conversions, text.packs_halves %}
-{% include "shared/small_floats.wgsl" %}
-
-{{ text.code.source }}
-
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     // Several chunks, so that several loads are under way. Neighbours take neighbouring chunks.
     let begin = (workgroup.x + workgroup.y * grid.x) * (WORKGROUP_SIZE * STEPS) + invocation;
     for (var i = 0u; i < STEPS; i++) {

@@ -42,12 +42,8 @@ fn other_at(place: u32) -> Key {
 var<workgroup> shares: array<u32, {{ workgroup_size }}>;
 {% endif %}
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let group = workgroup.x + workgroup.y * grid.x;
     let first = (group * WORKGROUP_SIZE + invocation) * KEYS;
     var share = 0u;

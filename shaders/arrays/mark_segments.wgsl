@@ -48,12 +48,8 @@ fn offset_at(place: u32) -> u32 {
 {% endif %}
 }
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let segment = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
     if (segment >= row.segments) {
         return;

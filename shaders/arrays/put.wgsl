@@ -17,12 +17,8 @@ const UNITS = {{ 4 // unit }}u;  // in a word
 
 {% include "arrays/indexed_units.wgsl" %}
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     // Several units, so that several loads are under way. Neighbours take neighbouring units.
     let begin = (workgroup.x + workgroup.y * grid.x) * (WORKGROUP_SIZE * STEPS) + invocation;
     for (var i = 0u; i < STEPS; i++) {

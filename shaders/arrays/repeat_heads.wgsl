@@ -22,12 +22,8 @@ fn bits_from(place: u32) -> u32 {
     return (row_heads[word] >> shift) | high;
 }
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let word = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
     if (word >= (rows.length + 31u) / 32u) {
         return;

@@ -14,12 +14,8 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
 @group(0) @binding(1) var<storage, read> places: array<u32>;
 @group(0) @binding(2) var<storage, read_write> indices: array<u32>;
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let i = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
     if (i < call.length) {
         indices[i] = i - i % call.row_length + places[i % call.places];

@@ -26,36 +26,10 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
 @group(0) @binding({{ count + text.read | length + loop.index }}) var<storage, read_write> result{{ array }}: array<u32>;
 {% endfor %}
 
-struct Arguments {
-{% for field in text.sources %}
-    {{ field.name }}: {{ text.type_of(field) }},
-{% else %}
-    none: u32,
-{% endfor %}
-}
-struct Result {
-{% for field in text.code.result.fields %}
-    {{ field.name }}: {{ text.type_of(field) }},
-{% endfor %}
-}
+{% include "arrays/function.wgsl" %}
 
-{% include "shared/captured.wgsl" %}
-{% set helpers = text.helpers %}
-{% if helpers %}
-{% set native_int64 = text.native_int64 %}
-{% include "shared/arithmetic.wgsl" %}
-{% endif %}
-{% set conversions, packs_halves = text.float_conversions, text.packs_halves %}
-{% include "shared/small_floats.wgsl" %}
-
-{{ text.code.source }}
-
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let row = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
     if (row >= call.rows) {
         return;

@@ -16,12 +16,8 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
 @group(0) @binding(3) var<storage, read> source: array<u32>;
 {% endif %}
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let word = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
     if (word >= call.words) {
         return;

@@ -9,12 +9,8 @@
 {% include "columns/totals.wgsl" %}
 {% include "shared/grid.wgsl" %}
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let tile = tile_of(invocation, workgroup, grid);
     if (tile >= params.tiles) {
         return;

@@ -8,12 +8,8 @@
 {% include "columns/chunk.wgsl" %}
 {% include "columns/totals.wgsl" %}
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let at = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
     let chain = at / COLUMNS;
     let lane = at % COLUMNS;

@@ -133,12 +133,8 @@ fn label_of(key: Key) -> u32 {
 }
 {% endif %}
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     for (var i = invocation; i < SLOTS; i += WORKGROUP_SIZE) {
         atomicStore(&counters[i], 0u);
 {% if not copies %}

@@ -37,12 +37,8 @@ fn is_before(found: Key, wanted: Key) -> bool {
     return {{ "!precedes(wanted, found)" if right else "precedes(found, wanted)" }};
 }
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let sorted_keys = {{ "min(length[0], call.length)" if counted else "call.length" }};
     let block = max(1u, (sorted_keys + TOP - 1u) / TOP);
     let blocks = (sorted_keys + block - 1u) / block;

@@ -66,12 +66,8 @@ fn bits_below(bit: u32) -> u32 {
     return (1u << bit) - 1u;
 }
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let index = workgroup.x + workgroup.y * grid.x;
     if (index >= call.rows * call.tiles) {
         return;

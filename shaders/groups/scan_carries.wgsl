@@ -20,12 +20,8 @@ var<workgroup> totals: array<{{ text.shared_item }}, WORKGROUP_SIZE>;
 var<workgroup> is_known: array<u32, WORKGROUP_SIZE>;
 {% endif %}
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let strips = (params.results + COLUMNS - 1u) / COLUMNS;
     let number = workgroup.x + workgroup.y * grid.x;
     let row = number / strips;

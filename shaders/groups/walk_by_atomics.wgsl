@@ -14,12 +14,8 @@ var<workgroup> own_largest: atomic<u32>;
 var<workgroup> is_known: array<atomic<u32>, {{ kernel.capacity * kernel.copies + 1 }}>;
 {% endif %}
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let stretch = workgroup.x + workgroup.y * grid.x;
     if (stretch >= params.total) {
         return;

@@ -2,12 +2,8 @@
     with its carries in the table. -#}
 {% include "groups/labels.wgsl" %}
 {% from "groups/labels.wgsl" import bounds_of_stretch, load_elements, store_result with context %}
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let stretch = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
     if (stretch >= params.total) {
         return;

@@ -93,13 +93,8 @@ fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, belo
 {% endif %}
 }
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-    @builtin(subgroup_invocation_id) lane: u32,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main("@builtin(subgroup_invocation_id) lane: u32") }} {
     let stretch = workgroup.x + workgroup.y * grid.x;
     if (stretch >= params.total) {
         return;

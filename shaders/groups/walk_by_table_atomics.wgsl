@@ -20,13 +20,8 @@ fn add_carry(at: u32, bits: u32, is_there: bool) {
     }
 }
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-    @builtin(subgroup_invocation_id) lane: u32,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main("@builtin(subgroup_invocation_id) lane: u32") }} {
     let number = workgroup.x + workgroup.y * grid.x;
     // Workgroups that run at a time have different stretches.
     let stretch = number % params.total;

@@ -29,12 +29,8 @@ var<workgroup> counters: array<atomic<u32>, {{ copies * 2 ** radix_bits }}>;
 {% endmacro %}
 {% endif %}
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let index = workgroup.x + workgroup.y * grid.x;
     let step = steps[params.step];
     if (index >= params.tiles || step.is_needed == 0u) {

@@ -20,12 +20,8 @@ const KEYS = {{ keys_per_invocation }}u;  // that an invocation reads
 
 var<workgroup> found: array<atomic<u32>, 3>;
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let begin = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE * KEYS + invocation;
     if (invocation < 3u) {
         atomicStore(&found[invocation], 0u);  // some drivers do not clear workgroup memory (lavapipe)

@@ -21,12 +21,8 @@ struct Found {
 var<workgroup> counters: array<atomic<u32>, {{ copies * digits * 2 ** radix_bits }}>;
 var<workgroup> differences: array<atomic<u32>, 3>;
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let index = workgroup.x + workgroup.y * grid.x;
     let stretches = (params.tiles_per_row + STRETCH - 1u) / STRETCH;
     let row = index / stretches;

@@ -35,12 +35,8 @@ const RUN = {{ run }}u;  // results that an invocation merges at a time
 var<workgroup> orders: array<Key, {{ 2 * capacity }}>;
 var<workgroup> origins: array<u32, {{ 2 * capacity }}>;  // where each key was in the workgroup's part of the input
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let begin = (workgroup.x + workgroup.y * grid.x) * call.rows * call.row_length;
     if (begin >= call.length) {
         return;

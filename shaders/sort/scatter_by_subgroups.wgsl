@@ -63,13 +63,8 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
 {% endfor %}
 {% endmacro %}
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-    @builtin(subgroup_invocation_id) lane: u32,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main("@builtin(subgroup_invocation_id) lane: u32") }} {
 {% include "sort/take_tile.wgsl" %}
     for (var i = invocation; i < GROUPS * RADIX; i += WORKGROUP_SIZE) {
         atomicStore(&room[i], 0u);

@@ -76,12 +76,8 @@ fn base_of(row: u32, digit: u32) -> u32 {
 {% if subgroups %}
 {% include "sort/scatter_by_subgroups.wgsl" %}
 {% else %}
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
 {% include "sort/take_tile.wgsl" %}
 {% if scheduler == "random" %}
     idle(LOADS, index, invocation, LONGEST_DELAY);
