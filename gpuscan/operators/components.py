@@ -137,3 +137,44 @@ def converted(x: Any, dtype: np.dtype[Any]) -> Any:
     """Return the number in another dtype; for a 16-bit float in float32, in which such floats are combined."""
     dtype = np.dtype(np.float32) if is_narrow(dtype) else dtype
     return x.astype(dtype)
+
+
+# Functions of numbers that JAX and PyTorch give the same names.
+COMMON: dict[str, Callable[..., Any]] = {
+    "mul": np.multiply,
+    "neg": np.negative,
+    "sign": np.sign,
+    "abs": np.abs,
+    "square": np.square,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "log": np.log,
+    "log1p": np.log1p,
+    "expm1": np.expm1,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "tanh": np.tanh,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "real": np.real,
+    "imag": np.imag,
+    "conj": np.conj,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
