@@ -119,10 +119,11 @@ def has_size(values: Iterable[Any]) -> bool:
 
 def join(*parts: Any) -> Any:
     """Join bytes to one value, also if sizes are packed in them."""
-    return apply(_join, *parts)
+    return apply(join_bytes, *parts)
 
 
-def _join(*parts: bytes) -> bytes:
+def join_bytes(*parts: bytes) -> bytes:
+    """Join bytes to one value."""
     return b"".join(parts)
 
 

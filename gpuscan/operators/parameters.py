@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.recent_values import RecentValues
-from gpuscan.sizes import Size, apply
+from gpuscan.sizes import Size, apply, join_bytes
 from gpuscan.sizes import reveal as reveal_size
 
 # Python numbers that arithmetic with a parameter is recorded for. Other operands say themselves what they do.
@@ -135,12 +135,8 @@ def reveal(value: Any) -> Any:
 
 def concatenate(parts: Sequence[bytes | Expression]) -> bytes | Expression:
     """Join bytes to one value."""
-    found: bytes | Expression = derive(_join, *parts)
+    found: bytes | Expression = derive(join_bytes, *parts)
     return found
-
-
-def _join(*parts: bytes) -> bytes:
-    return b"".join(parts)
 
 
 _bits = struct.Struct("<d").pack
