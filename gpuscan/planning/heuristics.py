@@ -345,9 +345,10 @@ CPU = replace(
     fixed_lookback_spins=57_344,
     # Polls before a workgroup reduces the late tile itself. Not measured on record: "auto" has no waits here.
     fallback_spins=256,
-    # Divisions between two polls, since a poll is faster than the system's switch to another thread. Not measured on
-    # record: software adapters take three dispatches unless they are asked.
-    pause_divisions=48,
+    # Divisions between two polls, since a poll is faster than the system's switch to another thread. lavapipe: a wait
+    # lasts 0.3 s (0.08 s with 48, which other programs on the cores can exceed); 2^22 by look-back takes 80 ms with 48,
+    # 192 and 768 alike.
+    pause_divisions=192,
     # In all combinations of an invocation together, since llvmpipe ends every loop after 65,535 iterations in all.
     max_loop_iterations=50_000,
     # Folds look less often, for the same reason.

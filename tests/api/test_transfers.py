@@ -34,6 +34,10 @@ def affine(l: Any, r: Any) -> Any:
     return l[0] * r[0], r[0] * l[1] + r[1]
 
 
+def decay(h: Any, x: Any) -> Any:
+    return 0.5 * h + x
+
+
 # The functions of `gpuscan` by their names, then NumPy's and the methods of arrays. `x` has arrays of int32 (i), of
 # float32 (f), of two axes (rows), of bools (mask), of labels, and one to write (out).
 CALLS: dict[str, tuple[Callable[[Any], Any], ...]] = {
@@ -73,6 +77,22 @@ CALLS: dict[str, tuple[Callable[[Any], Any], ...]] = {
     "sort": (lambda x: gs.sort(x.i), lambda x: gs.sort(x.rows, axis=0)),
     "argsort": (lambda x: gs.argsort(x.f, descending=True),),
     "sort_by_key": (lambda x: gs.sort_by_key(x.i, (x.f, x.i)),),
+    "loop": (lambda x: gs.loop(decay, 0.0, x.f), lambda x: gs.loop(decay, 0.0, x.f, method="sequential")),
+    "loop_form": (lambda x: gs.loop_form(decay, 0.0, x.f),),
+    "loop_vjp": (lambda x: gs.loop_vjp(decay, 0.0, x.f, x.f),),
+    "unique_values": (lambda x: gs.unique_values(x.i),),
+    "unique_counts": (lambda x: gs.unique_counts(x.i),),
+    "unique_inverse": (lambda x: gs.unique_inverse(x.i),),
+    "unique_all": (lambda x: gs.unique_all(x.i).values.shape,),
+    "run_length_encode": (lambda x: gs.run_length_encode(x.i),),
+    "repeat": (lambda x: gs.repeat(x.i, 3), lambda x: gs.repeat(x.i, x.labels).shape),
+    "searchsorted": (lambda x: gs.searchsorted(x.i, x.i[::2], side="right"),),
+    "bincount": (lambda x: gs.bincount(x.labels), lambda x: gs.bincount(x.labels, x.f, 12)),
+    "histogram": (lambda x: gs.histogram(x.f, 4), lambda x: gs.histogram(x.f, [0.0, 2.0, 8.0], weights=x.f)),
+    "top_k": (lambda x: gs.top_k(x.f, 5), lambda x: gs.top_k(x.rows, 3, axis=0, largest=False)),
+    "partition_by": (lambda x: gs.partition_by(x.i, x.mask),),
+    "quantile": (lambda x: gs.quantile(x.f, 0.25), lambda x: gs.quantile(x.rows, 0.5, axis=1)),
+    "median": (lambda x: gs.median(x.rows, axis=0),),
     "NumPy": (
         lambda x: np.where(x.mask, x.i * 2 + 1, 0),
         lambda x: np.maximum.accumulate(x.rows, axis=1),
