@@ -37,7 +37,7 @@ from gpuscan.problem.labels import MISSING
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import cut
 from gpuscan.problem.results import written
-from gpuscan.problem.segments import Heads
+from gpuscan.problem.segments import Heads, Keys
 from gpuscan.reference import groups as reference
 
 
@@ -117,7 +117,7 @@ def heads_of_groups(problem: Problem, labels: np.ndarray[Any, Any]) -> Heads | N
     """Return the heads of groups if the elements of each are neighbours already; None if labels have to be sorted."""
     if not in_order(labels, problem.axis):
         return None
-    return Heads(problem.shape, problem.axis, problem.reverse, keys=labels)
+    return Heads(problem.shape, problem.axis, problem.reverse, Keys(labels))
 
 
 def _shared(

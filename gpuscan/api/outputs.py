@@ -19,6 +19,7 @@ from gpuscan.engine.host_arrays import scan_host
 from gpuscan.problem.arguments import OnDevice, fields_of, is_masked, structure_and_leaves
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import assembled, written
+from gpuscan.problem.segments import Keys
 from gpuscan.reference import scan as reference
 
 # How many steps NumPy may search to find out whether two results share memory.
@@ -137,9 +138,9 @@ def copy_if_overlapping(leaf: Any, outputs: Sequence[Any]) -> Any:
 def separated(problem: Problem, outputs: Sequence[Any]) -> Problem:
     """Return the problem with copies of the arrays that `outputs` would overwrite too early."""
     problem = problem.with_leaves(tuple(copy_if_overlapping(leaf, outputs) for leaf in problem.leaves))
-    if problem.heads is not None and isinstance(problem.heads.keys, np.ndarray):
-        keys = copy_if_overlapping(problem.heads.keys, outputs)
-        problem = replace(problem, heads=replace(problem.heads, keys=keys))
+    if problem.heads is not None and isinstance(problem.heads.cut, Keys) and not problem.heads.on_device:
+        keys = Keys(copy_if_overlapping(problem.heads.cut.array, outputs))
+        problem = replace(problem, heads=replace(problem.heads, cut=keys))
     return problem
 
 

@@ -246,7 +246,7 @@ class Plan(Numbered):
         heads, labels = self._problem.heads, self._labels
         arrays: list[Any] = [*(self._problem.seeds or ())]
         if heads is not None:
-            arrays += heads.offsets, heads.keys
+            arrays.append(heads.cut.array)
         if labels is not None:
             arrays += labels.labels, labels.places if isinstance(labels, SortedLabels) else None
         return [array for array in (*arrays, self._missing) if isinstance(array, DeviceArray)]

@@ -9,12 +9,11 @@ import numpy as np
 
 from gpuscan.api.reduced_axes import ReducedAxes
 from gpuscan.operators.operator import Operator
-from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.cache import cached_problem
 from gpuscan.problem.groups import checked_labels
 from gpuscan.problem.labels import labels_of
 from gpuscan.problem.problem import Problem, make_problem
-from gpuscan.problem.segments import empty_segment_error
+from gpuscan.problem.segments import Offsets, empty_segment_error
 from gpuscan.reference import scan as reference
 
 
@@ -69,14 +68,15 @@ def of_segments(problem: Problem) -> Problem:
     heads = problem.heads
     assert heads is not None
     fill = _fill_of(problem)
-    if fill is None and isinstance(heads.offsets, OnDevice):
-        heads = replace(heads, needs_full=problem.operator.described)
-    elif fill is None:
-        if not heads.all_full:
+    if fill is None and isinstance(heads.cut, Offsets):
+        offsets = heads.cut.array
+        if heads.on_device:
+            heads = replace(heads, cut=replace(heads.cut, needs_full=problem.operator.described))
+        elif heads.all_full:
+            heads = replace(heads, cut=Offsets(offsets))
+        else:
             heads.check()
-            empty = int(np.argmax(heads.offsets[:-1] == heads.offsets[1:]))
-            raise empty_segment_error(empty, problem.operator.described)
-        heads = replace(heads, unchecked=False)
+            raise empty_segment_error(int(np.argmax(offsets[:-1] == offsets[1:])), problem.operator.described)
     return problem.reduced(heads=heads, fill=fill)
 
 

@@ -30,7 +30,7 @@ from gpuscan.problem.chunk_cuts import ChunkCuts, chunk_cuts
 from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.problem import Problem, make_problem, unrounded
 from gpuscan.problem.problem_parts import cut
-from gpuscan.problem.segments import Heads
+from gpuscan.problem.segments import Heads, Marks
 from gpuscan.reference import scan as reference
 
 Leaves = list[np.ndarray[Any, Any]]
@@ -140,7 +140,7 @@ def chunk_problems(
         problem = _problem_of(x, operator, asked)
         if cuts is not None:
             marks = cuts.marks(number, problem.size)
-            problem = replace(problem, heads=Heads(problem.shape, 0, reverse=False, marks=marks))
+            problem = replace(problem, heads=Heads(problem.shape, 0, reverse=False, cut=Marks(marks)))
         yield chunk, problem
     if cuts is not None:
         cuts.finish(number)
@@ -240,7 +240,7 @@ def _carry_on_device(executor: Executor, problem: Problem, results: list[DeviceA
     last = problem.size - 1
     if not problem.exclusive and unrounded(problem) is problem:
         return tuple(duplicate(stretch_of(result, 0, last, last + 1)) for result in results)
-    marks = np.zeros(1) if problem.heads is None else problem.heads.marks
+    marks = np.zeros(1) if problem.heads is None else problem.heads.cut.array
     begin = int(np.flatnonzero(marks)[-1]) if marks.any() else 0
     tail = replace(cut(problem, 0, begin, problem.size), heads=None)
     return tuple(reduced_on_device(executor, tail, tail.seeds if tail.initial else None))
@@ -281,7 +281,7 @@ def _stretches(problem: Problem, carry: tuple[np.ndarray[Any, Any], ...] | None)
         return [problem]
     if problem.heads is None:
         return [replace(problem, initial=True, seeds=carry)]
-    marks = problem.heads.marks
+    marks = problem.heads.cut.array
     first = int(marks.argmax()) if marks.any() else problem.size
     going_on = replace(cut(problem, 0, 0, first), initial=True, seeds=carry, heads=None)
     return [going_on, cut(problem, 0, first, problem.size)]

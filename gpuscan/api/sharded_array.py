@@ -31,7 +31,7 @@ from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import cut_heads
 from gpuscan.problem.results import assembled, over_arrays, parts_of
-from gpuscan.problem.segments import Heads, heads_of
+from gpuscan.problem.segments import Heads, Keys, Offsets, heads_of
 
 
 class ShardedArray(Distributed):
@@ -392,14 +392,14 @@ def _reduced_segments(problems: Sequence[Problem], first: ShardedArray, segments
     heads = heads_of(segments, None, shape, axis, False)
     whole = of_segments(replace(problems[0], shape=shape, heads=heads))
     assert heads is not None
-    offsets, fields = heads.offsets, whole.destination.fields
+    offsets, fields = heads.cut.array, whole.destination.fields
     results = [np.empty((*whole.results_shape, *f.shape), f.scalar.dtype) for f in fields]
     full = np.flatnonzero(offsets[:-1] < offsets[1:])
     empty = np.flatnonzero(offsets[:-1] == offsets[1:])
     others = [n for i, n in enumerate(shape) if i != axis]
     for result, fill, f in zip(results, whole.fill or (), fields, strict=whole.fill is not None):
         np.moveaxis(result, axis, 0)[empty] = fill.reshape((*others, *f.shape))
-    heads = replace(heads, offsets=np.unique(offsets))
+    heads = replace(heads, cut=Offsets(np.unique(offsets)))
     own = [
         replace(problem, heads=cut_heads(heads, axis, low, high), keep_last_only=True)
         for problem, (low, high) in zip(problems, edges_of(first), strict=True)
@@ -508,7 +508,7 @@ def cut_shards(problems: Sequence[Problem], first: ShardedArray, segments: Any, 
     joints = [divided and begin > 0 for begin, _ in edges]
     if isinstance(keys, ShardedArray):
         parts = _key_shards(keys, shape, first, axis)
-        heads = [Heads(p.shape, axis, reverse, keys=part) for p, part in zip(problems, parts, strict=True)]
+        heads = [Heads(p.shape, axis, reverse, Keys(part)) for p, part in zip(problems, parts, strict=True)]
         if divided:
             _check_alike(keys, shape, axis)
             joints = [False, *(_ends_alike(before, after, axis) for before, after in pairwise(parts))]
@@ -521,8 +521,8 @@ def cut_shards(problems: Sequence[Problem], first: ShardedArray, segments: Any, 
         whole = heads_of(segments, keys, shape, axis, reverse)
         heads = [cut_heads(whole, first.axis, low, high) for low, high in edges]  # type: ignore[misc]
         if whole is not None and divided:
-            if whole.keys is not None:
-                _check_alike(whole.keys, shape, axis)
+            if isinstance(whole.cut, Keys):
+                _check_alike(whole.cut.array, shape, axis)
             for number, (begin, _) in enumerate(edges[1:], 1):
                 joints[number] = not _begins(whole, begin)
     # A reversed scan comes to the end of a shard first.
@@ -533,9 +533,8 @@ def cut_shards(problems: Sequence[Problem], first: ShardedArray, segments: Any, 
 
 def _begins(heads: Heads, place: int) -> bool:
     """Return True if a segment begins at a place of the axis, counted in the array."""
-    if heads.offsets is not None:
-        return place in heads.offsets
-    return bool(heads.keys[place] != heads.keys[place - 1])
+    array = heads.cut.array
+    return place in array if isinstance(heads.cut, Offsets) else bool(array[place] != array[place - 1])
 
 
 def _check_alike(keys: Any, shape: tuple[int, ...], axis: int) -> None:

@@ -55,7 +55,7 @@ from gpuscan.problem.cache import cached_problem
 from gpuscan.problem.column_vectors import as_vectors, vectors_in
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, packed, packed_element, places
 from gpuscan.problem.problem import Problem
-from gpuscan.problem.segments import Heads
+from gpuscan.problem.segments import Heads, Keys
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ def _in_place(
 
 def segment_ranks(executor: Executor, heads: Heads) -> DeviceArray:
     """Return the ranks of segments by offsets, computed on the device."""
-    offsets, count = heads.offsets, heads.segments
+    offsets, count = heads.cut.array, heads.segments
     if not isinstance(offsets, DeviceArray):
         offsets = uploaded(executor.context, offsets, np.uint32)
     ends = (stretch_of(offsets, 0, 0, count), stretch_of(offsets, 0, 1, count + 1))
@@ -303,7 +303,8 @@ def _heads_of(executor: Executor, problem: Problem, spec: ScanSpec, *, one_part:
     if heads is None:
         return None
     if spec.key is not None:
-        return ComparedKeys(heads.keys)
+        assert isinstance(heads.cut, Keys)
+        return ComparedKeys(heads.cut.array)
     bits = None
     if one_part and problem.kind is not None:
         bits = executor.kept_arrays.get(

@@ -30,6 +30,7 @@ from gpuscan.planning.heuristics import TEAMS
 from gpuscan.planning.partition import Stretch, next_devices, segment_shares, shares, stripe_length, stripes
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import cut, in_memory, parts_from_axis
+from gpuscan.problem.segments import Offsets
 
 T = TypeVar("T")
 Arrays = list[np.ndarray[Any, Any]]
@@ -152,7 +153,8 @@ class DeviceTeam:
         """Let each device reduce some of the segments, of all rows."""
         heads, axis = problem.heads, problem.axis
         assert heads is not None
-        offsets = heads.offsets
+        assert isinstance(heads.cut, Offsets)
+        given, offsets = heads.cut, heads.cut.array
 
         def call(device: int, first: int, last: int) -> None:
             outputs = [result[(*(slice(None),) * axis, slice(first, last))] for result in results]
@@ -163,7 +165,7 @@ class DeviceTeam:
                     output[...] = np.expand_dims(fill.reshape((*others, *fill.shape[1:])), axis)
                 return
             part = cut(problem, axis, low, high)
-            own = replace(heads, shape=part.shape, offsets=offsets[first : last + 1] - low)
+            own = replace(heads, shape=part.shape, cut=replace(given, array=offsets[first : last + 1] - low))
             scan_host(self.executors[device], replace(part, heads=own), strategy, outputs=outputs)
 
         self._on_devices(segment_shares(offsets, self.speeds), call)

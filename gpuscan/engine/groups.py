@@ -22,7 +22,7 @@ from gpuscan.operators.trace import traced
 from gpuscan.problem.cache import cached_problem
 from gpuscan.problem.groups import may_be_missing, missing_error, with_indices
 from gpuscan.problem.labels import MISSING
-from gpuscan.problem.segments import Heads
+from gpuscan.problem.segments import Heads, Keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -256,7 +256,7 @@ def grouped(executor: Executor, problem: Problem, labels: Any, *, moves: bool = 
 def in_label_order(problem: Problem, labels: SortedLabels) -> Problem:
     """Return the scan of elements in the order of their labels: rows are one after the other, and cut by the labels."""
     shape = (problem.rows, problem.row_length) if problem.rows > 1 else (problem.row_length,)
-    heads = Heads(shape, len(shape) - 1, problem.reverse, keys=labels.labels)
+    heads = Heads(shape, len(shape) - 1, problem.reverse, cut=Keys(labels.labels))
     return replace(problem, shape=shape, axis=len(shape) - 1, heads=heads)
 
 

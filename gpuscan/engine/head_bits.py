@@ -20,6 +20,7 @@ from gpuscan.elements import element_of, scalar_of
 from gpuscan.engine.element_copy import copied
 from gpuscan.engine.places import part_of
 from gpuscan.engine.segment_heads import contiguous_heads, segment_heads
+from gpuscan.problem.segments import Keys, Offsets
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -121,16 +122,16 @@ class MarkedHeads:
     @property
     def array(self) -> DeviceArray | None:
         """The offsets or the keys, if they are on the device."""
-        cut = self._heads.offsets if self._heads.keys is None else self._heads.keys
-        return cut if isinstance(cut, DeviceArray) else None
+        array = self._heads.cut.array
+        return array if isinstance(array, DeviceArray) else None
 
     def _slab_bits(self, part: Part) -> DeviceArray:
-        heads = self._heads
-        if not isinstance(heads.keys, DeviceArray):
+        heads, keys = self._heads, self._heads.cut.array
+        if not isinstance(keys, DeviceArray):
             return uploaded(self._context, heads.column_words(part.outer, part.columns))
-        (number,) = element_of([heads.keys.dtype]).fields
-        view = part_of(heads.keys, part, number, heads.inner)
-        slab = replace(heads, shape=view.shape, axis=1, keys=copied(view, view.shape, heads.keys.dtype))
+        (number,) = element_of([keys.dtype]).fields
+        view = part_of(keys, part, number, heads.inner)
+        slab = replace(heads, shape=view.shape, axis=1, cut=Keys(copied(view, view.shape, keys.dtype)))
         return segment_heads(self._context, slab, in_columns=True)
 
 
@@ -170,13 +171,13 @@ def with_keys(spec: ScanSpec, heads: Heads | None, strategy: str, results: Seque
     """
     if strategy == "three_dispatch" or heads is None or not can_compare(heads, results):
         return spec
-    return replace(spec, key=scalar_of(heads.keys.dtype))
+    return replace(spec, key=scalar_of(heads.cut.array.dtype))
 
 
 def can_compare(heads: Heads, results: Sequence[DeviceArray]) -> bool:
     """Return True if a kernel of a single pass can compare the keys itself."""
-    keys = heads.keys
-    if not isinstance(keys, DeviceArray) or keys.shape != heads.shape:
+    keys = heads.cut.array
+    if not (isinstance(heads.cut, Keys) and isinstance(keys, DeviceArray)) or keys.shape != heads.shape:
         return False
     bound = keys.is_bindable and padded(keys.nbytes, ALIGNMENT) <= keys.context.binding_limit
     return bound and not any(result.buffer is keys.buffer for result in results)
@@ -188,9 +189,9 @@ def with_offsets_there(context: DeviceContext, problem: Problem) -> Problem:
     Those of plans stay, since their bits are kept; so do those of rows with bits that exceed a binding.
     """
     heads = problem.heads
-    if heads is None or problem.kind is not None or not isinstance(heads.offsets, np.ndarray):
+    if heads is None or problem.kind is not None or not isinstance(heads.cut, Offsets) or heads.on_device:
         return problem
     if -(-heads.row_length // 8) > context.binding_limit:
         return problem
-    there = uploaded(context, heads.offsets, np.uint32)
-    return problem.with_heads(replace(heads, offsets=there, unchecked=False))
+    there = uploaded(context, heads.cut.array, np.uint32)
+    return problem.with_heads(replace(heads, cut=replace(heads.cut, array=there, unchecked=False)))

@@ -24,13 +24,12 @@ from gpuscan.elements import scalar_of
 from gpuscan.engine.element_copy import bindable, contiguous, interchanged
 from gpuscan.engine.record import WORKGROUP_SIZE, Origin, are_owned, stage_dispatch, uniform_of
 from gpuscan.errors import DeviceMemoryError
-from gpuscan.problem.arguments import OnDevice
-from gpuscan.problem.segments import offsets_error
+from gpuscan.problem.segments import Keys, Marks, Offsets, offsets_error
 from gpuscan.sizes import spans
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
-    from gpuscan.problem.segments import Heads
+    from gpuscan.problem.segments import Cut, Heads
 
 # Keys that one invocation of arrays/mark_keys.wgsl compares. An invocation of a CPU adapter is a serial loop, which
 # makes a whole word.
@@ -56,8 +55,8 @@ def segment_heads(context: DeviceContext, heads: Heads, *, in_columns: bool = Fa
         if heads.cuts_rows_alike:
             row = _row_heads(context, heads)
             return row if in_columns or heads.rows == 1 else _repeated(context, heads, row)
-        keys = heads.keys
-        if not isinstance(keys, OnDevice):
+        keys = heads.cut.array
+        if not isinstance(keys, DeviceArray):
             if not is_number(keys.dtype):
                 words = heads.column_words(None, None) if in_columns else heads.words(0, heads.size)
                 return uploaded(context, words)
@@ -69,36 +68,33 @@ def segment_heads(context: DeviceContext, heads: Heads, *, in_columns: bool = Fa
 
 def contiguous_heads(heads: Heads) -> Heads:
     """Return the heads with keys and offsets on the device in C order."""
-    for array in (heads.keys, heads.offsets):
-        if isinstance(array, DeviceArray):
-            array.check("STORAGE")
-    keys, offsets = (
-        contiguous(array) if isinstance(array, DeviceArray) else array for array in (heads.keys, heads.offsets)
-    )
-    return heads if keys is heads.keys and offsets is heads.offsets else replace(heads, keys=keys, offsets=offsets)
+    if isinstance(heads.cut, Marks) or not isinstance(heads.cut.array, DeviceArray):
+        return heads
+    heads.cut.array.check("STORAGE")
+    array = contiguous(heads.cut.array)
+    return heads if array is heads.cut.array else replace(heads, cut=replace(heads.cut, array=array))
 
 
 def _row_heads(context: DeviceContext, heads: Heads) -> DeviceArray:
     """Return the heads of one row, in the order of the scan."""
     words = -(-heads.row_length // 32)
-    if heads.marks is not None:
+    cut: Cut = heads.cut
+    if isinstance(cut, Marks):
         return uploaded(context, heads.row_words)
-    by_keys = heads.offsets is None
-    given = heads.keys if by_keys else heads.offsets
-    if isinstance(given, DeviceArray):
-        if by_keys:
-            return _marked_keys(context, heads, given, False)
-        return _marked_segments(context, heads, given)
-    item = given.dtype.itemsize if by_keys else 4
-    if (by_keys and not is_number(given.dtype)) or max(given.size * item, 4 * words) > context.binding_limit:
-        heads.check()
-        return uploaded(context, heads.row_words)
-    if by_keys:
-        return _marked_keys(context, heads, uploaded(context, given), False)
-    return _marked_segments(context, replace(heads, unchecked=False), uploaded(context, given, np.uint32))
+    if not isinstance(cut.array, DeviceArray):
+        by_keys = isinstance(cut, Keys)
+        item = cut.array.dtype.itemsize if by_keys else 4
+        most = max(cut.array.size * item, 4 * words)
+        if (by_keys and not is_number(cut.array.dtype)) or most > context.binding_limit:
+            heads.check()
+            return uploaded(context, heads.row_words)
+        cut = Keys(uploaded(context, cut.array)) if by_keys else Offsets(uploaded(context, cut.array, np.uint32))
+    if isinstance(cut, Keys):
+        return _marked_keys(context, heads, cut.array, False)
+    return _marked_segments(context, heads, cut)
 
 
-def _marked_segments(context: DeviceContext, heads: Heads, offsets: DeviceArray) -> DeviceArray:
+def _marked_segments(context: DeviceContext, heads: Heads, cut: Offsets) -> DeviceArray:
     """Return the heads that offsets define, of one row for all.
 
     Unchecked offsets are checked as well. The verdict is read with the reports.
@@ -106,7 +102,7 @@ def _marked_segments(context: DeviceContext, heads: Heads, offsets: DeviceArray)
     Args:
         context: the device.
         heads: the heads.
-        offsets: the offsets. Those that exceed a binding are read piece by piece.
+        cut: their offsets, on the device. If they exceed a binding, they are read piece by piece.
 
     Raises:
         DeviceMemoryError: the bits of a row exceed a binding.
@@ -118,19 +114,19 @@ def _marked_segments(context: DeviceContext, heads: Heads, offsets: DeviceArray)
             f"take {4 * words} bytes, and {context.capabilities.summary} binds at most {context.binding_limit}. Pass "
             "segments.numpy()"
         )
-    offsets = bindable(offsets)
+    offsets = bindable(cut.array)
     marks = empty(context, words, np.uint32)
     steps: list[Step] = [Clear(marks.buffer, marks.offset, padded(marks.nbytes))]
     count = offsets.shape[0] - 1
     verdict = None
-    if heads.unchecked:
+    if cut.unchecked:
         # It is not cleared before later runs, so that none hides what an earlier one has found.
         verdict = uploaded(context, np.zeros(4, np.uint32))
-        known = heads.row_length, count, heads.needs_full
+        known = heads.row_length, count, cut.needs_full
         context.read_verdict_later(Verdict(verdict, offsets_error, known))
     most = context.binding_limit // offsets.dtype.itemsize // _PIECE_UNIT * _PIECE_UNIT - _PIECE_UNIT
-    values = {"workgroup_size": WORKGROUP_SIZE, "scalar": scalar_of(offsets.dtype), "checked": heads.unchecked}
-    values["needs_full"] = heads.unchecked and bool(heads.needs_full)
+    values = {"workgroup_size": WORKGROUP_SIZE, "scalar": scalar_of(offsets.dtype), "checked": cut.unchecked}
+    values["needs_full"] = cut.unchecked and bool(cut.needs_full)
     for start, own in spans(count, most):
         read, place = _stretch(context, offsets, start, own + 1)
         call = uniform_of(context, [heads.row_length, own, heads.reverse, place, start, count])

@@ -27,9 +27,9 @@ from gpuscan.engine.executor import Executor
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.operators.operator import operator
 from gpuscan.planning.heuristics import TEAMS
-from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.problem.problem_parts import cut, in_memory
+from gpuscan.problem.segments import Offsets
 
 if TYPE_CHECKING:
     from gpuscan.device.device_array import DeviceArray
@@ -292,9 +292,9 @@ def head_ends(executor: Executor, problem: Problem) -> HeadEnds:
     heads, length = problem.heads, problem.row_length
     if heads is None:
         return HeadEnds(length, 0)
-    if heads.offsets is not None:
+    if isinstance(heads.cut, Offsets):
         places = heads.places
-    elif isinstance(heads.keys, OnDevice):
+    elif heads.on_device:
         return _ends_on_device(executor, heads)
     else:
         places = np.flatnonzero(heads.flags(0, length))

@@ -68,7 +68,7 @@ class ChunkQueue:
                 return False
             fields = problem.destination.fields
             results = [np.empty((problem.size, *f.shape), f.scalar.dtype) for f in fields]
-            marks = None if problem.heads is None else problem.heads.marks
+            marks = None if problem.heads is None else problem.heads.cut.array
             chunk = Chunk([np.array(leaf, order="C") for leaf in problem.leaves], results, problem.size, marks)
             self._unfinished.append(chunk)
             self._untaken.append((chunk, 0))

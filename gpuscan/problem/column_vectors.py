@@ -64,10 +64,8 @@ def as_vectors(problem: Problem) -> Problem:
         after=after,
         heads=None if problem.heads is None else replace(problem.heads, shape=shape),
     )
-    for name in ("kind", "_layout_kind"):
-        if (known := vars(problem).get(name)) is not None:
-            vars(whole)[name] = ("vectors", known)
-    return whole
+    kinds = {"kind": problem.kind, "layout_kind": problem.layout_kind}
+    return whole.of_its_kind(**{name: kind and ("vectors", kind) for name, kind in kinds.items()})
 
 
 def vectors_in(arrays: Sequence[Any], shape: tuple[int, ...], count: int) -> tuple[Any, ...]:

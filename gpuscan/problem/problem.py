@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -28,7 +28,7 @@ from gpuscan.problem.arguments import (
 from gpuscan.problem.indexed_maps import IndexedMap, as_map, with_index
 from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.results import own_axes
-from gpuscan.problem.segments import Heads, heads_of
+from gpuscan.problem.segments import Heads, Keys, heads_of
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,9 @@ class Problem:
         partitions: True if a compaction also stores the entries that the mask does not pick, in as many fields more.
         indexed: True if `before` takes a pair of an element and its index along the axis.
         lists_runs: True if the number of the only row's segments and where each of them begins are wanted as well.
+        kind: an object that all cached problems of one kind share; None if the problem is not cached, as one that
+            `replace` returns.
+        layout_kind: a value that problems with the same plans share; None if that is not known.
     """
 
     operator: Operator
@@ -86,31 +89,30 @@ class Problem:
     partitions: bool = False
     lists_runs: bool = False
     indexed: bool = False
+    # `replace` does not pass these on.
+    kind: Hashable = field(default=None, init=False, repr=False, compare=False)
+    layout_kind: Hashable = field(default=None, init=False, repr=False, compare=False)
 
-    @cached_property
-    def kind(self) -> object | None:
-        """An object that all cached problems of one kind share; None if the problem is not cached."""
-        return None
+    def of_its_kind(self, **values: Any) -> Problem:
+        """Return a copy with other values of some attributes, which keeps its kind and what is computed of the shape.
 
-    @property
-    def layout_kind(self) -> object | None:
-        """An object that problems with the same plans share; None if that is not known."""
-        return vars(self).get("_layout_kind") or self.kind
+        This is faster than `replace`, and only for values on which neither depends.
+        """
+        other = object.__new__(Problem)
+        other.__dict__.update(self.__dict__, **values)
+        return other
 
     def kept(self) -> Problem:
         """Return the problem without its arrays, for the cache. Problems of its kind share its cached properties."""
-        other = self.with_leaves(())
         for name in ("row_length", "rows", "size", "inner", "empty"):
             # This computes the cached property once, for all problems of the kind.
-            getattr(other, name)
-        vars(other)["kind"] = object()
-        return other
+            getattr(self, name)
+        kind = object()
+        return self.of_its_kind(leaves=(), kind=kind, layout_kind=kind)
 
     def with_leaves(self, leaves: tuple[Any, ...]) -> Problem:
         """Return the same problem with other arrays of the same shape and dtype."""
-        other = object.__new__(Problem)
-        other.__dict__.update(self.__dict__, leaves=leaves)
-        return other
+        return self.of_its_kind(leaves=leaves)
 
     def for_call(
         self,
@@ -124,16 +126,16 @@ class Problem:
 
         What the functions of the first call close over may have changed since, so they are not called any more.
         """
-        other = self.with_leaves(leaves)
+        functions: dict[str, Any] = {}
         if not isinstance(op, (str, np.ufunc, Operator)):
-            vars(other)["operator"] = resolve(op)
+            functions["operator"] = resolve(op)
         if before is not None:
             assert isinstance(self.before, Map)
-            vars(other)["before"] = replace(self.before, function=lambda value: _loaded(before, dtype)(value))
+            functions["before"] = replace(self.before, function=lambda value: _loaded(before, dtype)(value))
         if after is not None:
             assert isinstance(self.after, Map)
-            vars(other)["after"] = replace(self.after, function=after)
-        return other
+            functions["after"] = replace(self.after, function=after)
+        return self.of_its_kind(leaves=leaves, **functions)
 
     def cut(self, segments: Any, keys: Any, *, checks_later: bool) -> Problem:
         """Return the same problem with rows that restart at these offsets, or where these keys change.
@@ -144,11 +146,9 @@ class Problem:
         checks_later = checks_later and all(isinstance(leaf, OnDevice) for leaf in self.leaves)
         heads = heads_of(segments, keys, self.shape, self.axis, self.reverse, checks_later=checks_later)
         assert heads is not None
-        other = self.with_leaves(self.leaves)
-        how = ("segments",) if heads.keys is None else (heads.keys.dtype, heads.keys.shape)
-        # The bits of the heads are this call's own, so its runs are not those of another.
-        vars(other).update(heads=heads, kind=None, _layout_kind=self.kind and (self.kind, *how))
-        return other
+        how = (heads.cut.array.dtype, heads.cut.array.shape) if isinstance(heads.cut, Keys) else ("segments",)
+        # The bits of the heads are this call's own, so the problem is of no kind.
+        return self.of_its_kind(heads=heads, kind=None, layout_kind=self.kind and (self.kind, *how))
 
     def reduced(
         self, *, heads: Heads | None = None, fill: tuple[Leaf, ...] | None = None, lists_runs: bool = False
@@ -159,19 +159,15 @@ class Problem:
             heads: the heads (default: those of the problem).
             fill, lists_runs: see the attributes.
         """
-        other = self.with_leaves(self.leaves)
-        vars(other).update(heads=heads or self.heads, keep_last_only=True, fill=fill, lists_runs=lists_runs)
-        return other
+        return self.of_its_kind(heads=heads or self.heads, keep_last_only=True, fill=fill, lists_runs=lists_runs)
 
     def with_heads(self, heads: Heads) -> Problem:
         """Return the problem with the same heads in another place."""
-        other = self.with_leaves(self.leaves)
-        vars(other)["heads"] = heads
-        return other
+        return self.of_its_kind(heads=heads)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: all but the objects that stand for the kind, which other processes do not have."""
-        return {name: value for name, value in vars(self).items() if name not in ("kind", "_layout_kind")}
+        return vars(self) | {"kind": None, "layout_kind": None}
 
     @property
     def seed_element(self) -> Element:
@@ -218,7 +214,7 @@ class Problem:
     def arrays(self) -> tuple[Any, ...]:
         """All arrays that the scan reads, and that may be on a device: the input's, seeds, and keys or offsets."""
         arrays = (*self.leaves, *(self.seeds or ()))
-        return arrays if self.heads is None else (*arrays, self.heads.keys, self.heads.offsets)
+        return arrays if self.heads is None else (*arrays, self.heads.cut.array)
 
     @property
     def segmented(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.problem.problem import Problem
-from gpuscan.problem.segments import Heads
+from gpuscan.problem.segments import Heads, Keys, Marks, Offsets
 
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -46,18 +46,18 @@ def cut_heads(heads: Heads | None, axis: int, low: int, high: int) -> Heads | No
     if heads is None:
         return None
     shape = (*heads.shape[:axis], high - low, *heads.shape[axis + 1 :])
-    offsets, keys = heads.offsets, heads.keys
-    if offsets is not None and axis == heads.axis:
-        inside = offsets[(offsets > low) & (offsets < high)] - low
-        offsets = np.concatenate([[0], inside, [high - low]])
-    if keys is not None:
-        keys = np.asarray(keys)
-        if keys.shape == heads.shape:
-            keys = keys[(slice(None),) * axis + (slice(low, high),)]
-        elif axis == heads.axis:
-            keys = keys[low:high]
-    marks = heads.marks if heads.marks is None else heads.marks[low:high]
-    return replace(heads, shape=shape, offsets=offsets, keys=keys, marks=marks)
+    part, along = heads.cut, axis == heads.axis
+    match part:
+        case Offsets(offsets) if along:
+            inside = offsets[(offsets > low) & (offsets < high)] - low
+            part = replace(part, array=np.concatenate([[0], inside, [high - low]]))
+        case Keys(keys) if keys.shape == heads.shape:
+            part = Keys(np.asarray(keys)[(slice(None),) * axis + (slice(low, high),)])
+        case Keys(keys) if along:
+            part = Keys(np.asarray(keys)[low:high])
+        case Marks(marks):
+            part = Marks(marks[low:high])
+    return replace(heads, shape=shape, cut=part)
 
 
 def parts_from_axis(problem: Problem, results: Arrays) -> Iterator[tuple[Problem, Arrays]]:
@@ -68,7 +68,6 @@ def parts_from_axis(problem: Problem, results: Arrays) -> Iterator[tuple[Problem
     axis, shape, heads = problem.axis, problem.shape, problem.heads
     apart = heads is not None and not heads.cuts_rows_alike
     lead, tail = shape[:axis], shape[axis + 1 :]
-    keys = None if heads is None or heads.keys is None else np.asarray(heads.keys)
     for at in np.ndindex(*lead, *(tail if apart else ())):
         index = (*at[:axis], slice(None), *at[axis:])
         inner = () if apart else tail
@@ -84,8 +83,10 @@ def parts_from_axis(problem: Problem, results: Arrays) -> Iterator[tuple[Problem
             places = [result[index] for result in results]
         own = heads
         if heads is not None:
-            its = keys[index] if keys is not None and keys.shape == shape else keys
-            own = replace(heads, shape=(problem.row_length, *inner), axis=0, keys=its)
+            of_row = heads.cut
+            if isinstance(of_row, Keys) and of_row.array.shape == shape:
+                of_row = Keys(np.asarray(of_row.array)[index])
+            own = replace(heads, shape=(problem.row_length, *inner), axis=0, cut=of_row)
         leaves = tuple(leaf[index] for leaf in problem.leaves)
         alone = replace(problem, leaves=leaves, shape=(problem.row_length, *inner), axis=0, seeds=seeds, heads=own)
         yield alone, places

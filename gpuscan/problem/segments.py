@@ -20,38 +20,69 @@ _CHECKED_TOGETHER = 1 << 16
 
 
 @dataclass(frozen=True)
+class Offsets:
+    """Segments of every row, by their first indices.
+
+    Attributes:
+        array: the first index of each segment along the axis, then the axis's length. A device checks its own array
+            when it turns the offsets into bits.
+        unchecked: True if it is not known if the offsets fall anywhere. Until `Heads.check` is called for an array of
+            NumPy, only shaders may read it, which skip wrong segments.
+        needs_full: the operator of a reduction in which no segment may be empty, for messages; a device checks that
+            together with the offsets. "" if segments may be empty.
+    """
+
+    array: Any
+    unchecked: bool = False
+    needs_full: str = ""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Segments that are runs of equal keys.
+
+    Attributes:
+        array: a key for each element (*shape), or for each index along the axis (row_length,).
+    """
+
+    array: Any
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Segments of the only row, which is a part of a longer one, so that its first element need not be a head.
+
+    Attributes:
+        array: a bool for each element, in the order of the scan: True if it is a head.
+    """
+
+    array: Flags
+
+
+# What cuts rows into segments.
+Cut = Offsets | Keys | Marks
+
+
+@dataclass(frozen=True)
 class Heads:
-    """The heads of the segments of an array's rows. The first element of a row is a head, except among `marks`.
+    """The heads of the segments of an array's rows. The first element of a row is a head, except among `Marks`.
 
     Attributes:
         shape: the array's shape, without the axes that belong to the element.
         axis: the axis along which rows are cut.
         reverse: True if the scan starts at the rows' ends. Then the last element of a segment is its head.
-        offsets: the first place of each segment along the axis, then the axis's length; None with keys. Those on a
-            device are checked there, when they are turned into bits.
-        keys: a key for each element (*shape), or for each place along the axis (row_length,). A segment is a run of
-            equal keys. None with offsets.
-        marks: a bool for each element of the only row, in the order of the scan: True if it is a head. These rows are
-            parts of longer ones, so that the first element need not be a head. None with offsets or keys.
-        unchecked: True if it is not known if the offsets fall anywhere. Those on a device are checked there. Until
-            `check` is called for others, only shaders may read them, which skip wrong segments.
-        needs_full: the operator of a reduction in which no segment may be empty, for messages; a device checks that
-            together with the offsets. "" if segments may be empty.
+        cut: what cuts the rows.
     """
 
     shape: tuple[int, ...]
     axis: int
     reverse: bool
-    offsets: Any = None
-    keys: Any = None
-    marks: Any = None
-    unchecked: bool = False
-    needs_full: str = ""
+    cut: Cut
 
     def check(self) -> None:
         """Raise ValueError if offsets of NumPy fall, unless they were checked before."""
-        if self.unchecked and not isinstance(self.offsets, OnDevice):
-            _check_order(self.offsets)
+        if isinstance(self.cut, Offsets) and self.cut.unchecked and not self.on_device:
+            _check_order(self.cut.array)
 
     @cached_property
     def row_length(self) -> int:
@@ -76,29 +107,29 @@ class Heads:
     @cached_property
     def cuts_rows_alike(self) -> bool:
         """True if the heads of one row are those of every row."""
-        return self.rows == 1 or self.offsets is not None or self.keys.shape != self.shape
+        return self.rows == 1 or not isinstance(self.cut, Keys) or self.cut.array.shape != self.shape
 
     @property
     def segments(self) -> int:
         """The number of segments in a row; by keys, the most that there may be."""
-        return self.row_length if self.offsets is None else self.offsets.shape[0] - 1
+        return self.cut.array.shape[0] - 1 if isinstance(self.cut, Offsets) else self.row_length
 
     @property
     def on_device(self) -> bool:
         """True if the offsets or the keys are on a device."""
-        return isinstance(self.offsets, OnDevice) or isinstance(self.keys, OnDevice)
+        return isinstance(self.cut.array, OnDevice)
 
     @cached_property
     def all_full(self) -> bool:
         """True if every segment has elements, as those by keys do. It is not known of offsets on a device."""
-        if isinstance(self.offsets, OnDevice):
-            return False
-        return self.offsets is None or bool((self.offsets[:-1] < self.offsets[1:]).all())
+        if not isinstance(self.cut, Offsets):
+            return True
+        return not self.on_device and bool((self.cut.array[:-1] < self.cut.array[1:]).all())
 
     @cached_property
     def places(self) -> np.ndarray[Any, Any]:
         """The ascending indices of a row's heads, for segments by offsets, in the order of the scan."""
-        starts, stops = self.offsets[:-1], self.offsets[1:]
+        starts, stops = self.cut.array[:-1], self.cut.array[1:]
         full = starts < stops
         places: np.ndarray[Any, Any] = self.row_length - stops[full][::-1] if self.reverse else starts[full]
         return places
@@ -128,13 +159,12 @@ class Heads:
 
     def _in_row(self, start: int, count: int, row: int = 0) -> Flags:
         """Return the flags of a part of one row."""
-        if self.marks is not None:
-            own: Flags = self.marks[start : start + count]
-            return own
+        if isinstance(self.cut, Marks):
+            return self.cut.array[start : start + count]
         flags = np.zeros(count, bool)
         if not count:
             return flags
-        if self.offsets is not None:
+        if isinstance(self.cut, Offsets):
             # Ends of another dtype would have NumPy convert all places.
             ends = np.array((start, start + count), self.places.dtype)
             first, last = np.searchsorted(self.places, ends)
@@ -165,9 +195,9 @@ class Heads:
     def _key_rows(self, first: int, last: int) -> np.ndarray[Any, Any]:
         """Return the keys of some rows in the order of the scan: (rows, row_length)."""
         if self.cuts_rows_alike:
-            only = np.asarray(self.keys).reshape(1, -1)
+            only = np.asarray(self.cut.array).reshape(1, -1)
             return only[:, ::-1] if self.reverse else only
-        moved: np.ndarray[Any, Any] = np.moveaxis(np.asarray(self.keys), self.axis, -1)
+        moved: np.ndarray[Any, Any] = np.moveaxis(np.asarray(self.cut.array), self.axis, -1)
         moved = np.flip(moved) if self.reverse else moved
         if moved.ndim == 2:
             return moved[first:last]
@@ -201,7 +231,7 @@ class Heads:
     @cached_property
     def _key_matrices(self) -> np.ndarray[Any, Any]:
         """The keys as (outer, row_length, inner)."""
-        return np.asarray(self.keys).reshape(-1, self.row_length, self.inner)
+        return np.asarray(self.cut.array).reshape(-1, self.row_length, self.inner)
 
 
 def as_words(flags: Flags) -> np.ndarray[Any, Any]:
@@ -233,13 +263,13 @@ def heads_of(
                 f"one offset was passed as segments of {shape[axis]} elements; pass at least two, the first 0 and the "
                 f"last {shape[axis]}"
             )
-        return Heads(shape, axis, reverse, offsets=segments, unchecked=True)
+        return Heads(shape, axis, reverse, Offsets(segments, unchecked=True))
     if segments is not None:
         given = _integers(segments, shape[axis])
         if not (checks_later and 0 not in shape and given.dtype.itemsize >= 4 and given.dtype.isnative):
-            return Heads(shape, axis, reverse, offsets=checked_offsets(given, shape[axis]))
+            return Heads(shape, axis, reverse, Offsets(checked_offsets(given, shape[axis])))
         _check_ends(given, shape[axis])
-        return Heads(shape, axis, reverse, offsets=given, unchecked=True)
+        return Heads(shape, axis, reverse, Offsets(given, unchecked=True))
     if keys is None:
         return None
     keys = keys_of(keys)
@@ -249,7 +279,7 @@ def heads_of(
             f"keys of shape {keys.shape} were passed for an array of shape {shape}; pass "
             + ("one key for each element" if len(shape) == 1 else f"keys of shape {choices}")
         )
-    return Heads(shape, axis, reverse, keys=keys)
+    return Heads(shape, axis, reverse, Keys(keys))
 
 
 def checked_offsets(segments: Any, length: int) -> np.ndarray[Any, Any]:
@@ -348,7 +378,7 @@ def offsets_error(length: int, segments: int, needs_full: str, words: Sequence[i
     Args:
         length: the number of elements that are cut.
         segments: the number of segments.
-        needs_full: as in `Heads`.
+        needs_full: as in `Offsets`.
         words: the verdict of shaders/arrays/mark_segments.wgsl.
     """
     fall, first, beyond, empty = words

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuscan.problem.groups import check_full
 from gpuscan.problem.problem import Problem
-from gpuscan.problem.segments import Heads
+from gpuscan.problem.segments import Heads, Keys
 from gpuscan.reference.scan import accumulate
 from gpuscan.reference.sort import argsort
 
@@ -35,7 +35,7 @@ def accumulate_groups(problem: Problem, labels: Array) -> list[Array]:
     leaves = tuple(taken(problem.by_rows(leaf), order) for leaf in problem.leaves)
     keys = np.take_along_axis(rows, order, 1)
     shape = order.shape
-    heads = Heads(shape, 1, problem.reverse, keys=keys)
+    heads = Heads(shape, 1, problem.reverse, Keys(keys))
     found = accumulate(replace(problem, leaves=leaves, shape=shape, axis=1, heads=heads))
     return [taken(rows, np.argsort(order, axis=1)) for rows in found]
 

@@ -90,7 +90,7 @@ def reduce_rows(problem: Problem) -> list[Array]:
 def reduce_segments(problem: Problem) -> list[Array]:
     """Return the last result of each segment. An empty segment gives the problem's `fill`."""
     assert problem.heads is not None
-    offsets = np.asarray(problem.heads.offsets)
+    offsets = np.asarray(problem.heads.cut.array)
     empty = offsets[:-1] == offsets[1:]
     results = []
     for number, field in enumerate(problem.destination.fields):

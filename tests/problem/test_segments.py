@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan.problem.segments import Heads, heads_of
+from gpuscan.problem.segments import Heads, Keys, heads_of
 from tests.oracle import heads_along
 
 X = np.arange(10, dtype=np.int32)
@@ -77,7 +77,7 @@ def test_keys_differ_as_numpy_has_it() -> None:
     """Assert that a NaN differs from itself, that both zeros are equal, and that text is compared as text."""
     floats = np.array([0.0, -0.0, np.nan, np.nan, 1.0, 1.0])
     np.testing.assert_array_equal(
-        Heads((6,), 0, False, keys=floats).flags(0, 6), [True, False, True, True, True, False]
+        Heads((6,), 0, False, Keys(floats)).flags(0, 6), [True, False, True, True, True, False]
     )
     text = np.array(["a", "a", "b", "a"])
     np.testing.assert_array_equal(gs.scan(np.ones(4, np.int32), keys=text, device="numpy"), [1, 2, 1, 1])
