@@ -20,6 +20,7 @@ from typing import Any
 
 import click
 import numpy as np
+import scipy.special
 
 import gpuscan as gs
 from gpuscan.operators.wgsl_arithmetic import ELEMENTARY
@@ -39,6 +40,11 @@ TIMED = {"sin": (-1e4, 1e4), "cos": (-1e4, 1e4), "tan": (-1e4, 1e4), "exp": (-80
          "arcsin": (-1, 1), "arccos": (-1, 1), "arctanh": (-1, 1), "arccosh": (1, 100)}  # fmt: skip
 # PyTorch's names where they differ from NumPy's.
 TORCH = {"power": "pow", "divide": "div", "cbrt": "", "absolute": "abs"}
+
+
+def ufunc(name: str) -> np.ufunc:
+    """Return the ufunc of NumPy, or of SciPy, which has the error function."""
+    return scipy.special.erf if name == "erf" else getattr(np, name)
 
 
 def special_numbers() -> Array:
@@ -79,7 +85,7 @@ def compare(name: str, found: Array, arguments: Sequence[Array]) -> tuple[float,
     The terms of logaddexp may cancel. Its unit is that of the larger one of terms and result.
     """
     with np.errstate(all="ignore"):
-        exact = getattr(np, name)(*(each.astype(np.float64) for each in arguments))
+        exact = ufunc(name)(*(each.astype(np.float64) for each in arguments))
         errors = errors_in_units(found, exact)
         if name == "logaddexp":
             finite = np.isfinite(errors)
@@ -99,7 +105,7 @@ def accuracy(device: gs.Device, name: str, stride: int, pool: ThreadPoolExecutor
     blocks: Any = [pairs(name)] if name in OF_TWO else blocks_of_one(stride)
     count, waiting, results = 0, [], []
     for arguments in blocks:
-        found = np.asarray(getattr(np, name)(*(device.asarray(each) for each in arguments)))
+        found = np.asarray(ufunc(name)(*(device.asarray(each) for each in arguments)))
         count += found.size
         waiting.append(pool.submit(compare, name, found, arguments))
         if len(waiting) > 2 * (os.cpu_count() or 1):
@@ -122,7 +128,7 @@ def times(device: gs.Device, names: Sequence[str], size: int) -> Iterator[str]:
         sources = [device.asarray(each) for each in numbers]
         target = device.empty(size, np.float32)
         copy = timer.time_copy(4 * size * (len(sources) + 1))
-        function = getattr(np, name)
+        function = ufunc(name)
         ours = timer.time_call(lambda function=function, sources=sources, target=target: function(*sources, out=target))
         yield f"{name:10} {copy * 1e6:9.0f} {ours * 1e6:9.0f} {copy / ours:8.2f} {torch_share(name, numbers, copy):>8}"
 

@@ -70,6 +70,12 @@ def arctangent(y: Any) -> Any:
     return mpmath.fsum(-((-1) ** k) / mpf(2 * k + 1) * y ** (k - 1) for k in range(1, 120))
 
 
+def error_near_zero(y: Any) -> Any:
+    """Return (2 / sqrt(pi) - erf(sqrt(y)) / sqrt(y)) / y."""
+    terms = ((-1) ** (k + 1) / (mpmath.factorial(k) * (2 * k + 1)) * y ** (k - 1) for k in range(1, 60))
+    return 2 / mpmath.sqrt(mp.pi) * mpmath.fsum(terms)
+
+
 def wrapped(name: str, value: str) -> str:
     """Return the assignment of a value, in lines of at most 120 characters."""
     line = f"{{%- set {name} = {value} -%}}"
@@ -95,6 +101,14 @@ def text() -> str:
         "(1 - sin(r) / r) / g for g = r^2 / 2 <= 0.31": ("SIN", polynomial(sine, 0, 0.31, 4, 32)),
         "(g - 1 + cos(r)) / g^2 for g = r^2 / 2 <= 0.31": ("COS", polynomial(cosine, 0, 0.31, 4, 32)),
         "(1 - arctan(t) / t) / g for g = t^2 <= 0.172": ("ARCTAN", polynomial(arctangent, 0, 0.172, 7, 32)),
+        "(2 / sqrt(pi) - erf(x) / x) / g for g = x^2 <= 1/4": ("ERF", polynomial(error_near_zero, 0, 0.25, 6, 32)),
+        "1 - erf(n + g) for |g| <= 1/2 and n of 1 to 4": (
+            "ERFC",
+            "("
+            + ", ".join(polynomial(lambda g, n=n: mpmath.erfc(n + g), -0.5, 0.5, 13, 31) for n in range(1, 5))
+            + ")",
+        ),
+        "2 / sqrt(pi) as a significand": ("TWO_OVER_ROOT_PI", word(2 / mpmath.sqrt(mp.pi), 31)),
         "1 / sqrt(3/2 + g) for |g| <= 1/2": (
             "ROOT",
             polynomial(lambda g: 1 / mpmath.sqrt(mpf(3) / 2 + g), -0.5, 0.5, 4, 30),

@@ -65,7 +65,9 @@ def assorted(l: Any, r: Any) -> Any:
     joined = jnp.concatenate([l[..., 1:], r[..., :1]], axis=-1)
     total = jnp.sum(joined, axis=-1, keepdims=True) + jnp.einsum("...i,ij->...j", l, jnp.eye(3, dtype=l.dtype))
     stacked = jnp.stack([l, r], axis=-1).mean(-1)[..., ::-1]
-    return jnp.where(r > 0.5, jax.nn.sigmoid(total), jnp.clip(stacked, -1, 1) ** 3 + jnp.logaddexp(l, r))
+    return jnp.where(
+        r > 0.5, jax.nn.sigmoid(total) + jax.lax.erf(l), jnp.clip(stacked, -1, 1) ** 3 + jnp.logaddexp(l, r)
+    )
 
 
 CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.operators.traced_array import Traced
+from gpuscan.operators.expression_graph import numpy_function
+from gpuscan.operators.traced_array import Traced, elementwise
+from gpuscan.operators.traced_ufuncs import build
 
 Numbers = np.ndarray[Any, np.dtype[np.object_]]
 
@@ -133,6 +135,13 @@ def logistic(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
+def erf(x: Any) -> Any:
+    """Return the error function, for which NumPy has no name."""
+    if not isinstance(x, Traced):
+        return numpy_function("erf")(x)
+    return elementwise(x.graph, lambda node: build(x.graph, "erf", (node,), x.scalar), [x.nodes], x.scalar)
+
+
 def converted(x: Any, dtype: np.dtype[Any]) -> Any:
     """Return the number in another dtype; for a 16-bit float in float32, in which such floats are combined."""
     dtype = np.dtype(np.float32) if is_narrow(dtype) else dtype
@@ -166,6 +175,7 @@ COMMON: dict[str, Callable[..., Any]] = {
     "asinh": np.arcsinh,
     "acosh": np.arccosh,
     "atanh": np.arctanh,
+    "erf": erf,
     "floor": np.floor,
     "ceil": np.ceil,
     "real": np.real,

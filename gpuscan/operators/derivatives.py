@@ -278,6 +278,7 @@ DERIVATIVES: Mapping[str, tuple[Derivative | None, ...]] = {
     "arcsinh": _inverse(_root(_one_and_square(1))),
     "arccosh": _inverse(_distance_from_one),
     "arctanh": _inverse(_one_and_square(-1)),
+    "erf": _slope(lambda c, a, y: c.times(c.like(2 / math.sqrt(math.pi), a), c.call("exp", c.negative(c.times(a, a))))),
     "real": (_real,),
     "imag": (_imag,),
     "complex": (_part(0), _part(1)),

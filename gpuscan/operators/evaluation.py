@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.elements import Element, compute_dtype
-from gpuscan.operators.expression_graph import Graph, Node, reachable
+from gpuscan.operators.expression_graph import Graph, Node, numpy_function, reachable
 from gpuscan.operators.traced_array import Traced
 
 Array = np.ndarray[Any, Any]
@@ -56,7 +56,7 @@ def _value(node: Node, args: list[Any], numbers: Sequence[Array]) -> Any:
     if node.op == "view":
         stored = np.asarray(args[0]).astype(node.args[0].scalar.dtype)
         return stored.view(node.scalar.dtype).astype(compute_dtype(node.scalar), copy=False)
-    return getattr(np, node.op)(*args)
+    return numpy_function(node.op)(*args)
 
 
 def traced_again(

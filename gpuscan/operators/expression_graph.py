@@ -14,6 +14,7 @@ name of the NumPy ufunc that it computes (``add``, ``floor_divide``, …), or on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -33,6 +34,15 @@ COMPLEX64 = scalar_of(np.dtype(np.complex64))
 # Operations of one traced function. A product of 16 x 16 matrices has 7,936, and takes minutes to compile on a CPU
 # adapter.
 MAX_OPERATIONS = 10_000
+
+
+def numpy_function(op: str) -> Callable[..., Any]:
+    """Return the function of NumPy arrays that computes an operation: a ufunc, or the error function."""
+    return _erf if op == "erf" else getattr(np, op)
+
+
+def _erf(x: Any) -> Any:
+    return np.vectorize(math.erf, otypes=[np.float64])(x).astype(np.asarray(x).dtype)
 
 
 class TooManyOperationsError(OperatorError):
@@ -145,7 +155,7 @@ class Graph:
     def apply(self, op: str, args: Sequence[Node], scalar: Scalar) -> Node:
         """Return the node of the ufunc `op` on `args`, which have the types of its loop. NumPy computes constants."""
         if all(arg.is_constant for arg in args):
-            return self._compute(getattr(np, op), args, scalar)
+            return self._compute(numpy_function(op), args, scalar)
         return self._node(op, tuple(args), scalar)
 
     def cast(self, node: Node, scalar: Scalar) -> Node:

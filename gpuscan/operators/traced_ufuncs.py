@@ -35,9 +35,9 @@ SPELLED: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("floor", "ceil", "trunc", "rint", "log1p", "expm1", "logaddexp"), FLOATS),
     **dict.fromkeys(("sin", "cos", "tanh", "sinh", "cosh"), FLOATS | {"complex"}),
     **dict.fromkeys(("exp2", "log2", "log10", "tan", "hypot"), FLOATS),
-    **dict.fromkeys(("arcsin", "arccos", "arctan", "arctan2", "arcsinh", "arccosh", "arctanh", "cbrt"), FLOATS),
+    **dict.fromkeys(("arcsin", "arccos", "arctan", "arctan2", "arcsinh", "arccosh", "arctanh", "cbrt", "erf"), FLOATS),
 }
-NOT_FLOAT64 = frozenset("power sin cos tan arcsin arccos arctan arctan2 cbrt floor_divide remainder fmod".split())
+NOT_FLOAT64 = frozenset("power sin cos tan arcsin arccos arctan arctan2 cbrt erf floor_divide remainder fmod".split())
 
 
 class NoSuchForm(Exception):
@@ -325,9 +325,11 @@ REWRITES: Mapping[tuple[str, str], Rewrite] = {
 }
 
 
-# Every ufunc that a traced function may call.
+# Every ufunc that a traced function may call: NumPy's, and `scipy.special.erf`.
 KNOWN = frozenset(
-    name for name in (*SPELLED, *(name for name, _ in REWRITES)) if isinstance(getattr(np, name, None), np.ufunc)
+    name
+    for name in (*SPELLED, *(name for name, _ in REWRITES))
+    if name == "erf" or isinstance(getattr(np, name, None), np.ufunc)
 )
 
 

@@ -63,7 +63,7 @@ _FLOAT = {"absolute": "abs", "floor": "floor", "ceil": "ceil"}
 # number, which also round to odd (``f32_exp_odd``), and the others.
 ROUNDS_TO_ODD = (
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh"),
-    *("arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh", "cbrt"),
+    *("arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh", "cbrt", "erf"),
 )
 ELEMENTARY = (*ROUNDS_TO_ODD, "arctan2", "power", "hypot", "logaddexp", "sqrt", "divide")
 BUILTIN = {

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import erf
 
 from gpuscan.elements import LEAF, Element, Structure, element_of
 from gpuscan.errors import OperatorError
@@ -76,6 +77,7 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "arcsinh": lambda a, b: np.arcsinh(a) * b,
     "arccosh": lambda a, b: np.arccosh(a + 1) * b,
     "arctanh": lambda a, b: np.arctanh(a) * b,
+    "erf": lambda a, b: erf(a) * b,
     "real": lambda a, b: (a.astype(np.complex64) * np.complex64(2 + 1j)).real * b,
     "imag": lambda a, b: (a.astype(np.complex64) * np.complex64(2 + 1j)).imag * b,
     "complex": lambda a, b: ((a + 0 * b).astype(np.complex64) * b.astype(np.complex64)).real,

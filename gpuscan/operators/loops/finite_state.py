@@ -23,7 +23,7 @@ import numpy as np
 
 from gpuscan.elements import scalar_of
 from gpuscan.operators.evaluation import copied
-from gpuscan.operators.expression_graph import BOOL, Graph, Node, reachable
+from gpuscan.operators.expression_graph import BOOL, Graph, Node, numpy_function, reachable
 from gpuscan.operators.loops.stage import Composition, LeavesClassError, Numbers, Part, Stage
 
 UINT32 = scalar_of(np.dtype(np.uint32))
@@ -399,7 +399,7 @@ def _compute(node: Node, sets: Sequence[set[Any]]) -> set[Any] | None:
             elif node.op in ("view", "complex"):
                 return None
             else:
-                found = np.asarray(getattr(np, node.op)(*typed))
+                found = np.asarray(numpy_function(node.op)(*typed))
             results.add(found.item())
     return results if len(results) <= _MAX_VALUES and not any(value != value for value in results) else None
 

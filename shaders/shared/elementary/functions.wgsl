@@ -1,5 +1,6 @@
 {#- The elementary functions of float32; see shared/elementary.wgsl. Comes in: helpers. -#}
-{% from "shared/elementary/constants.wgsl" import LOG1P, LN2_SIGNED, PI, LOG2_E, LOG10_E, LOG10_2, THIRD %}
+{% from "shared/elementary/constants.wgsl" import LOG1P, LN2_SIGNED, PI, LOG2_E, LOG10_E, LOG10_2, THIRD,
+    ERF, ERFC, TWO_OVER_ROOT_PI %}
 {% from "shared/elementary/horner.wgsl" import horner %}
 {#- ----- Trigonometric functions -#}
 {% for suffix in ("", "_odd") %}
@@ -287,6 +288,33 @@ fn f32_cbrt{{ suffix }}(x: f32) -> f32 {
     let known = scaled_round_normal{{ suffix }}(vec2<u32>(root.x, root.y + third - 100u), bits);
     let edge = select(known, bits, (size == 0u) | (size == 0x7f800000u));
     return bitcast<f32>(select(edge, 0x7fc00000u, size > 0x7f800000u));
+}
+{% endif %}
+{% if "f32_erf" + suffix in helpers %}
+
+// Below 1/2 it is x times a polynomial in x^2, from there to 9/2 a polynomial around the nearest integer, then 1.
+fn f32_erf{{ suffix }}(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let a = scaled_from_bits(min(size, 0x408fffffu));
+    let near = size < 0x3f000000u;
+    let fixed = scaled_to_words(a);
+    let square = bitcast<i32>(high_product(fixed.x, select(0u, fixed.x, near)));
+{{ horner("s", ERF, "square") }}
+    let factor = {{ TWO_OVER_ROOT_PI }} - (bitcast<u32>(signed_high_product(s0, square)) >> 1u);
+    let low = scaled_multiply(a, vec2<u32>(factor, 0u));
+    let n = fixed.y + (fixed.x >> 31u);
+    let even = (n & 1u) == 0u;
+    let g = bitcast<i32>(fixed.x);
+{% set count = ERFC[0] | length %}
+{% for power in range(count - 1, -1, -1) %}
+{% set ones, threes = "select(%di, %di, even)" % (ERFC[0][power], ERFC[1][power]), "select(%di, %di, even)" % (ERFC[2][power], ERFC[3][power]) %}
+    let c{{ power }} = select({{ ones }}, {{ threes }}, n > 2u);
+    let h{{ power }} = c{{ power }}{% if not loop.first %} + signed_high_product(h{{ power + 1 }}, g){% endif %};
+{% endfor %}
+    let high = vec2<u32>(min(0x80000000u - bitcast<u32>(h0), 0x7fffffffu) << 1u, 0xffffffffu);
+    let known = scaled_round{{ suffix }}(select(high, low, near), bits);
+    return bitcast<f32>(select(known, 0x7fc00000u, size > 0x7f800000u));
 }
 {% endif %}
 {% endfor %}
