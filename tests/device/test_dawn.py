@@ -208,8 +208,10 @@ def test_the_check_of_all_shaders_sees_them(tint: TintCheck, own_device: gs.Devi
 
 
 def test_the_quick_suite_passes(dawn: gs.Device) -> None:
-    """Run the quick suite, without sorts and without cases that differ from another one only in the strategy "auto"."""
+    """Run the quick suite on Dawn, with half of its sums, and without what differs from another case only in "auto"."""
     cases = [case for case in suite(quick=True) if "sort" not in case.operator]  # `test_sorts` has them
+    sums = [case for case in cases if case.operator == "add"]
+    cases = [*sums[::2], *(case for case in cases if case.operator != "add")]
     named = {case for case in cases if case.strategy in strategies_on(dawn)}
     twins = {replace(case, strategy="auto") for case in named}
     outcomes = [check(dawn, case) for case in cases if case not in twins]
