@@ -40,10 +40,11 @@ def test_a_reset_lets_nothing_of_the_steps_before_it_through() -> None:
         "max-plus": lambda h, x: np.where(x[1], 1, np.maximum(h + x[0], 0)),
         "clamp": lambda h, x: np.where(x[1], 1, np.clip(h + x[0], 0, 9)),
         "max-times": lambda h, x: np.where(x[1], 1, np.maximum(h * F(0.5), x[0])),
+        "sloped clamp": lambda h, x: np.where(x[1], 1, np.clip(x[0] - h / 2, -3, 9)),
         "mobius": lambda h, x: np.where(x[1], 1, 1 / (h + x[0])),
         "extremum": lambda h, x: np.where(x[1], 1, np.maximum(h, x[0])),
     }.items():
-        found = check(step, F(1), (x, reset), kind)
+        found = check(step, F(1), (x, reset), kind.split()[-1])
         assert np.isfinite(found[0]), kind
 
 
@@ -53,6 +54,16 @@ def test_what_both_terms_of_a_spill_contain_is_not_subtracted() -> None:
     assert found[0] == -np.inf
 
 
+def test_a_slope_that_grows_beyond_every_float_is_on_the_right_side_of_its_bounds() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=3000).astype(F)
+    for factor in (2.5, -8.0, 1e30):
+        constant = F(factor)
+        check(lambda h, x, factor=constant: np.clip(factor * h + x, -1, 1), F(0), x, "clamp")
+    factors = np.where(rng.random(3000) < 0.5, F(1e30), F(1e-30))
+    check(lambda h, x: np.clip(x[0] * h + x[1], -1, 1), F(0), (factors, x), "clamp")
+
+
 def test_nan_stays_in_its_row() -> None:
     x = np.ones((40, 3), F)
     x[5, 1] = np.nan
@@ -60,6 +71,7 @@ def test_nan_stays_in_its_row() -> None:
         lambda h, x: F(0.5) * h + x,
         lambda h, x: np.maximum(h + x, 0),
         lambda h, x: np.clip(h + x, 0, 9),
+        lambda h, x: np.clip(x - h / 2, 0, 9),
         lambda h, x: 1 / (h + x),
     ):
         found = gs.loop(step, F(1), x, device="numpy")

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuscan.errors import LoopError
 from gpuscan.operators.expression_graph import Node, reachable
-from gpuscan.operators.loops import affine, bitwise, extremum, finite_state, max_times, mobius, tropical
+from gpuscan.operators.loops import affine, bitwise, extremum, finite_state, max_times, mobius, sloped_clamp, tropical
 from gpuscan.operators.loops.finite_state import TooManyStatesError
 from gpuscan.operators.loops.stage import LeavesClassError, Part, Stage
 from gpuscan.operators.loops.step import Step
@@ -22,6 +22,7 @@ CLASSES: tuple[Callable[[Part], Stage], ...] = (
     tropical.derive,
     extremum.derive,
     max_times.derive,
+    sloped_clamp.derive,
     bitwise.derive,
     mobius.derive,
     finite_state.derive,

@@ -1,0 +1,305 @@
+"""Clamped affine maps of one float: h -> min(max(a h + b, low), high), as a store that leaks or a rectified filter has.
+
+Law: ``h[t] = min(max(a h[t-1] + b, low), high)``; one of the bounds may be absent. Composition, first 1, then 2, with
+``f2(x) = min(max(a2 x + b2, low2), high2)``: ``a = a2 a1, b = a2 b1 + b2, low = f2(low1), high = f2(high1)``; if
+``a2 < 0``, low and high change places. Identity: (1, 0, -inf, inf). Proof: f2 does not fall, or does not rise if
+``a2 < 0``. So it can be taken inside the minimum and the maximum of the first map. There, ``f2(a1 x + b1)`` clamps
+``a2 a1 x + a2 b1 + b2`` to bounds that enclose low and high.
+
+A slope of 1 is the class of `tropical`, which sums integers exactly. Slopes and shifts share an exponent, so that
+products of many factors neither overflow nor vanish: a line that has become steep is then on the right side of its
+bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gpuscan.operators.expression_graph import BOOL, Node
+from gpuscan.operators.loops.max_times import is_nonnegative
+from gpuscan.operators.loops.semirings import INT32
+from gpuscan.operators.loops.stage import (
+    Composition,
+    LeavesClassError,
+    Numbers,
+    Part,
+    Stage,
+    chosen,
+    chosen_extremum,
+    computed,
+    either,
+    maximum_of_choice,
+    minimum_of_choice,
+    negated,
+)
+
+# The exponent of a term that is 0.
+_NONE = -(2**28)
+
+
+def _format(number: Any) -> tuple[Any, int, int]:
+    """Return the integer type with the bits of a float, the bits of the significand, and the bias of the exponent."""
+    return (np.int64, 52, 1023) if number.dtype == np.float64 else (np.int32, 23, 127)
+
+
+def power_of_two(exponent: Any, like: Any) -> Any:
+    """Return 2**exponent in `like`'s type, or the nearest power of two that is a normal number."""
+    bits, shift, bias = _format(like)
+    field = np.clip(exponent, 1 - bias, bias).astype(bits) + np.full_like(exponent, bias).astype(bits)
+    return (field << np.full_like(field, shift)).view(like.dtype)
+
+
+def exponent_of(number: Any) -> Any:
+    """Return the exponent of a number's power of two, as int32."""
+    bits, shift, bias = _format(number)
+    size = np.abs(number).view(bits)
+    exponent = (size >> np.full_like(size, shift)).astype(np.int32) - np.full_like(size, bias).astype(np.int32)
+    return np.where(number == np.zeros_like(number), np.full_like(exponent, _NONE), exponent)
+
+
+def scale_line(a: Any, b: Any, exponent: Any) -> list[Any]:
+    """Return (a, b, exponent) of the line ``2**exponent (a x + b)``, with the larger of the two in size from 1 to 2."""
+    size = np.maximum(np.abs(a), np.abs(b))
+    shift = exponent_of(size)
+    scale = power_of_two(-shift, size)
+    nothing = shift == np.full_like(shift, _NONE)
+    return [a * scale, b * scale, np.where(nothing, np.zeros_like(shift), exponent + shift)]
+
+
+@dataclass(frozen=True)
+class SlopedClamps(Composition):
+    """Maps (a, b, exponent, low, high), without the bound that they do not have.
+
+    Attributes:
+        low, high: True if there are such bounds.
+        falls: True if a factor may be negative; then both bounds are there.
+        chooses: True if the bound is ``np.where(y > low, y, low)``, which takes the bound where y is NaN.
+    """
+
+    low: bool
+    high: bool
+    falls: bool = False
+    chooses: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        return ["a", "b", "exponent"] + ["low"] * self.low + ["high"] * self.high
+
+    def _apply(self, x: Any, numbers: dict[str, Any]) -> Any:
+        a, b, exponent = (numbers[name] for name in ("a", "b", "exponent"))
+        # A bound that is absent stays so, or is the value of a line without a slope.
+        value = np.where(np.isinf(x) & (a == np.zeros_like(a)), b, a * x + b)
+        half = exponent >> np.full_like(exponent, 1)
+        value = value * power_of_two(half, value) * power_of_two(exponent - half, value)
+        if self.low:
+            value = (maximum_of_choice if self.chooses else np.maximum)(value, numbers["low"])
+        if self.high:
+            value = (minimum_of_choice if self.chooses else np.minimum)(value, numbers["high"])
+        return value
+
+    def combine(self, left: Numbers, right: Numbers) -> list[Any]:
+        first, then = (dict(zip(self.names, each, strict=True)) for each in (left, right))
+        # The line: both terms of the sum, with the larger of their exponents.
+        turned, alone = first["exponent"] + then["exponent"], then["exponent"]
+        size = np.abs(then["a"]) * np.maximum(np.abs(first["a"]), np.abs(first["b"]))
+        exponent = np.maximum(turned + exponent_of(size), alone + exponent_of(then["b"]))
+        factor = then["a"] * power_of_two(turned - exponent, size)
+        b = factor * first["b"] + then["b"] * power_of_two(alone - exponent, size)
+        found = scale_line(factor * first["a"], b, exponent)
+        bounds = [self._apply(first[name], then) for name in self.names[3:]]
+        if self.falls:
+            falls = then["a"] < np.zeros_like(then["a"])
+            bounds = [np.where(falls, bounds[1 - n], bounds[n]) for n in (0, 1)]
+        return found + bounds
+
+    def start(self, state: Numbers) -> list[Any]:
+        (value,) = state
+        zero = np.zeros_like(value)
+        return [*scale_line(zero, value, zero.astype(np.int32)), *[value] * (self.low + self.high)]
+
+    def state(self, numbers: Numbers) -> list[Any]:
+        return [numbers[3]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Clamp:
+    """The numbers of a map; None for bounds that are absent. A constant map has its value as both bounds."""
+
+    slope: Node
+    shift: Node
+    low: Node | None = None
+    high: Node | None = None
+    constant: Node | None = None
+    is_constant: bool = False
+
+    @property
+    def bounded(self) -> bool:
+        return self.low is not None or self.high is not None
+
+
+class _Clamps:
+    """The maps that nodes compute of the state."""
+
+    def __init__(self, part: Part) -> None:
+        self.part, self.graph, self.calculus = part, part.graph, part.calculus
+        self.scalar = part.calculus.wide(part.states[0]).scalar
+        self.zero, self.one = (part.graph.constant(value, self.scalar) for value in (0, 1))
+        self.falls = self.chooses = self.keeps = False
+        self._known: dict[int, _Clamp] = {}
+
+    def of(self, node: Node) -> _Clamp:
+        found = self._known.get(node.index)
+        if found is None:
+            found = self._known[node.index] = self._derive(node)
+        return found
+
+    def number(self, node: Node) -> Node:
+        return self.graph.cast(node, self.scalar)
+
+    def _derive(self, node: Node) -> _Clamp:
+        part, op, args = self.part, node.op, node.args
+        if not part.varies(node):
+            value = self.number(node)
+            return _Clamp(self.zero, value, value, value, is_constant=True)
+        if op == "input":
+            return _Clamp(self.one, self.zero)
+        if op == "cast" and node.scalar.kind == args[0].scalar.kind == "float":
+            return self.of(args[0])
+        if op == "select" and not part.varies(args[0]):
+            return self._choice(node)
+        if op == "negative":
+            return self._scale(self.of(args[0]), self.graph.constant(-1, self.scalar))
+        if op in ("add", "subtract"):
+            other = self.of(args[1])
+            if op == "subtract":
+                other = self._scale(other, self.graph.constant(-1, self.scalar))
+            return self._sum(node, self.of(args[0]), other)
+        if op == "multiply" and not (part.varies(args[0]) and part.varies(args[1])):
+            factor, state = args if part.varies(args[1]) else args[::-1]
+            return self._scale(self.of(state), self.number(factor))
+        if op == "divide" and not part.varies(args[1]):
+            return self._scale(self.of(args[0]), self.calculus.over(self.one, self.number(args[1])))
+        if op in ("maximum", "minimum") and not (part.varies(args[0]) and part.varies(args[1])):
+            limit, state = args if part.varies(args[1]) else args[::-1]
+            self.keeps = True
+            return self._bound(self.of(state), op == "maximum", self.number(limit))
+        choice = chosen_extremum(node)
+        if choice is not None and part.varies(choice.first) and not part.varies(choice.second):
+            return self._chosen_bound(choice.first, choice.second, choice.name == "maximum")
+        raise LeavesClassError(node)
+
+    def _sum(self, node: Node, one: _Clamp, other: _Clamp) -> _Clamp:
+        """Return the sum of a map and a number, or of two lines."""
+        if one.is_constant:
+            one, other = other, one
+        if not other.is_constant and (one.bounded or other.bounded):
+            raise LeavesClassError(node)
+        low, high = (bound and self.calculus.add(bound, other.shift) for bound in (one.low, one.high))
+        slope = one.slope if other.is_constant else self.calculus.add(one.slope, other.slope)
+        return _Clamp(slope, self.calculus.add(one.shift, other.shift), low, high, one.constant, one.is_constant)
+
+    def _scale(self, clamp: _Clamp, factor: Node) -> _Clamp:
+        times = self.calculus.times
+        slope, shift = times(factor, clamp.slope), times(factor, clamp.shift)
+        if clamp.is_constant:
+            return _Clamp(self.zero, shift, shift, shift, is_constant=True)
+        if not clamp.bounded:
+            return _Clamp(slope, shift, constant=clamp.constant)
+        if is_nonnegative(factor):
+            low, high = (bound and times(factor, bound) for bound in (clamp.low, clamp.high))
+            return _Clamp(slope, shift, low, high, clamp.constant)
+
+        def scale_bounds(factor: Any, low: Any, high: Any) -> list[Any]:
+            zero = np.zeros_like(factor)
+            low, high = (np.where(factor == zero, zero, factor * bound) for bound in (low, high))
+            return [np.where(factor < zero, high, low), np.where(factor < zero, low, high)]
+
+        low, high = computed(self.graph, scale_bounds, factor, *self.both_bounds(clamp))
+        return _Clamp(slope, shift, low, high, clamp.constant)
+
+    def both_bounds(self, clamp: _Clamp) -> tuple[Node, Node]:
+        """Return the bounds, with an infinity for one that is absent."""
+        low, high = (self.graph.constant(value, self.scalar) for value in (-np.inf, np.inf))
+        return low if clamp.low is None else clamp.low, high if clamp.high is None else clamp.high
+
+    def _bound(self, clamp: _Clamp, below: bool, limit: Node) -> _Clamp:
+        """Return the map followed by a bound from below or from above, which also bounds the other bound."""
+        name = "maximum" if below else "minimum"
+        low, high = (bound and self.calculus.call(name, bound, limit) for bound in (clamp.low, clamp.high))
+        if below:
+            low = low or limit
+        else:
+            high = high or limit
+        return replace(clamp, low=low, high=high)
+
+    def _chosen_bound(self, first: Node, second: Node, below: bool) -> _Clamp:
+        """Return the map of ``np.where(first > second, first, second)``. The first operand depends on the state."""
+        graph, clamp, limit = self.graph, self.of(first), self.number(second)
+        if clamp.bounded:
+            raise LeavesClassError(first, "is compared with the input after it was bounded", rank=1)
+        self.chooses = True
+        # The input is taken where either is NaN. It does not depend on the state then.
+        constant = clamp.constant
+        for number in (limit, clamp.slope, clamp.shift):
+            constant = either(graph, constant, graph.apply("isnan", (number,), BOOL))
+        return replace(self._bound(clamp, below, limit), constant=constant)
+
+    def _choice(self, node: Node) -> _Clamp:
+        graph = self.graph
+        condition, yes, no = node.args[0], self.of(node.args[1]), self.of(node.args[2])
+
+        def pick(one: Node, other: Node) -> Node:
+            return one if one is other else graph.select(condition, one, other)
+
+        if yes.is_constant:
+            constant = either(graph, condition, no.constant)
+        elif no.is_constant:
+            constant = either(graph, negated(graph, condition), yes.constant)
+        else:
+            constant = chosen(graph, condition, yes.constant, no.constant)
+        low, high = (pick(*pair) for pair in zip(self.both_bounds(yes), self.both_bounds(no), strict=True))
+        others = [each for each in (yes, no) if not each.is_constant]
+        return _Clamp(
+            pick(yes.slope, no.slope),
+            pick(yes.shift, no.shift),
+            low if any(each.low is not None for each in others) else None,
+            high if any(each.high is not None for each in others) else None,
+            constant,
+        )
+
+
+def derive(part: Part) -> Stage:
+    """Return the stage of clamped affine maps.
+
+    Raises:
+        LeavesClassError: the step is no such map of one float.
+    """
+    if len(part.places) > 1 or part.states[0].scalar.kind != "float":
+        raise LeavesClassError(part.results[0], rank=-1)
+    clamps, graph = _Clamps(part), part.graph
+    found = clamps.of(part.results[0])
+    if not found.bounded or (clamps.chooses and (clamps.keeps or (found.low and found.high))):
+        raise LeavesClassError(part.results[0], rank=-1)
+    falls = not is_nonnegative(found.slope)
+    if falls and (clamps.chooses or found.shift.equals(0)):
+        # A line through 0 is a map of `max_times`, which asks for a proof.
+        raise LeavesClassError(part.results[0], rank=-1)
+    low, high = found.low, found.high
+    if falls:
+        low, high = clamps.both_bounds(found)
+        if found.constant is not None:
+            value = found.low or found.high
+            assert value is not None
+            low, high = (graph.select(found.constant, value, bound) for bound in (low, high))
+    exponent = graph.constant(0, INT32)
+    line = computed(graph, scale_line, found.slope, found.shift, exponent)
+    bounds = tuple(bound for bound in (low, high) if bound is not None)
+    law = "h[t] = a h[t-1] + b"
+    law = law if found.low is None else law.replace("a h[t-1] + b", "max(a h[t-1] + b, low)")
+    if found.high is not None:
+        law = f"h[t] = min({law.removeprefix('h[t] = ')}, high)"
+    composition = SlopedClamps(low is not None, high is not None, falls, clamps.chooses)
+    return Stage("clamp", law, part.places, (*line, *bounds), found.constant, composition)
