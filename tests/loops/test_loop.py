@@ -16,8 +16,8 @@ BY_NAME = {case.name: case for case in CASES}
 # One of each class, and one with two scans and outputs.
 ON_ADAPTERS = [
     "generalised advantage", "Kadane by maximum", "peak by where", "battery", "clamp with resets",
-    "growth between limits", "best with two payloads", "variance of a Kalman filter", "set and clear", "forty states", "CSV quotes", "Welford",
-    "second order filter",
+    "growth between limits", "best with two payloads", "variance of a Kalman filter", "set and clear", "forty states",
+    "CSV quotes", "Welford", "second order filter",
 ]  # fmt: skip
 
 
