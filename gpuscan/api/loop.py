@@ -94,6 +94,7 @@ def loop(
     ================  =================================================================================================
     ``affine``        ``a * h + b``, also with matrices; integers wrap
     ``max-plus``      ``np.maximum(h + a, b)``; ``min-plus`` with ``np.minimum``
+    ``log-plus``      ``np.logaddexp(h + a, b)``
     ``max-times``     ``np.maximum(a * h, b)`` for a that is provably not negative
     ``clamp``         ``np.clip(h + a, low, high)``; of floats ``np.clip(a * h + b, low, high)``, with one bound or two
     ``extremum``      ``np.maximum(h, b)``, or ``np.where(v > best, ...)`` with all that belongs to the best

@@ -57,6 +57,11 @@ def welford(c: Any, x: Any) -> Any:
     return n, later, m2 + (x - mean) * (x - later)
 
 
+def forward(c: Any, x: Any) -> Any:
+    stay, leave = F(np.log(0.9)), F(np.log(0.1))
+    return np.logaddexp(c[0] + stay, c[1] + leave) + x[0], np.logaddexp(c[0] + leave, c[1] + stay) + x[1]
+
+
 def adam(c: Any, g: Any) -> Any:
     m, v, p = c
     m = F(0.9) * m + F(0.1) * g
@@ -243,6 +248,11 @@ CASES = [
         "x flag",
     ),
     Case("floor under a mean", "clamp", lambda h, x: np.maximum(h + F(0.1) * (x - h), F(0.05)), F(0), "positive"),
+    # Logarithms
+    Case("log of a sum of weights", "log-plus", lambda h, x: np.logaddexp(h + x[0], x[1]), F(0), "u x"),
+    Case("log of a sum that begins with nothing", "log-plus", lambda h, x: np.logaddexp(h, x), F(-np.inf), "x"),
+    Case("forward algorithm", "log-plus", forward, (F(0), F(-1)), "x u"),
+    Case("log of a sum with resets", "log-plus", lambda h, x: np.where(x[1], 0, np.logaddexp(h, x[0])), F(0), "x flag"),
     # Quotients
     Case("continued fraction", "mobius", lambda h, x: 1 / (x + h), F(0), "positive"),
     Case("parallel resistors", "mobius", lambda r, x: r * x / (r + x), F(100), "positive"),

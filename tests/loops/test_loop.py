@@ -17,7 +17,7 @@ BY_NAME = {case.name: case for case in CASES}
 ON_ADAPTERS = [
     "generalised advantage", "Kadane by maximum", "peak by where", "battery", "clamp with resets",
     "growth between limits", "best with two payloads", "variance of a Kalman filter", "set and clear", "forty states",
-    "CSV quotes", "Welford", "second order filter",
+    "CSV quotes", "Welford", "log of a sum of weights", "second order filter",
 ]  # fmt: skip
 
 

@@ -10,7 +10,17 @@ import numpy as np
 
 from gpuscan.errors import LoopError
 from gpuscan.operators.expression_graph import Node, reachable
-from gpuscan.operators.loops import affine, bitwise, extremum, finite_state, max_times, mobius, sloped_clamp, tropical
+from gpuscan.operators.loops import (
+    affine,
+    bitwise,
+    extremum,
+    finite_state,
+    log_plus,
+    max_times,
+    mobius,
+    sloped_clamp,
+    tropical,
+)
 from gpuscan.operators.loops.finite_state import TooManyStatesError
 from gpuscan.operators.loops.stage import LeavesClassError, Part, Stage
 from gpuscan.operators.loops.step import Step
@@ -20,6 +30,7 @@ from gpuscan.operators.source_location import defined_at
 CLASSES: tuple[Callable[[Part], Stage], ...] = (
     affine.derive,
     tropical.derive,
+    log_plus.derive,
     extremum.derive,
     max_times.derive,
     sloped_clamp.derive,
@@ -34,8 +45,8 @@ class LoopForm:
     """What a loop is run as; ``str(form)`` explains it.
 
     Attributes:
-        kind: ``"affine"``, ``"max-plus"``, ``"min-plus"``, ``"max-times"``, ``"clamp"``, ``"extremum"``, ``"mobius"``,
-            ``"bitwise"`` or ``"finite-state"``; ``"staged"`` for a carry of several parts.
+        kind: ``"affine"``, ``"max-plus"``, ``"min-plus"``, ``"log-plus"``, ``"max-times"``, ``"clamp"``,
+            ``"extremum"``, ``"mobius"``, ``"bitwise"`` or ``"finite-state"``; ``"staged"`` for several parts.
         stages: the forms of the parts, in the order in which they run; the form itself if there is one part.
         state_shape: the trailing axes of `init` that belong to the carry: one shape, or one for each of its arrays.
         law: the map of one step as a formula.
