@@ -62,6 +62,12 @@ def forward(c: Any, x: Any) -> Any:
     return np.logaddexp(c[0] + stay, c[1] + leave) + x[0], np.logaddexp(c[0] + leave, c[1] + stay) + x[1]
 
 
+def first_best_of_a_day(c: Any, x: Any) -> Any:
+    value, time, opens = x
+    taken = (value > c[0]) | opens
+    return np.where(taken, value, c[0]), np.where(taken, time, c[1])
+
+
 def adam(c: Any, g: Any) -> Any:
     m, v, p = c
     m = F(0.9) * m + F(0.1) * g
@@ -222,6 +228,7 @@ CASES = [
         "i",
     ),
     # Clamps
+    Case("first best of a day", "extremum", first_best_of_a_day, (F(-9), I(0)), "x time flag"),
     Case("spill of a bucket", "min-plus", spill, F(0), "positive unit"),
     Case("melt of snow", "max-plus", melt, F(0), "positive x"),
     Case("flow of a battery", "clamp", battery, F(0), "x"),
@@ -248,6 +255,8 @@ CASES = [
         "x flag",
     ),
     Case("floor under a mean", "clamp", lambda h, x: np.maximum(h + F(0.1) * (x - h), F(0.05)), F(0), "positive"),
+    Case("stock that may run out", "max-plus", lambda s, x: np.where(s < x, 0, s - x), I(900), "j"),
+    Case("credit up to a limit", "min-plus", lambda s, x: np.where(s + x >= 9, 9, s + x), F(0), "positive"),
     # Logarithms
     Case("log of a sum of weights", "log-plus", lambda h, x: np.logaddexp(h + x[0], x[1]), F(0), "u x"),
     Case("log of a sum that begins with nothing", "log-plus", lambda h, x: np.logaddexp(h, x), F(-np.inf), "x"),

@@ -10,13 +10,23 @@ candidate that is NaN is better than nothing and is left out; a map that is cons
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from gpuscan.operators.expression_graph import BOOL, Node
-from gpuscan.operators.loops.stage import SWAPPED, Composition, LeavesClassError, Numbers, Part, Stage, both, negated
+from gpuscan.operators.loops.stage import (
+    SWAPPED,
+    Composition,
+    LeavesClassError,
+    Numbers,
+    Part,
+    Stage,
+    both,
+    either,
+    negated,
+)
 
 _BETTER: Mapping[str, np.ufunc] = {
     "greater": np.greater,
@@ -48,19 +58,22 @@ class BestMaps(Composition):
         return list(numbers[1:])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _Update:
     """A conditional update of numbers of the state.
 
     Attributes:
-        condition: where the new numbers are taken: a comparison, and a condition on the input or None.
-        new: the new numbers.
+        comparison, negates: what compares the old number with the new one, and True if it keeps the old one.
+        condition: a condition on the input that must be met as well; None for none.
+        new: the new number.
+        resets: a condition on the input where the new number is taken without a comparison; None for nowhere.
     """
 
     comparison: Node
     negates: bool
     condition: Node | None
     new: Node
+    resets: Node | None = None
 
 
 def derive(part: Part) -> Stage:
@@ -96,14 +109,16 @@ def _update(part: Part, state: Node, node: Node) -> _Update | None:
 def _condition(part: Part, node: Node, negates: bool, new: Node) -> _Update | None:
     if node.op == "logical_not":
         return _condition(part, node.args[0], not negates, new)
-    joins = "logical_or" if negates else "logical_and"
-    if node.op == joins and part.varies(node.args[0]) != part.varies(node.args[1]):
+    if node.op in ("logical_and", "logical_or") and part.varies(node.args[0]) != part.varies(node.args[1]):
         varying, free = node.args if part.varies(node.args[0]) else node.args[::-1]
         inner = _condition(part, varying, negates, new)
         if inner is None:
             return None
         free = negated(part.graph, free) if negates else free
-        return _Update(inner.comparison, inner.negates, both(part.graph, inner.condition or free, free), new)
+        if (node.op == "logical_and") == negates:
+            return replace(inner, resets=either(part.graph, inner.resets, free))
+        condition = both(part.graph, inner.condition or free, free)
+        return replace(inner, condition=condition, resets=both(part.graph, inner.resets, free))
     if node.op in SWAPPED:
         return _Update(node, negates, None, new)
     return None
@@ -135,6 +150,9 @@ def _stage(part: Part, place: int, best: _Update) -> Stage:
         else:
             valid = graph.apply("logical_and", (valid, negated(graph, nan)), BOOL)
     op = _NOT[op] if best.negates else op
+    if best.resets is not None:
+        valid = graph.apply("logical_or", (valid, best.resets), BOOL)
+        constant = either(graph, constant, best.resets)
     numbers = [value]
     order = [place]
     for other, (state, node) in enumerate(zip(part.states, part.results, strict=True)):
@@ -155,7 +173,7 @@ def _stage(part: Part, place: int, best: _Update) -> Stage:
 
 
 def _same(one: _Update, other: _Update) -> bool:
-    return (one.comparison, one.negates, one.condition) == (other.comparison, other.negates, other.condition)
+    return replace(one, new=other.new) == other
 
 
 _SIGNS = {"greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<="}

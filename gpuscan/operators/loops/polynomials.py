@@ -25,6 +25,11 @@ def polynomial_of(node: Node) -> Polynomial:
     return _expand(node, {})
 
 
+def difference(one: Node, other: Node) -> Polynomial:
+    """Return the polynomial that the difference of two nodes computes, without roundings and overflows."""
+    return add(polynomial_of(one), polynomial_of(other), -1)
+
+
 def _expand(node: Node, known: dict[int, Polynomial]) -> Polynomial:
     found = known.get(node.index)
     if found is None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from gpuscan.operators.derivatives import Calculus
 from gpuscan.operators.expression_graph import BOOL, Graph, Node
+from gpuscan.operators.loops import polynomials
 from gpuscan.operators.loops.step import Step, nodes_on
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.traced_array import Traced
@@ -210,7 +211,7 @@ def minimum_of_choice(a: Any, b: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ChosenExtremum:
-    """``np.where(u > v, u, v)``, or its like with other comparisons.
+    """``np.where(u > v, u, v)``, or its like with other comparisons, and with operands that differ as u and v do.
 
     Attributes:
         name: ``"maximum"`` or ``"minimum"``.
@@ -228,9 +229,14 @@ def chosen_extremum(node: Node) -> ChosenExtremum | None:
         return None
     condition, yes, no = node.args
     u, v = condition.args
-    op = condition.op
-    if yes is v and no is u:
-        u, v, op = v, u, SWAPPED[op]
-    if yes is not u or no is not v:
-        return None
-    return ChosenExtremum("maximum" if op.startswith("greater") else "minimum", u, v)
+    greater = condition.op.startswith("greater")
+    if (yes, no) == (v, u):
+        greater = not greater
+    elif (yes, no) != (u, v):
+        # np.where(s < x, 0, s - x) chooses by the difference of its operands.
+        chosen_by, difference = (polynomials.difference(*pair) for pair in ((u, v), (yes, no)))
+        if chosen_by == polynomials.add({}, difference, -1):
+            greater = not greater
+        elif chosen_by != difference:
+            return None
+    return ChosenExtremum("maximum" if greater else "minimum", yes, no)
