@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from html import escape
 from math import prod
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Never, TypeAlias
 
 import numpy as np
-from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gpuscan.api.launches import launchable
 from gpuscan.api.opened_device import OpenedDevice
+from gpuscan.array_types import AnyArray, ArrayOperators
 from gpuscan.device.device_array import DeviceArray, checked_dtype, checked_shape, empty, uploaded
 from gpuscan.device.foreign_buffers import check_buffer, check_state
 from gpuscan.device.guards import guarded
@@ -35,16 +35,21 @@ from gpuscan.problem.indices import is_array_index
 
 if TYPE_CHECKING:
     import wgpu
+    from numpy.typing import ArrayLike, DTypeLike
 
     from gpuscan.device.buffer_pool import Allocation
 
 Axes = int | tuple[int, ...] | None
+# The options of NumPy's functions.
+Kind: TypeAlias = "DTypeLike | None"
+Out: TypeAlias = "Array | None"
+Start: TypeAlias = "ArrayLike | None"
 
 # Up to this many bytes, an array and the unread reports are read by one submission and one wait.
 _SMALL_READ_BYTES = 64 << 10
 
 
-class Array(DeviceArray, NDArrayOperatorsMixin):
+class Array(DeviceArray, ArrayOperators):
     """An array in a device's memory, made by `Device.asarray`, `Device.empty`, a scan, or `Array.from_buffer`.
 
     Attributes:
@@ -390,60 +395,60 @@ class Array(DeviceArray, NDArrayOperatorsMixin):
     # ----- Combinations of elements. Each is NumPy's function, which is computed on the device.
 
     def sum(
-        self, axis: Axes = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None
-    ) -> Any:
+        self, axis: Axes = None, dtype: Kind = None, out: Out = None, keepdims: bool = False, initial: Start = None
+    ) -> Array:
         """Return ``np.sum`` of the array. Small integers are summed in 64 bits, other than by `gpuscan.reduce`."""
-        return np.sum(self, axis, dtype, out, keepdims=keepdims, initial=initial)
+        return _by_numpy(np.sum, self, axis, dtype, out, keepdims=keepdims, initial=initial)
 
     def prod(
-        self, axis: Axes = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None
-    ) -> Any:
+        self, axis: Axes = None, dtype: Kind = None, out: Out = None, keepdims: bool = False, initial: Start = None
+    ) -> Array:
         """Return ``np.prod`` of the array. Small integers are multiplied in 64 bits."""
-        return np.prod(self, axis, dtype, out, keepdims=keepdims, initial=initial)
+        return _by_numpy(np.prod, self, axis, dtype, out, keepdims=keepdims, initial=initial)
 
-    def max(self, axis: Axes = None, out: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
+    def max(self, axis: Axes = None, out: Out = None, keepdims: bool = False, initial: Start = None) -> Array:
         """Return ``np.max`` of the array."""
-        return np.max(self, axis, out, keepdims=keepdims, initial=initial)
+        return _by_numpy(np.max, self, axis, out, keepdims=keepdims, initial=initial)
 
-    def min(self, axis: Axes = None, out: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
+    def min(self, axis: Axes = None, out: Out = None, keepdims: bool = False, initial: Start = None) -> Array:
         """Return ``np.min`` of the array."""
-        return np.min(self, axis, out, keepdims=keepdims, initial=initial)
+        return _by_numpy(np.min, self, axis, out, keepdims=keepdims, initial=initial)
 
-    def any(self, axis: Axes = None, out: Any = None, keepdims: bool = False) -> Any:
+    def any(self, axis: Axes = None, out: Out = None, keepdims: bool = False) -> Array:
         """Return ``np.any`` of the array."""
-        return np.any(self, axis, out, keepdims=keepdims)
+        return _by_numpy(np.any, self, axis, out, keepdims=keepdims)
 
-    def all(self, axis: Axes = None, out: Any = None, keepdims: bool = False) -> Any:
+    def all(self, axis: Axes = None, out: Out = None, keepdims: bool = False) -> Array:
         """Return ``np.all`` of the array."""
-        return np.all(self, axis, out, keepdims=keepdims)
+        return _by_numpy(np.all, self, axis, out, keepdims=keepdims)
 
-    def mean(self, axis: Axes = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+    def mean(self, axis: Axes = None, dtype: Kind = None, out: Out = None, keepdims: bool = False) -> Array:
         """Return ``np.mean`` of an array of floats; for integers, pass ``dtype=np.float32``."""
-        return np.mean(self, axis, dtype, out, keepdims=keepdims)
+        return _by_numpy(np.mean, self, axis, dtype, out, keepdims=keepdims)
 
     def std(
-        self, axis: Axes = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False
-    ) -> Any:
+        self, axis: Axes = None, dtype: Kind = None, out: Out = None, ddof: float = 0, keepdims: bool = False
+    ) -> Array:
         """Return ``np.std`` of an array of floats; for integers, pass ``dtype=np.float32``."""
-        return np.std(self, axis, dtype, out, ddof, keepdims)
+        return _by_numpy(np.std, self, axis, dtype, out, ddof, keepdims)
 
     def var(
-        self, axis: Axes = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False
-    ) -> Any:
+        self, axis: Axes = None, dtype: Kind = None, out: Out = None, ddof: float = 0, keepdims: bool = False
+    ) -> Array:
         """Return ``np.var`` of an array of floats; for integers, pass ``dtype=np.float32``."""
-        return np.var(self, axis, dtype, out, ddof, keepdims)
+        return _by_numpy(np.var, self, axis, dtype, out, ddof, keepdims)
 
-    def take(self, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
+    def take(self, indices: ArrayLike, axis: int | None = None, out: Out = None, mode: str = "raise") -> Array:
         """Return ``np.take`` of the array: the elements at some indices of an axis."""
-        return np.take(self, indices, axis, out, mode)  # type: ignore[call-overload]
+        return _by_numpy(np.take, self, indices, axis, out, mode)
 
-    def cumsum(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    def cumsum(self, axis: int | None = None, dtype: Kind = None, out: Out = None) -> Array:
         """Return ``np.cumsum`` of the array. Small integers are summed in 64 bits."""
-        return np.cumsum(self, axis, dtype, out)
+        return _by_numpy(np.cumsum, self, axis, dtype, out)
 
-    def cumprod(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    def cumprod(self, axis: int | None = None, dtype: Kind = None, out: Out = None) -> Array:
         """Return ``np.cumprod`` of the array. Small integers are multiplied in 64 bits."""
-        return np.cumprod(self, axis, dtype, out)
+        return _by_numpy(np.cumprod, self, axis, dtype, out)
 
     # ----- As text
 
@@ -463,7 +468,7 @@ class Array(DeviceArray, NDArrayOperatorsMixin):
 
     # ----- To NumPy
 
-    def numpy(self) -> np.ndarray[Any, Any]:
+    def numpy(self) -> AnyArray:
         """Return a NumPy copy of the array, once the GPU is done.
 
         Raises:
@@ -583,6 +588,12 @@ _protocols: dict[str, Callable[..., Any]] = {}
 def answer_protocols(**answers: Callable[..., Any]) -> None:
     """Let functions answer the protocols of arrays that are made of scans and maps, by these names."""
     _protocols.update(answers)
+
+
+def _by_numpy(function: Callable[..., Any], *arguments: object, **options: object) -> Array:
+    """Return what a function of NumPy makes of an array on a device. NumPy's types do not know such arrays."""
+    found: Array = function(*arguments, **options)
+    return found
 
 
 def new_array(device: OpenedDevice, content: np.ndarray[Any, Any] | None, shape: Any = (), dtype: Any = None) -> Array:

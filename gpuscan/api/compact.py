@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -23,7 +23,23 @@ from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.arguments import as_bits, as_leaf, from_bits, structure_and_leaves
 from gpuscan.problem.results import assembled, over_arrays
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
 
+    from gpuscan.api.annotations import B, Bundle, Mapped, Of, S
+    from gpuscan.array_types import AnyArray
+
+
+@overload
+def compact(x: Array, mask: ArrayLike | Mapped, *, out: Array | None = ..., device: Devices = ...) -> Array: ...
+@overload
+def compact(x: Of[S], mask: ArrayLike | Mapped, *, out: AnyArray | None = ..., device: Devices = ...) -> NDArray[S]: ...
+@overload
+def compact(x: B, mask: ArrayLike | Mapped, *, out: Bundle | None = ..., device: Devices = ...) -> B: ...
+@overload
+def compact(
+    x: ArrayLike, mask: ArrayLike | Mapped, *, out: AnyArray | None = ..., device: Devices = ...
+) -> NDArray[Any]: ...
 @launchable
 def compact(x: Any, mask: Any, *, out: Any = None, device: Devices = None) -> Any:
     """Return the entries of an array that a mask picks, in their order: ``x[mask]`` along the first axis.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 
 import numpy as np
 
@@ -25,6 +25,13 @@ from gpuscan.errors import DeviceMemoryError, UnsupportedDtypeError
 from gpuscan.problem.arguments import as_bits, as_integer, as_leaf, from_bits, resolve_axis, structure_and_leaves
 from gpuscan.problem.results import assembled
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from gpuscan.api.annotations import B, Of, S
+    from gpuscan.array_types import AnyArray
+
+
 # Bins that labels on a device are counted in before the largest of them is known.
 _EXPECTED_BINS = 4096
 # Labels from this one on are not counted.
@@ -34,6 +41,18 @@ _MOST_LABELS = 1 << 31
 # ----- Counts
 
 
+@overload
+def bincount(x: Array, /, weights: ArrayLike | None = ..., minlength: int = ..., *, device: Devices = ...) -> Array: ...
+@overload
+def bincount(x: ArrayLike, /, weights: Array, minlength: int = ..., *, device: Devices = ...) -> Array: ...
+@overload
+def bincount(
+    x: ArrayLike, /, weights: None = ..., minlength: int = ..., *, device: Devices = ...
+) -> NDArray[np.int64]: ...
+@overload
+def bincount(
+    x: ArrayLike, /, weights: ArrayLike, minlength: int = ..., *, device: Devices = ...
+) -> NDArray[np.float64]: ...
 @launchable
 def bincount(x: Any, /, weights: Any = None, minlength: int = 0, *, device: Devices = None) -> Any:
     """Return how often each label is there: ``counts[v]`` is the number of elements of `x` that equal v.
@@ -140,6 +159,33 @@ def _count_labels(home: Device, labels: Array, least: int) -> Array:
 # ----- Histograms
 
 
+@overload
+def histogram(
+    x: Array,
+    bins: int | ArrayLike = ...,
+    range: tuple[float, float] | None = ...,
+    weights: ArrayLike | None = ...,
+    *,
+    device: Devices = ...,
+) -> tuple[Array, Array]: ...
+@overload
+def histogram(
+    x: ArrayLike,
+    bins: int | str | ArrayLike = ...,
+    range: tuple[float, float] | None = ...,
+    weights: None = ...,
+    *,
+    device: Devices = ...,
+) -> tuple[NDArray[np.int64], NDArray[Any]]: ...
+@overload
+def histogram(
+    x: ArrayLike,
+    bins: int | str | ArrayLike = ...,
+    range: tuple[float, float] | None = ...,
+    weights: ArrayLike | None = ...,
+    *,
+    device: Devices = ...,
+) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @launchable
 def histogram(
     x: Any,
@@ -338,9 +384,28 @@ def _nearest_in(
 
 # ----- Searches
 
+# What `side=` takes.
+Side: TypeAlias = Literal["left", "right"]
 
+
+@overload
+def searchsorted(
+    a: Array, v: ArrayLike, /, *, side: Side = ..., sorter: ArrayLike | None = ..., device: Devices = ...
+) -> Array: ...
+@overload
+def searchsorted(
+    a: ArrayLike, v: Array, /, *, side: Side = ..., sorter: ArrayLike | None = ..., device: Devices = ...
+) -> Array: ...
+@overload
+def searchsorted(
+    a: ArrayLike, v: AnyArray, /, *, side: Side = ..., sorter: ArrayLike | None = ..., device: Devices = ...
+) -> NDArray[np.int64]: ...
+@overload
+def searchsorted(
+    a: ArrayLike, v: ArrayLike, /, *, side: Side = ..., sorter: ArrayLike | None = ..., device: Devices = ...
+) -> Any: ...
 @launchable
-def searchsorted(a: Any, v: Any, /, *, side: str = "left", sorter: Any = None, device: Devices = None) -> Any:
+def searchsorted(a: Any, v: Any, /, *, side: Side = "left", sorter: Any = None, device: Devices = None) -> Any:
     """Return where values belong in a sorted array, so that it stays sorted.
 
     For ``side="left"`` it is the first place i with ``a[i] >= v``, and for ``side="right"`` the first with
@@ -373,7 +438,7 @@ def searchsorted(a: Any, v: Any, /, *, side: str = "left", sorter: Any = None, d
     """
     ordered, values = as_leaf(a), as_leaf(v)
     order = None if sorter is None else as_leaf(sorter)
-    if side not in ("left", "right"):
+    if side not in get_args(Side):
         raise ValueError(f'side={side!r} was passed; pass "left" or "right"')
     if ordered.ndim != 1:
         raise ValueError(f"an array of shape {ordered.shape} was to be searched; pass a sorted array of one axis")
@@ -386,7 +451,7 @@ def searchsorted(a: Any, v: Any, /, *, side: str = "left", sorter: Any = None, d
     home = first_home((ordered, values, order), device)
     if home is None:
         wide = [each.astype(np.float32) if each.dtype.name == "bfloat16" else each for each in (ordered, values)]
-        return np.searchsorted(wide[0], wide[1], side, order)  # type: ignore[call-overload]
+        return np.searchsorted(wide[0], wide[1], side, order)
     on_device = any(isinstance(each, Array) for each in (ordered, values, order))
     right = side == "right"
     fill = None
@@ -447,6 +512,16 @@ def _in_dtype_of(ordered: Any, values: Any, right: bool) -> tuple[Any, Any, Any]
 # ----- Repetitions
 
 
+@overload
+def repeat(x: Array, repeats: ArrayLike, *, axis: int | None = ..., device: Devices = ...) -> Array: ...
+@overload
+def repeat(x: ArrayLike, repeats: Array, *, axis: int | None = ..., device: Devices = ...) -> Array: ...
+@overload
+def repeat(x: Of[S], repeats: ArrayLike, *, axis: int | None = ..., device: Devices = ...) -> NDArray[S]: ...
+@overload
+def repeat(x: B, repeats: ArrayLike, *, axis: int | None = ..., device: Devices = ...) -> B: ...
+@overload
+def repeat(x: ArrayLike, repeats: ArrayLike, *, axis: int | None = ..., device: Devices = ...) -> NDArray[Any]: ...
 @launchable
 def repeat(x: Any, repeats: Any, *, axis: int | None = None, device: Devices = None) -> Any:
     """Return an array with each entry of an axis as many times as asked for, one after the other.

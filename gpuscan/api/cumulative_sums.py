@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
@@ -14,7 +14,45 @@ from gpuscan.api.scan import scan
 from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.problem.arguments import as_flag, as_leaf, resolve_axis
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+    from gpuscan.api.annotations import C, CumulativeOptions, DTypeOf, F, Of, T
+
+
+@overload
+def cumulative_sum(
+    x: Array, /, *, dtype: DTypeLike | None = ..., out: Array | None = ..., **options: Unpack[CumulativeOptions]
+) -> Array: ...
+@overload
+def cumulative_sum(
+    x: Of[F], /, *, dtype: None = ..., out: None = ..., **options: Unpack[CumulativeOptions]
+) -> NDArray[F]: ...
+@overload
+def cumulative_sum(
+    x: Of[np.signedinteger[Any] | np.bool_],
+    /,
+    *,
+    dtype: None = ...,
+    out: None = ...,
+    **options: Unpack[CumulativeOptions],
+) -> NDArray[np.int64]: ...
+@overload
+def cumulative_sum(
+    x: Of[np.unsignedinteger[Any]], /, *, dtype: None = ..., out: None = ..., **options: Unpack[CumulativeOptions]
+) -> NDArray[np.uint64]: ...
+@overload
+def cumulative_sum(
+    x: ArrayLike, /, *, dtype: DTypeOf[T], out: None = ..., **options: Unpack[CumulativeOptions]
+) -> NDArray[T]: ...
+@overload
+def cumulative_sum(
+    x: object, /, *, out: C, dtype: DTypeLike | None = ..., **options: Unpack[CumulativeOptions]
+) -> C: ...
+@overload
+def cumulative_sum(
+    x: ArrayLike, /, *, dtype: DTypeLike | None = ..., out: None = ..., **options: Unpack[CumulativeOptions]
+) -> NDArray[Any]: ...
 @launchable
 def cumulative_sum(
     x: Any,
@@ -54,6 +92,39 @@ def cumulative_sum(
     return _cumulative(x, "add", 0, axis, dtype, include_initial, out, device)
 
 
+@overload
+def cumulative_prod(
+    x: Array, /, *, dtype: DTypeLike | None = ..., out: Array | None = ..., **options: Unpack[CumulativeOptions]
+) -> Array: ...
+@overload
+def cumulative_prod(
+    x: Of[F], /, *, dtype: None = ..., out: None = ..., **options: Unpack[CumulativeOptions]
+) -> NDArray[F]: ...
+@overload
+def cumulative_prod(
+    x: Of[np.signedinteger[Any] | np.bool_],
+    /,
+    *,
+    dtype: None = ...,
+    out: None = ...,
+    **options: Unpack[CumulativeOptions],
+) -> NDArray[np.int64]: ...
+@overload
+def cumulative_prod(
+    x: Of[np.unsignedinteger[Any]], /, *, dtype: None = ..., out: None = ..., **options: Unpack[CumulativeOptions]
+) -> NDArray[np.uint64]: ...
+@overload
+def cumulative_prod(
+    x: ArrayLike, /, *, dtype: DTypeOf[T], out: None = ..., **options: Unpack[CumulativeOptions]
+) -> NDArray[T]: ...
+@overload
+def cumulative_prod(
+    x: object, /, *, out: C, dtype: DTypeLike | None = ..., **options: Unpack[CumulativeOptions]
+) -> C: ...
+@overload
+def cumulative_prod(
+    x: ArrayLike, /, *, dtype: DTypeLike | None = ..., out: None = ..., **options: Unpack[CumulativeOptions]
+) -> NDArray[Any]: ...
 @launchable
 def cumulative_prod(
     x: Any,

@@ -35,6 +35,8 @@ from gpuscan.problem.compensated_sum import as_pairs
 if TYPE_CHECKING:
     import wgpu
 
+    from gpuscan.planning.strategies import Strategy
+
 
 # The attribute of a wgpu.GPUDevice that returns its gpuscan.Device, and a lock that is held while one gets it.
 _DEVICE_OF_GPU = "_gpuscan_device"
@@ -120,7 +122,7 @@ class Device(OpenedDevice):
         before: Callable[..., Any] | None = None,
         after: Callable[[Any], Any] | None = None,
         compensated: bool = False,
-        strategy: str = "auto",
+        strategy: Strategy = "auto",
     ) -> Plan:
         """Compile one kind of scan once, for many calls. The options are those of `gpuscan.scan`.
 

@@ -18,7 +18,7 @@ from gpuscan.browser.samples import picked_samples, samples_of
 from gpuscan.elements import dtype_from, element_of
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.operators.named_operators import resolve
-from gpuscan.planning.strategies import check_strategy
+from gpuscan.planning.strategies import Strategy, check_strategy
 from gpuscan.problem.arguments import as_flag, as_integer, structure_and_leaves
 from gpuscan.problem.compaction import compaction_problem, words_of_entry
 from gpuscan.problem.problem import make_problem
@@ -41,7 +41,7 @@ def export(
     reverse: bool = False,
     segments: bool = False,
     compact: bool | Callable[[Any], Any] = False,
-    strategy: str = "auto",
+    strategy: Strategy = "auto",
     force: bool = False,
 ) -> Path:
     """Write a scan into a folder, for web browsers: shaders, an ES module that runs them, and a page that checks it.

@@ -14,7 +14,17 @@ from gpuscan.device.adapters import adapter_number, names
 from gpuscan.problem.results import parts_of
 
 # The type of `device=` in functions that may run on several devices.
-Devices: TypeAlias = Device | str | int | list[Device | str | int] | tuple[Device | str | int, ...] | None
+Devices: TypeAlias = (
+    Device
+    | str
+    | int
+    | list[Device]
+    | list[str]
+    | list[int]
+    | list[Device | str | int]
+    | tuple[Device | str | int, ...]
+    | None
+)
 
 
 def home_of(arrays: Iterable[Any], device: Device | str | int | None) -> Device | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
@@ -20,6 +20,11 @@ from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import as_array, as_flag, initial_rows, native, resolve_axis
 from gpuscan.problem.broadcasting import repeated_axes
 from gpuscan.problem.problem import Problem
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+    from gpuscan.api.annotations import DTypeOf, Of, RecurrenceOptions, S, T
 
 
 @operator(identity=(1, 0), name="affine")
@@ -42,6 +47,26 @@ def _gradients(value: Any) -> Any:
     return value[1] * value[2], value[1]
 
 
+@overload
+def linear_recurrence(
+    a: ArrayLike, b: Array, *, dtype: DTypeLike | None = ..., **options: Unpack[RecurrenceOptions]
+) -> Array: ...
+@overload
+def linear_recurrence(
+    a: Array, b: ArrayLike, *, dtype: DTypeLike | None = ..., **options: Unpack[RecurrenceOptions]
+) -> Array: ...
+@overload
+def linear_recurrence(
+    a: Of[S] | float, b: Of[S], *, dtype: None = ..., **options: Unpack[RecurrenceOptions]
+) -> NDArray[S]: ...
+@overload
+def linear_recurrence(
+    a: ArrayLike, b: ArrayLike, *, dtype: DTypeOf[T], **options: Unpack[RecurrenceOptions]
+) -> NDArray[T]: ...
+@overload
+def linear_recurrence(
+    a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike | None = ..., **options: Unpack[RecurrenceOptions]
+) -> NDArray[Any]: ...
 @launchable
 def linear_recurrence(
     a: Any,
@@ -103,6 +128,32 @@ def linear_recurrence(
     return scan((broadcast_to("a", a, "b", b), b), affine, dtype=None if b.dtype == kind else kind, **options)
 
 
+@overload
+def linear_recurrence_vjp(
+    a: ArrayLike, h: Array, grad_h: ArrayLike, *, axis: int = ..., initial: None = ..., reverse: bool = ...
+) -> tuple[Array, Array, None]: ...
+@overload
+def linear_recurrence_vjp(
+    a: ArrayLike, h: Array, grad_h: ArrayLike, *, axis: int = ..., initial: ArrayLike, reverse: bool = ...
+) -> tuple[Array, Array, Array]: ...
+@overload
+def linear_recurrence_vjp(
+    a: ArrayLike, h: Of[S], grad_h: ArrayLike, *, axis: int = ..., initial: None = ..., reverse: bool = ...
+) -> tuple[NDArray[Any], NDArray[S], None]: ...
+@overload
+def linear_recurrence_vjp(
+    a: ArrayLike, h: Of[S], grad_h: ArrayLike, *, axis: int = ..., initial: ArrayLike, reverse: bool = ...
+) -> tuple[NDArray[Any], NDArray[S], NDArray[Any]]: ...
+@overload
+def linear_recurrence_vjp(
+    a: ArrayLike,
+    h: ArrayLike,
+    grad_h: ArrayLike,
+    *,
+    axis: int = ...,
+    initial: ArrayLike | None = ...,
+    reverse: bool = ...,
+) -> tuple[Any, Any, Any]: ...
 @launchable
 def linear_recurrence_vjp(
     a: Any, h: Any, grad_h: Any, *, axis: int = -1, initial: Any = None, reverse: bool = False

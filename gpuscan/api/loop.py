@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -31,7 +31,8 @@ from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.arguments import as_flag, as_integer
 
-_METHODS = ("auto", "sequential", "newton")
+Method: TypeAlias = Literal["auto", "sequential", "newton"]
+_METHODS: tuple[str, ...] = get_args(Method)
 # The default tolerance, in roundings of the carry's type.
 _ROUNDINGS = 16
 # After an iteration that made the residual larger, the matrices are multiplied by this; after a better one they
@@ -79,7 +80,7 @@ def loop(
     *,
     axis: int = 0,
     reverse: bool = False,
-    method: str = "auto",
+    method: Method = "auto",
     tolerance: float | None = None,
     max_iterations: int = 100,
     device: Device | str | int | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -22,7 +22,27 @@ from gpuscan.operators.loops.linearisation import linearise
 from gpuscan.problem.arguments import OnDevice, as_flag, as_leaf, native
 from gpuscan.problem.broadcasting import summed_to
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
+    from gpuscan.api.annotations import F, Of, Step
+
+
+@overload
+def loop_vjp(
+    f: Step, init: object, xs: Of[F], grad_ys: object, *, grad_carry: object = ..., axis: int = ..., reverse: bool = ...
+) -> tuple[Any, NDArray[F]]: ...
+@overload
+def loop_vjp(
+    f: Step,
+    init: object,
+    xs: object,
+    grad_ys: object,
+    *,
+    grad_carry: object = ...,
+    axis: int = ...,
+    reverse: bool = ...,
+) -> tuple[Any, Any]: ...
 @launchable
 def loop_vjp(
     f: Callable[[Any, Any], Any],

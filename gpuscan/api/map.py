@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -23,14 +23,84 @@ from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.problem.problem import Problem
 from gpuscan.reference.elementwise import map_arrays
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gpuscan.api.annotations import C, Mapped, P, Plain, Q, Several, Value
+
 # The most bytes of NumPy arrays, inputs and results together, that are on a device at a time. Not tuned.
 _PIECE_BYTES = 256 << 20
 
 
+@overload
+def map(
+    function: Callable[[Value], Several], x: object, /, *, out: None = ..., device: Device | str | int | None = ...
+) -> Any: ...
+@overload
+def map(
+    function: Callable[[P], Several], x: object, /, *, out: None = ..., device: Device | str | int | None = ...
+) -> Any: ...
+@overload
+def map(
+    function: Callable[[Value, Value], Several],
+    x: object,
+    y: object,
+    /,
+    *,
+    out: None = ...,
+    device: Device | str | int | None = ...,
+) -> Any: ...
+@overload
+def map(
+    function: Callable[[P, Q], Several],
+    x: object,
+    y: object,
+    /,
+    *,
+    out: None = ...,
+    device: Device | str | int | None = ...,
+) -> Any: ...
+@overload
+def map(
+    function: Mapped, x: Array, y: Array | Plain = ..., /, *, out: None = ..., device: Device | str | int | None = ...
+) -> Array: ...
+@overload
+def map(
+    function: Mapped, x: Plain, y: Array, /, *, out: None = ..., device: Device | str | int | None = ...
+) -> Array: ...
+@overload
+def map(
+    function: Mapped, x: Plain, y: Plain = ..., /, *, out: None = ..., device: Device | str | int | None = ...
+) -> NDArray[Any]: ...
+@overload
+def map(function: Mapped, *arrays: object, out: C, device: Device | str | int | None = ...) -> C: ...
+@overload
+def map(
+    function: Mapped, x: Several, /, *arrays: object, out: None = ..., device: Device | str | int | None = ...
+) -> Any: ...
+@overload
+def map(
+    function: Mapped,
+    x: object,
+    y: Several,
+    /,
+    *arrays: object,
+    out: None = ...,
+    device: Device | str | int | None = ...,
+) -> Any: ...
+@overload
+def map(
+    function: Mapped,
+    x: object,
+    y: object,
+    z: object,
+    /,
+    *arrays: object,
+    out: None = ...,
+    device: Device | str | int | None = ...,
+) -> Any: ...
 @launchable
-def map(  # noqa: A001 (the public name)
-    function: Callable[..., Any], *arrays: Any, out: Any = None, device: Device | str | int | None = None
-) -> Any:
+def map(function: Callable[..., Any], *arrays: Any, out: Any = None, device: Device | str | int | None = None) -> Any:
     """Return a function of every element of some arrays: ``y[i] = function(a[i], b[i], …)``, computed by one kernel.
 
     Args:

@@ -19,7 +19,7 @@ from gpuscan.api.map import is_number
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.outputs import check_place
 from gpuscan.api.reduce import reduce
-from gpuscan.api.selecting import median, quantile
+from gpuscan.api.selecting import QuantileMethod, median, quantile
 from gpuscan.api.sort import argsort, sort
 from gpuscan.api.ufuncs import apply_ufunc, not_on_device
 from gpuscan.api.unique import find_unique, unique_all, unique_counts, unique_inverse, unique_values
@@ -260,7 +260,7 @@ def _quantile(
     axis: Any = None,
     out: Any = None,
     overwrite_input: bool = False,
-    method: str = "linear",
+    method: QuantileMethod = "linear",
     keepdims: bool = False,
 ) -> Any:
     del overwrite_input

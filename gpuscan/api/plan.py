@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Never, overload
 
 import numpy as np
 
@@ -45,6 +45,7 @@ from gpuscan.problem.problem import make_problem
 if TYPE_CHECKING:
     import wgpu
 
+    from gpuscan.api.annotations import C
     from gpuscan.device.context import DeviceContext
     from gpuscan.elements import Element, Structure
     from gpuscan.planning.kernel import Kernel
@@ -199,6 +200,10 @@ class Plan(Numbered):
         """The WGSL text of each stage, by the stage's name."""
         return {kernel.stage: render_kernel(kernel) for kernel in self._kernels}
 
+    @overload
+    def __call__(self, array: object, out: C) -> C: ...
+    @overload
+    def __call__(self, array: object, out: None = None) -> Any: ...
     def __call__(self, array: Any, out: Any = None) -> Any:
         """Return the scan of an array of the plan's shape and dtype. That of a `gpuscan.Array` stays on the device.
 

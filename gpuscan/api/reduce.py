@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
@@ -28,7 +28,39 @@ from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import assembled
 from gpuscan.reference import scan as reference
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
 
+    from gpuscan.api.annotations import (
+        AnyReduction,
+        C,
+        DTypeOf,
+        Of,
+        Operation,
+        PlainReduction,
+        ReduceInto,
+        S,
+        T,
+        WholeReduction,
+    )
+
+
+@overload
+def reduce(
+    x: Array, op: Operation = ..., *, dtype: DTypeLike | None = ..., **options: Unpack[PlainReduction]
+) -> Array: ...
+@overload
+def reduce(x: Of[S], op: Operation = ..., *, dtype: None = ..., **options: Unpack[WholeReduction]) -> S: ...
+@overload
+def reduce(x: Of[S], op: Operation = ..., *, dtype: DTypeOf[T], **options: Unpack[WholeReduction]) -> T: ...
+@overload
+def reduce(
+    x: Of[S], op: Operation = ..., *, dtype: None = ..., **options: Unpack[PlainReduction]
+) -> NDArray[S] | Any: ...
+@overload
+def reduce(x: object, op: Operation = ..., *, out: C, **options: Unpack[ReduceInto]) -> C: ...
+@overload
+def reduce(x: object, op: Operation = ..., **options: Unpack[AnyReduction]) -> Any: ...
 @launchable
 def reduce(
     x: Any,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -27,9 +27,23 @@ from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import holds_arrays, over_arrays
 from gpuscan.reference import scan as reference
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from gpuscan.api.annotations import B, C, Operation
+
+
 _KEEP_LEFT = operator(lambda left, right: left, name="keep left")
 
 
+@overload
+def reduce_by_key(keys: B, x: C, op: Operation = ..., *, device: Devices = ...) -> tuple[B, C]: ...
+@overload
+def reduce_by_key(keys: object, x: C, op: Operation = ..., *, device: Devices = ...) -> tuple[Any, C]: ...
+@overload
+def reduce_by_key(
+    keys: object, x: ArrayLike, op: Operation = ..., *, device: Devices = ...
+) -> tuple[Any, NDArray[Any]]: ...
 @launchable
 def reduce_by_key(keys: Any, x: Any, op: Any = "add", *, device: Devices = None) -> Any:
     """Return the key and the combination of each run of equal keys.
@@ -109,7 +123,7 @@ def reduce_by_key(keys: Any, x: Any, op: Any = "add", *, device: Devices = None)
 
 def _run_starts(parts: list[Any]) -> Any:
     """Return for each element where its run begins, which is where one of several arrays of keys changed last."""
-    starts = []
+    starts: list[Any] = []
     for part in parts:
         indices = np.arange(len(part), dtype=np.uint32)
         if isinstance(part, Array):

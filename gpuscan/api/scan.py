@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.operators.trace import ROUNDED_WHEN_STORED, Map, traced
-from gpuscan.planning.strategies import check_strategy
+from gpuscan.planning.strategies import Strategy, check_strategy
 from gpuscan.problem.arguments import as_flag, as_leaf, check_one_cut
 from gpuscan.problem.cache import cached_problem
 from gpuscan.problem.compensated_sum import as_pairs
@@ -31,7 +31,62 @@ from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import over_arrays
 from gpuscan.reference import scan as reference
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+    from gpuscan.api.annotations import (
+        AnyScan,
+        B,
+        C,
+        DTypeOf,
+        Mapped,
+        MappedScan,
+        Operation,
+        PlainScan,
+        ScanInKind,
+        ScanInto,
+        Several,
+        T,
+    )
+
+
+@overload
+def scan(x: Array, op: Operation = ..., *, dtype: DTypeLike | None = ..., **options: Unpack[PlainScan]) -> Array: ...
+@overload
+def scan(x: B, op: Operation = ..., *, dtype: None = ..., **options: Unpack[PlainScan]) -> B: ...
+@overload
+def scan(x: Several, op: Operation = ..., *, dtype: DTypeLike, **options: Unpack[PlainScan]) -> Any: ...
+@overload
+def scan(x: ArrayLike, op: Operation = ..., *, dtype: DTypeOf[T], **options: Unpack[PlainScan]) -> NDArray[T]: ...
+@overload
+def scan(
+    x: ArrayLike, op: Operation = ..., *, dtype: DTypeLike | None = ..., **options: Unpack[PlainScan]
+) -> NDArray[Any]: ...
+@overload
+def scan(x: object, op: Operation = ..., *, out: C, **options: Unpack[ScanInto]) -> C: ...
+@overload
+def scan(
+    x: object, op: Operation = ..., *, before: Mapped, after: Mapped | None = ..., **options: Unpack[MappedScan]
+) -> Any: ...
+@overload
+def scan(
+    x: object, op: Operation = ..., *, before: None = ..., after: Mapped, **options: Unpack[MappedScan]
+) -> Any: ...
+@overload
+def scan(
+    x: Array,
+    op: Operation = ...,
+    *,
+    return_total: Literal[True],
+    dtype: DTypeLike | None = ...,
+    **options: Unpack[ScanInKind],
+) -> tuple[Array, Array]: ...
+@overload
+def scan(
+    x: B, op: Operation = ..., *, return_total: Literal[True], dtype: None = ..., **options: Unpack[ScanInKind]
+) -> tuple[B, Any]: ...
+@overload
+def scan(x: object, op: Operation = ..., *, return_total: bool, **options: Unpack[AnyScan]) -> Any: ...
 @launchable
 def scan(
     x: Any,
@@ -51,7 +106,7 @@ def scan(
     compensated: bool = False,
     return_total: bool = False,
     device: Devices = None,
-    strategy: str = "auto",
+    strategy: Strategy = "auto",
 ) -> Any:
     """Return the running combination of an array's elements along an axis.
 
@@ -70,11 +125,12 @@ def scan(
         reverse: True to scan from the end: exactly ``flip(scan(flip(x, axis)), axis)``.
         initial: the left operand of the first combination, broadcast over the other axes. Inclusive results include
             it as well.
-        segments: the offsets along the axis where the scan restarts, as in CSR's ``indptr``: the first is 0, the last
-            is the axis's length, and none is smaller than the one before. Every row is cut alike, and each segment
-            begins with `initial`. Offsets in a `gpuscan.Array` are checked on its device. If they are wrong, calls that
-            wait for the device raise; after others the next read or `Device.synchronize` does. Then `out` may have been
-            written, and nothing else of yours is changed.
+        segments: the offsets along the axis at which the scan restarts, as in CSR's ``indptr``. The first offset is 0,
+            the last one is the length of the axis, and none is smaller than the one before it. All rows restart at the
+            same places. Each segment begins with `initial`.
+            Offsets in a `gpuscan.Array` are checked on its device. If they are wrong, a call that waits for the device
+            raises the error. Another call returns first, and the next read or `Device.synchronize` raises it; `out` may
+            have been written by then. Nothing else of yours is changed.
         keys: the scan restarts where a key differs from the one before it along the axis. There is a key for each
             element, in the shape of `x`, or one for each place along the axis, ``(n,)``, for all rows alike. Keys are
             numbers, strings, dates or other values with ``!=``, in an array, a list, a Series or a categorical.
@@ -96,12 +152,15 @@ def scan(
         after: a function that maps each combined element as it is stored. Its results are what the scan returns.
         compensated: for sums of float32, True to carry the rounding errors along and to round each result once; see
             docs/numerics.md.
-        return_total: True to return ``(result, total)``, where the total is what `gpuscan.reduce` gives along the axis,
-            from the end if the scan is reversed. It is the last result of each row, and of an exclusive scan that
-            combined with the row's last element, so that the last bits of floats may differ. `segments`, `keys` and
-            `groups` do not cut the total: these take a second pass over `x`. So do exclusive scans of float16 and
-            bfloat16, those with `after` or a `before` of two parameters, and on a device those of operators in WGSL
-            and of elements of several numbers.
+        return_total: True to return a pair ``(result, total)``. The total is the reduction of each row, as
+            `gpuscan.reduce` gives it along the axis; a reversed scan takes it from the end. `segments`, `keys` and
+            `groups` do not cut it.
+            An inclusive scan takes the total from the last result of each row. An exclusive scan combines the last
+            result with the last element of the row, so the last bits of floats may differ from those of a reduction.
+            The total takes a second pass over `x` if `segments`, `keys` or `groups` are passed. Some exclusive scans
+            need a second pass as well: those of float16 or bfloat16, those with `after`, and those with a `before` of
+            two parameters. On a device, exclusive scans also need it if the operator is written in WGSL, or if the
+            elements are vectors or matrices.
         device: a `gpuscan.Device`, a part of an adapter's summary, its number in `gpuscan.devices()`, or ``"numpy"``
             (default: the best adapter). A list of devices shares the work of NumPy arrays: the bits of exact types are
             those of one device, and floats have the same bits for the same list. If a device fails, the error names it.

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from gpuscan.engine.element_copy import duplicate, stretch_of
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.streams import scan_stream
 from gpuscan.operators.named_operators import resolve
-from gpuscan.planning.strategies import check_strategy
+from gpuscan.planning.strategies import Strategy, check_strategy
 from gpuscan.problem.arguments import as_flag
 from gpuscan.problem.chunk_cuts import ChunkCuts, chunk_cuts
 from gpuscan.problem.compensated_sum import as_pairs
@@ -33,9 +33,65 @@ from gpuscan.problem.problem_parts import cut
 from gpuscan.problem.segments import Heads, Marks
 from gpuscan.reference import scan as reference
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+    from gpuscan.api.annotations import B, ChunkOptions, DTypeOf, Mapped, Operation, T
+    from gpuscan.array_types import AnyArray
+
 Leaves = list[np.ndarray[Any, Any]]
 
 
+@overload
+def scan_chunks(
+    chunks: Iterable[B],
+    op: Operation = ...,
+    *,
+    dtype: None = ...,
+    before: None = ...,
+    after: None = ...,
+    **options: Unpack[ChunkOptions],
+) -> Iterator[B]: ...
+@overload
+def scan_chunks(
+    chunks: Iterable[AnyArray],
+    op: Operation = ...,
+    *,
+    dtype: DTypeOf[T],
+    before: None = ...,
+    after: None = ...,
+    **options: Unpack[ChunkOptions],
+) -> Iterator[NDArray[T]]: ...
+@overload
+def scan_chunks(
+    chunks: Iterable[object],
+    op: Operation = ...,
+    *,
+    dtype: DTypeLike,
+    before: None = ...,
+    after: None = ...,
+    **options: Unpack[ChunkOptions],
+) -> Iterator[Any]: ...
+@overload
+def scan_chunks(
+    chunks: Iterable[object],
+    op: Operation = ...,
+    *,
+    dtype: DTypeLike | None = ...,
+    before: Mapped,
+    after: Mapped | None = ...,
+    **options: Unpack[ChunkOptions],
+) -> Iterator[Any]: ...
+@overload
+def scan_chunks(
+    chunks: Iterable[object],
+    op: Operation = ...,
+    *,
+    dtype: DTypeLike | None = ...,
+    before: None = ...,
+    after: Mapped,
+    **options: Unpack[ChunkOptions],
+) -> Iterator[Any]: ...
 def scan_chunks(
     chunks: Iterable[Any],
     op: Any = "add",
@@ -49,7 +105,7 @@ def scan_chunks(
     after: Callable[[Any], Any] | None = None,
     compensated: bool = False,
     device: Devices = None,
-    strategy: str = "auto",
+    strategy: Strategy = "auto",
 ) -> Iterator[Any]:
     """Scan a row that comes in chunks: ``scan(concatenate(chunks))``, chunk by chunk, with the same bits.
 

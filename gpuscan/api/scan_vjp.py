@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
@@ -30,12 +30,48 @@ from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.problem.segments import heads_of
 from gpuscan.reference import scan as reference
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from gpuscan.api.annotations import B, Bundle, Operation, ScanGradientOptions
+
+
 Arrays = list[Any]
 
 # The array that tells the first elements of rows and segments.
 FLAG = Slot("begun")
 
 
+@overload
+def scan_vjp(
+    x: B,
+    y: Bundle,
+    grad_y: Bundle | ArrayLike,
+    op: Operation = ...,
+    *,
+    initial: None = ...,
+    **options: Unpack[ScanGradientOptions],
+) -> B: ...
+@overload
+def scan_vjp(
+    x: B,
+    y: Bundle,
+    grad_y: Bundle | ArrayLike,
+    op: Operation = ...,
+    *,
+    initial: object,
+    **options: Unpack[ScanGradientOptions],
+) -> tuple[B, Any]: ...
+@overload
+def scan_vjp(
+    x: object,
+    y: object,
+    grad_y: object,
+    op: Operation = ...,
+    *,
+    initial: object = ...,
+    **options: Unpack[ScanGradientOptions],
+) -> Any: ...
 @launchable
 def scan_vjp(
     x: Any,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, get_args, overload
 
 import numpy as np
 
@@ -34,9 +34,30 @@ from gpuscan.problem.arguments import (
 from gpuscan.problem.results import assembled
 from gpuscan.reference import sort as reference
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from gpuscan.api.annotations import Axes, B, Of, QuantileOptions, S
+    from gpuscan.array_types import AnyArray
+
+
 # ----- The first elements of a sort
 
 
+@overload
+def top_k(
+    x: Array, k: int, /, *, axis: int = ..., largest: bool = ..., device: Devices = ...
+) -> tuple[Array, Array]: ...
+@overload
+def top_k(
+    x: Of[S], k: int, /, *, axis: int = ..., largest: bool = ..., device: Devices = ...
+) -> tuple[NDArray[S], NDArray[np.int64]]: ...
+@overload
+def top_k(
+    x: ArrayLike, k: int, /, *, axis: int = ..., largest: bool = ..., device: Devices = ...
+) -> tuple[NDArray[Any], NDArray[np.int64]]: ...
 @launchable
 def top_k(x: Any, k: int, /, *, axis: int = -1, largest: bool = True, device: Devices = None) -> tuple[Any, Any]:
     """Return the k greatest elements along an axis, the greatest first, and their indices.
@@ -127,6 +148,16 @@ def _first_keys(home: Device, keys: Array, axis: int, kept: int, descending: boo
 # ----- Partitions
 
 
+@overload
+def partition_by(x: Array, mask: ArrayLike, /, *, device: Devices = ...) -> tuple[Array, Array]: ...
+@overload
+def partition_by(x: ArrayLike, mask: Array, /, *, device: Devices = ...) -> tuple[Array, Array]: ...
+@overload
+def partition_by(x: Of[S], mask: ArrayLike, /, *, device: Devices = ...) -> tuple[NDArray[S], NDArray[S]]: ...
+@overload
+def partition_by(x: B, mask: ArrayLike, /, *, device: Devices = ...) -> tuple[B, B]: ...
+@overload
+def partition_by(x: ArrayLike, mask: ArrayLike, /, *, device: Devices = ...) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @launchable
 def partition_by(x: Any, mask: Any, /, *, device: Devices = None) -> tuple[Any, Any]:
     """Return the entries that a mask picks, and the others: ``(x[mask], x[~mask])``, each in their order.
@@ -183,6 +214,23 @@ def partition_by(x: Any, mask: Any, /, *, device: Devices = None) -> tuple[Any, 
 
 # ----- Quantiles
 
+# NumPy's names of its methods.
+QuantileMethod: TypeAlias = Literal[
+    "linear",
+    "midpoint",
+    "averaged_inverted_cdf",
+    "interpolated_inverted_cdf",
+    "hazen",
+    "weibull",
+    "median_unbiased",
+    "normal_unbiased",
+    "lower",
+    "higher",
+    "nearest",
+    "inverted_cdf",
+    "closest_observation",
+]
+_METHODS: tuple[str, ...] = get_args(QuantileMethod)
 # For each method that interpolates, what Hyndman and Fan (1996) call alpha and beta.
 _CONTINUOUS = {
     "interpolated_inverted_cdf": (0.0, 1.0),
@@ -193,9 +241,26 @@ _CONTINUOUS = {
 }
 # The methods that return an element.
 _DISCRETE = ("lower", "higher", "nearest", "inverted_cdf", "closest_observation")
-_METHODS = ("linear", "midpoint", "averaged_inverted_cdf", *_CONTINUOUS, *_DISCRETE)
 
 
+@overload
+def quantile(
+    x: Array, q: ArrayLike, /, *, axis: Axes = ..., method: QuantileMethod = ..., **options: Unpack[QuantileOptions]
+) -> Array: ...
+@overload
+def quantile(
+    x: ArrayLike,
+    q: AnyArray | Sequence[float],
+    /,
+    *,
+    axis: Axes = ...,
+    method: QuantileMethod = ...,
+    **options: Unpack[QuantileOptions],
+) -> NDArray[Any]: ...
+@overload
+def quantile(
+    x: ArrayLike, q: ArrayLike, /, *, axis: Axes = ..., method: QuantileMethod = ..., **options: Unpack[QuantileOptions]
+) -> Any: ...
 @launchable
 def quantile(
     x: Any,
@@ -203,7 +268,7 @@ def quantile(
     /,
     *,
     axis: int | tuple[int, ...] | None = None,
-    method: str = "linear",
+    method: QuantileMethod = "linear",
     keepdims: bool = False,
     device: Devices = None,
 ) -> Any:
@@ -253,7 +318,7 @@ def quantile(
         )
     home = first_home((array,), device)
     if home is None:
-        return np.quantile(array, wanted if wanted.ndim else q, axis=axis, method=method, keepdims=keepdims)  # type: ignore[call-overload]
+        return np.quantile(array, wanted if wanted.ndim else q, axis=axis, method=method, keepdims=keepdims)
     rows, kept = _rows_along(array, axis)
     if not rows.shape[-1]:
         raise IndexError(f"quantiles of an array of shape {array.shape} were asked for, but the axis has no elements")
@@ -268,6 +333,10 @@ def quantile(
     return found if isinstance(found, Array) or found.shape else found[()]
 
 
+@overload
+def median(x: Array, /, *, axis: Axes = ..., **options: Unpack[QuantileOptions]) -> Array: ...
+@overload
+def median(x: ArrayLike, /, *, axis: Axes = ..., **options: Unpack[QuantileOptions]) -> Any: ...
 @launchable
 def median(
     x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, device: Devices = None

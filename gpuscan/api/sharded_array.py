@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, pairwise, product
-from typing import Any, Never
+from typing import TYPE_CHECKING, Any, Never, Unpack
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import cut_heads
 from gpuscan.problem.results import assembled, over_arrays, parts_of
 from gpuscan.problem.segments import Heads, Keys, Offsets, heads_of
+
+if TYPE_CHECKING:
+    from gpuscan.api.annotations import AnyReduction, EveryScan, Operation
 
 
 class ShardedArray(Distributed):
@@ -102,11 +105,11 @@ class ShardedArray(Distributed):
                 shards.append(found[device].asarray(array[(*before, cut)]))
         return cls(tuple(shards), axis)
 
-    def scan(self, op: Any = "add", **options: Any) -> Any:
+    def scan(self, op: Operation = "add", **options: Unpack[EveryScan]) -> Any:
         """Return ``gpuscan.scan(self, op, **options)``."""
         return scan(self, op, **options)
 
-    def reduce(self, op: Any = "add", **options: Any) -> Any:
+    def reduce(self, op: Operation = "add", **options: Unpack[AnyReduction]) -> Any:
         """Return ``gpuscan.reduce(self, op, **options)``."""
         return reduce(self, op, **options)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
@@ -25,10 +25,25 @@ from gpuscan.problem.arguments import as_bits, as_flag, from_bits, resolve_axis,
 from gpuscan.problem.results import assembled
 from gpuscan.reference import sort as reference
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from gpuscan.api.annotations import Of, S, Several, SortOptions, T
+    from gpuscan.array_types import AnyArray
+
+
 # The operator of a segmented scan that gives each element the first one of its segment.
 _KEEP_LEFT = operator(lambda left, right: left, name="keep left")
 
 
+@overload
+def sort(x: Array, *, segments: ArrayLike | None = ..., **options: Unpack[SortOptions]) -> Array: ...
+@overload
+def sort(x: ArrayLike, *, segments: Array, **options: Unpack[SortOptions]) -> Array: ...
+@overload
+def sort(x: Of[S], *, segments: ArrayLike | None = ..., **options: Unpack[SortOptions]) -> NDArray[S]: ...
+@overload
+def sort(x: ArrayLike, *, segments: ArrayLike | None = ..., **options: Unpack[SortOptions]) -> NDArray[Any]: ...
 @launchable
 def sort(
     x: Any,
@@ -105,6 +120,12 @@ def sort(
     return sorted_keys if dates is None else as_dates(sorted_keys, dates, descending)
 
 
+@overload
+def argsort(x: Array, *, segments: ArrayLike | None = ..., **options: Unpack[SortOptions]) -> Array: ...
+@overload
+def argsort(x: ArrayLike, *, segments: Array, **options: Unpack[SortOptions]) -> Array: ...
+@overload
+def argsort(x: ArrayLike, *, segments: ArrayLike | None = ..., **options: Unpack[SortOptions]) -> NDArray[np.int64]: ...
 @launchable
 def argsort(
     x: Any,
@@ -150,6 +171,16 @@ def argsort(
     return Array.of(home, found) if isinstance(keys, Array) else read_checked(home, found).astype(np.int64)
 
 
+@overload
+def sort_by_key(keys: Array, values: Array | AnyArray, *, descending: bool = ...) -> tuple[Array, Array]: ...
+@overload
+def sort_by_key(keys: ArrayLike, values: Array, *, descending: bool = ...) -> tuple[Array, Array]: ...
+@overload
+def sort_by_key(keys: Of[S], values: Of[T], *, descending: bool = ...) -> tuple[NDArray[S], NDArray[T]]: ...
+@overload
+def sort_by_key(keys: ArrayLike, values: Several, *, descending: bool = ...) -> tuple[Any, Any]: ...
+@overload
+def sort_by_key(keys: ArrayLike, values: ArrayLike, *, descending: bool = ...) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @launchable
 def sort_by_key(keys: Any, values: Any, *, descending: bool = False) -> tuple[Any, Any]:
     """Sort keys, and move values along with them: ``(keys[p], values[p])`` with ``p = argsort(keys)``.
@@ -225,7 +256,7 @@ def _segmented_order(home: Device | None, keys: Any, axis: int, descending: bool
         first = reference.argsort(keys, axis, descending)
         return np.take_along_axis(first, reference.argsort(starts[first], axis, False), axis)
     own = Array.of(home, all_indices(home._context, length)) if length else home.asarray(places)
-    starts = scan(own, _KEEP_LEFT, axis=0, segments=segments)
+    firsts = scan(own, _KEEP_LEFT, axis=0, segments=segments)
     executor = home._executor
     found = sort_device(
         executor, home.asarray(keys), axis, descending=descending, with_keys=False, with_places=True
@@ -234,7 +265,7 @@ def _segmented_order(home: Device | None, keys: Any, axis: int, descending: bool
     if not found.size:
         return Array.of(home, found)
     by_key = Array.of(home, found)
-    again = sort_device(executor, take_at(starts, by_key, 0), axis, with_keys=False, with_places=True).places
+    again = sort_device(executor, take_at(firsts, by_key, 0), axis, with_keys=False, with_places=True).places
     assert again is not None
     return take_along_axis(by_key, Array.of(home, again), axis)
 

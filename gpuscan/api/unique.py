@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 
@@ -26,40 +26,56 @@ from gpuscan.engine.sorting import sort_device
 from gpuscan.problem.arguments import as_bits, as_leaf, from_bits
 from gpuscan.reference import sort as reference
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
 
-class UniqueCountsResult(NamedTuple):
+    from gpuscan.api.annotations import Of, S
+
+
+# The type of the values, and that of counts and indices.
+Values = TypeVar("Values")
+Counts = TypeVar("Counts")
+
+
+class UniqueCountsResult(NamedTuple, Generic[Values, Counts]):
     """The result of `gpuscan.unique_counts`."""
 
-    values: Any
-    counts: Any
+    values: Values
+    counts: Counts
 
 
-class UniqueInverseResult(NamedTuple):
+class UniqueInverseResult(NamedTuple, Generic[Values, Counts]):
     """The result of `gpuscan.unique_inverse`."""
 
-    values: Any
-    inverse_indices: Any
+    values: Values
+    inverse_indices: Counts
 
 
-class UniqueAllResult(NamedTuple):
+class UniqueAllResult(NamedTuple, Generic[Values, Counts]):
     """The result of `gpuscan.unique_all`."""
 
-    values: Any
-    indices: Any
-    inverse_indices: Any
-    counts: Any
+    values: Values
+    indices: Counts
+    inverse_indices: Counts
+    counts: Counts
 
 
-class RunLengths(NamedTuple):
+class RunLengths(NamedTuple, Generic[Values, Counts]):
     """The result of `gpuscan.run_length_encode`."""
 
-    values: Any
-    counts: Any
+    values: Values
+    counts: Counts
 
 
 # ----- The public functions
 
 
+@overload
+def unique_values(x: Array, /, *, device: Devices = ...) -> Array: ...
+@overload
+def unique_values(x: Of[S], /, *, device: Devices = ...) -> NDArray[S]: ...
+@overload
+def unique_values(x: ArrayLike, /, *, device: Devices = ...) -> NDArray[Any]: ...
 @launchable
 def unique_values(x: Any, /, *, device: Devices = None) -> Any:
     """Return each value of an array once, in order.
@@ -88,8 +104,14 @@ def unique_values(x: Any, /, *, device: Devices = None) -> Any:
     return find_unique(x, device).values
 
 
+@overload
+def unique_counts(x: Array, /, *, device: Devices = ...) -> UniqueCountsResult[Array, Array]: ...
+@overload
+def unique_counts(x: Of[S], /, *, device: Devices = ...) -> UniqueCountsResult[NDArray[S], NDArray[np.int64]]: ...
+@overload
+def unique_counts(x: ArrayLike, /, *, device: Devices = ...) -> UniqueCountsResult[NDArray[Any], NDArray[np.int64]]: ...
 @launchable
-def unique_counts(x: Any, /, *, device: Devices = None) -> UniqueCountsResult:
+def unique_counts(x: Any, /, *, device: Devices = None) -> UniqueCountsResult[Any, Any]:
     """Return each value of an array once, in order, and how often it is there.
 
     ``counts[i]`` is the number of elements that equal ``values[i]``.
@@ -113,8 +135,16 @@ def unique_counts(x: Any, /, *, device: Devices = None) -> UniqueCountsResult:
     return UniqueCountsResult(found.values, found.counts)
 
 
+@overload
+def unique_inverse(x: Array, /, *, device: Devices = ...) -> UniqueInverseResult[Array, Array]: ...
+@overload
+def unique_inverse(x: Of[S], /, *, device: Devices = ...) -> UniqueInverseResult[NDArray[S], NDArray[np.int64]]: ...
+@overload
+def unique_inverse(
+    x: ArrayLike, /, *, device: Devices = ...
+) -> UniqueInverseResult[NDArray[Any], NDArray[np.int64]]: ...
 @launchable
-def unique_inverse(x: Any, /, *, device: Devices = None) -> UniqueInverseResult:
+def unique_inverse(x: Any, /, *, device: Devices = None) -> UniqueInverseResult[Any, Any]:
     """Return each value of an array once, in order, and which of them each element is.
 
     ``values[inverse_indices] == x``.
@@ -139,8 +169,14 @@ def unique_inverse(x: Any, /, *, device: Devices = None) -> UniqueInverseResult:
     return UniqueInverseResult(found.values, found.inverse_indices)
 
 
+@overload
+def unique_all(x: Array, /, *, device: Devices = ...) -> UniqueAllResult[Array, Array]: ...
+@overload
+def unique_all(x: Of[S], /, *, device: Devices = ...) -> UniqueAllResult[NDArray[S], NDArray[np.int64]]: ...
+@overload
+def unique_all(x: ArrayLike, /, *, device: Devices = ...) -> UniqueAllResult[NDArray[Any], NDArray[np.int64]]: ...
 @launchable
-def unique_all(x: Any, /, *, device: Devices = None) -> UniqueAllResult:
+def unique_all(x: Any, /, *, device: Devices = None) -> UniqueAllResult[Any, Any]:
     """Return each value of an array once, in order, with its first place, its inverse indices and its count.
 
     ``x.reshape(-1)[indices] == values``, and ``values[inverse_indices] == x``.
@@ -164,8 +200,14 @@ def unique_all(x: Any, /, *, device: Devices = None) -> UniqueAllResult:
     return find_unique(x, device, indices=True, inverse=True)
 
 
+@overload
+def run_length_encode(x: Array, /, *, device: Devices = ...) -> RunLengths[Array, Array]: ...
+@overload
+def run_length_encode(x: Of[S], /, *, device: Devices = ...) -> RunLengths[NDArray[S], NDArray[np.int64]]: ...
+@overload
+def run_length_encode(x: ArrayLike, /, *, device: Devices = ...) -> RunLengths[NDArray[Any], NDArray[np.int64]]: ...
 @launchable
-def run_length_encode(x: Any, /, *, device: Devices = None) -> RunLengths:
+def run_length_encode(x: Any, /, *, device: Devices = None) -> RunLengths[Any, Any]:
     """Return the value of each run of equal neighbours, and the length of the run.
 
     ``np.repeat(values, counts)`` is `x` again. 0.0 equals -0.0, and each NaN is a run of its own.
@@ -225,7 +267,7 @@ def find_unique(
     indices: bool = False,
     inverse: bool = False,
     equal_nan: bool = False,
-) -> UniqueAllResult:
+) -> UniqueAllResult[Any, Any]:
     """Return what `unique_all` returns; None for the indices and the inverse indices that are not asked for.
 
     Args:

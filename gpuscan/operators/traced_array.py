@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import ArrayOperators
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.errors import OperatorError, UnsupportedDtypeError, abbreviate
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, widened
@@ -39,7 +40,7 @@ class ElementShape(tuple[int, ...]):
         return ElementShape((*self, *other))
 
 
-class Traced(np.lib.mixins.NDArrayOperatorsMixin):
+class Traced(ArrayOperators):
     """An array of expression nodes of one type; shape ``()`` for an element that is one number."""
 
     __slots__ = ("graph", "nodes", "scalar", "weak")

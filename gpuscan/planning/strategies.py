@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 from gpuscan.errors import StrategyError
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.heuristics import heuristics_for, sort_heuristics_for
 
-STRATEGIES = ("lookahead", "lookback", "fallback", "three_dispatch")
+# What `strategy=` takes, and the strategies among these.
+Strategy: TypeAlias = Literal["auto", "lookahead", "lookback", "fallback", "three_dispatch"]
+STRATEGIES: tuple[str, ...] = get_args(Strategy)[1:]
 
 # The vendors and adapter types for which it is published that workgroups, once started, keep making progress. A litmus
 # test that passed shows that starvation was not seen, not that it cannot happen. For the others, Apple, ARM,

@@ -9,12 +9,13 @@ import numpy as np
 
 from gpuscan import Device
 from gpuscan.operators.named_operators import resolve
+from gpuscan.planning.strategies import Strategy
 
 # The side of the matrices in the shaders of matmul.
 MATRIX_SIDE = 2
 
 
-def shader_text(device: Device, op: str, dtype: np.dtype[Any], length: int, strategy: str) -> str:
+def shader_text(device: Device, op: str, dtype: np.dtype[Any], length: int, strategy: Strategy) -> str:
     """Return the shaders that a scan of so long an array runs, each under a line that names its stage."""
     element = (MATRIX_SIDE,) * resolve(op).element_axes
     try:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 import gpuscan as gs
+from gpuscan.planning.strategies import Strategy
 from gpuscan.tools.bench.cases import SORT, Array, Inputs, ScanCase, bundle
 from gpuscan.tools.bench.results import COPY, OURS, Measurement
 from gpuscan.tools.bench.timing import VECTOR_BYTES, GpuTimer, copy_recording
@@ -122,7 +123,7 @@ def device_scan(timer: GpuTimer, case: ScanCase, strategy: str, inputs: Inputs) 
     results = [timer.device.empty(array.shape, array.dtype) for array in arrays]
 
     def call() -> None:
-        gs.scan(bundle(arrays), case.operator, axis=axis, out=bundle(results), strategy=strategy)
+        gs.scan(bundle(arrays), case.operator, axis=axis, out=bundle(results), strategy=cast("Strategy", strategy))
 
     return DeviceSubject(timer, case, call, arrays, results)
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from gpuscan.device.device_array import uploaded
 from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import StrategyError, UnsupportedDtypeError
 from gpuscan.operators.operator import Operator, operator, wgsl_operator
-from gpuscan.planning.strategies import STRATEGIES
+from gpuscan.planning.strategies import STRATEGIES, Strategy
 
 Array = np.ndarray[Any, Any]
 Fields = tuple[Array, ...]  # the arrays of a bundle, or the one array
@@ -97,7 +97,9 @@ def _call_of(case: Case) -> tuple[Callable[[Device], Any], Fields]:
         return lambda device: tested.call(x, axis, device, case.strategy), (tested.expected(x, axis),)
     x, options, expected = _inputs_of(case.element, case.operator, case.layout, case.size)
     op = OPERATORS[case.operator].op
-    return lambda device: gpuscan.scan(x, op, device=device, strategy=case.strategy, **options), expected
+    return lambda device: gpuscan.scan(
+        x, op, device=device, strategy=cast("Strategy", case.strategy), **options
+    ), expected
 
 
 def _difference(found: Array, wanted: Array, tolerance: float) -> str | None:

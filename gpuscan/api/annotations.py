@@ -1,0 +1,275 @@
+"""The types in the signatures of the public functions. Only type checkers import this module.
+
+A function that returns what it is given has overloads: a `gpuscan.Array` gives an `Array`, a NumPy array one of its
+dtype, a bundle the same bundle. Options that all overloads share are the keys of a dictionary type. Where a function of
+the caller decides what comes out, the result is Any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from gpuscan.api.array import Array
+from gpuscan.api.device import Device
+from gpuscan.api.home import Devices, Distributed
+from gpuscan.array_types import AnyArray
+from gpuscan.operators.operator import Operator
+from gpuscan.planning.strategies import Strategy
+
+# ----- Arrays
+
+# What functions of arrays take and return, nested as the caller likes.
+Bundle: TypeAlias = (
+    "Array | Distributed | AnyArray | tuple[Bundle, ...] | list[AnyArray] | list[Array] | Mapping[str, Bundle]"
+)
+# Several arrays, of whose dtypes nothing is said.
+Several: TypeAlias = tuple[Any, ...] | dict[str, Any]
+# An array that is in NumPy, a number, or a list of numbers.
+Plain: TypeAlias = AnyArray | complex | np.generic | Sequence[complex]
+# Bundles that come out as they went in, and what a call writes to.
+B = TypeVar("B", bound=Bundle)
+C = TypeVar("C", bound=Bundle)
+# The type of the numbers of a NumPy array, and the one that `dtype=` asks for.
+S = TypeVar("S", bound=np.generic)
+T = TypeVar("T", bound=np.generic)
+# Numbers whose sums have their own dtype.
+F = TypeVar("F", bound=np.inexact[Any])
+DTypeOf: TypeAlias = type[T] | np.dtype[T]
+# A NumPy array with numbers of a type, in any shape.
+Of: TypeAlias = np.ndarray[Any, np.dtype[S]]
+Axes: TypeAlias = int | tuple[int, ...] | None
+
+# ----- Functions of the caller
+
+# The operator of a scan.
+Operation: TypeAlias = str | np.ufunc | Operator | Callable[..., Any]
+# The step of a loop: the carry and an element to the next carry, or to a pair of it and an output.
+Step: TypeAlias = Callable[[Any, Any], Any]
+# A function that is fused into a kernel.
+Mapped: TypeAlias = Callable[..., Any]
+
+
+class Value(Protocol):
+    """What a function of the caller gets while it is traced: a NumPy array, to all appearances, or a bundle of them."""
+
+    def __add__(self, other: Any, /) -> Value: ...
+    def __radd__(self, other: Any, /) -> Value: ...
+    def __sub__(self, other: Any, /) -> Value: ...
+    def __rsub__(self, other: Any, /) -> Value: ...
+    def __mul__(self, other: Any, /) -> Value: ...
+    def __rmul__(self, other: Any, /) -> Value: ...
+    def __truediv__(self, other: Any, /) -> Value: ...
+    def __rtruediv__(self, other: Any, /) -> Value: ...
+    def __floordiv__(self, other: Any, /) -> Value: ...
+    def __rfloordiv__(self, other: Any, /) -> Value: ...
+    def __mod__(self, other: Any, /) -> Value: ...
+    def __rmod__(self, other: Any, /) -> Value: ...
+    def __pow__(self, other: Any, /) -> Value: ...
+    def __rpow__(self, other: Any, /) -> Value: ...
+    def __and__(self, other: Any, /) -> Value: ...
+    def __rand__(self, other: Any, /) -> Value: ...
+    def __or__(self, other: Any, /) -> Value: ...
+    def __ror__(self, other: Any, /) -> Value: ...
+    def __xor__(self, other: Any, /) -> Value: ...
+    def __rxor__(self, other: Any, /) -> Value: ...
+    def __lshift__(self, other: Any, /) -> Value: ...
+    def __rlshift__(self, other: Any, /) -> Value: ...
+    def __rshift__(self, other: Any, /) -> Value: ...
+    def __rrshift__(self, other: Any, /) -> Value: ...
+    def __matmul__(self, other: Any, /) -> Value: ...
+    def __lt__(self, other: Any, /) -> Value: ...
+    def __le__(self, other: Any, /) -> Value: ...
+    def __gt__(self, other: Any, /) -> Value: ...
+    def __ge__(self, other: Any, /) -> Value: ...
+    def __eq__(self, other: Any, /) -> Value: ...  # type: ignore[override]
+    def __ne__(self, other: Any, /) -> Value: ...  # type: ignore[override]
+    def __neg__(self) -> Value: ...
+    def __pos__(self) -> Value: ...
+    def __abs__(self) -> Value: ...
+    def __invert__(self) -> Value: ...
+    def __getitem__(self, index: Any, /) -> Value: ...
+    def __iter__(self) -> Iterator[Value]: ...
+    def __array__(self) -> AnyArray: ...
+    def __getattr__(self, name: str, /) -> Any: ...
+
+
+# The values of functions whose arguments have types of the caller's.
+P = TypeVar("P")
+Q = TypeVar("Q")
+
+# ----- Options that the overloads of a function share
+
+
+class Cuts(TypedDict, total=False):
+    """Where the rows of a scan restart, and what they begin with."""
+
+    initial: object
+    segments: ArrayLike | None
+    keys: object
+
+
+class ScanOptions(Cuts, total=False):
+    """The options of `gpuscan.scan` that do not decide the type of its result."""
+
+    axis: int | None
+    exclusive: bool
+    reverse: bool
+    groups: object
+    compensated: bool
+    device: Devices
+    strategy: Strategy
+
+
+class ScanInKind(ScanOptions, total=False):
+    """The options of a scan whose result is like its input, but for the dtype."""
+
+    out: None
+    before: None
+    after: None
+
+
+class PlainScan(ScanInKind, total=False):
+    """The same, without the total."""
+
+    return_total: Literal[False]
+
+
+class ScanInto(ScanOptions, total=False):
+    """The options of a scan that writes to `out`."""
+
+    dtype: DTypeLike | None
+    before: Mapped | None
+    after: Mapped | None
+    return_total: Literal[False]
+
+
+class MappedScan(ScanOptions, total=False):
+    """The options of a scan with a function of the caller, which decides what its results are."""
+
+    dtype: DTypeLike | None
+    out: None
+    return_total: Literal[False]
+
+
+class AnyScan(ScanOptions, total=False):
+    """All options of a scan but for `return_total`."""
+
+    dtype: DTypeLike | None
+    out: Bundle | None
+    before: Mapped | None
+    after: Mapped | None
+
+
+class EveryScan(AnyScan, total=False):
+    """All options of a scan."""
+
+    return_total: bool
+
+
+class ChunkOptions(TypedDict, total=False):
+    """The options of `gpuscan.scan_chunks` that do not decide the type of its results."""
+
+    exclusive: bool
+    initial: object
+    segments: ArrayLike | None
+    keys: Iterable[object] | None
+    compensated: bool
+    device: Devices
+    strategy: Strategy
+
+
+class ReduceOptions(TypedDict, total=False):
+    """The options of `gpuscan.reduce` that never decide the type of its result."""
+
+    initial: object
+    num_groups: int | None
+    device: Devices
+
+
+class ReduceInto(ReduceOptions, total=False):
+    """All options of a reduction but for `out`."""
+
+    axis: Axes
+    keepdims: bool
+    segments: ArrayLike | None
+    groups: object
+    dtype: DTypeLike | None
+    before: Mapped | None
+    after: Mapped | None
+
+
+class AnyReduction(ReduceInto, total=False):
+    """All options of a reduction."""
+
+    out: None
+
+
+class PlainReduction(ReduceOptions, total=False):
+    """The options of a reduction whose results are like its input, but for the dtype."""
+
+    axis: Axes
+    keepdims: bool
+    segments: ArrayLike | None
+    groups: object
+    out: None
+    before: None
+    after: None
+
+
+class WholeReduction(ReduceOptions, total=False):
+    """The options of a reduction to one element."""
+
+    axis: None
+    keepdims: Literal[False]
+    segments: None
+    groups: None
+    out: None
+    before: None
+    after: None
+
+
+class SortOptions(TypedDict, total=False):
+    """The options of `gpuscan.sort` and `gpuscan.argsort`."""
+
+    axis: int | None
+    descending: bool
+    stable: bool
+    device: Device | str | int | None
+
+
+class CumulativeOptions(TypedDict, total=False):
+    """The options of the array API's cumulative functions."""
+
+    axis: int | None
+    include_initial: bool
+    device: Devices
+
+
+class RecurrenceOptions(TypedDict, total=False):
+    """The options of `gpuscan.linear_recurrence`."""
+
+    axis: int
+    initial: ArrayLike | None
+    reverse: bool
+    device: Devices
+
+
+class ScanGradientOptions(TypedDict, total=False):
+    """The options of `gpuscan.scan_vjp`, but for `initial`."""
+
+    axis: int | None
+    exclusive: bool
+    reverse: bool
+    segments: ArrayLike | None
+    keys: object
+
+
+class QuantileOptions(TypedDict, total=False):
+    """The options of `gpuscan.quantile` and `gpuscan.median`, but for the axes."""
+
+    keepdims: bool
+    device: Devices
