@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Never, overload
+from typing import TYPE_CHECKING, Any, Never, TypeVar, overload
 
 import numpy as np
 
@@ -44,8 +44,6 @@ from gpuscan.problem.problem import make_problem
 
 if TYPE_CHECKING:
     import wgpu
-
-    from gpuscan.api.annotations import C
     from gpuscan.device.context import DeviceContext
     from gpuscan.elements import Element, Structure
     from gpuscan.planning.kernel import Kernel
@@ -53,6 +51,8 @@ if TYPE_CHECKING:
     from gpuscan.problem.problem import Problem
 
 
+# What a call of a plan writes to.
+Target = TypeVar("Target")
 # The options of a plan that stay on the device if they are there.
 _CUTS = ("segments", "keys")
 
@@ -201,9 +201,9 @@ class Plan(Numbered):
         return {kernel.stage: render_kernel(kernel) for kernel in self._kernels}
 
     @overload
-    def __call__(self, array: object, out: C) -> C: ...
-    @overload
     def __call__(self, array: object, out: None = None) -> Any: ...
+    @overload
+    def __call__(self, array: object, out: Target) -> Target: ...
     def __call__(self, array: Any, out: Any = None) -> Any:
         """Return the scan of an array of the plan's shape and dtype. That of a `gpuscan.Array` stays on the device.
 
