@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.errors import UnsupportedDtypeError
 
 H = TypeVar("H")
@@ -30,7 +31,7 @@ H = TypeVar("H")
 BFLOAT16_NAME = "bfloat16"
 
 
-def dtype_from(dtype: Any) -> np.dtype[Any]:
+def dtype_from(dtype: Any) -> AnyDType:
     """Return what a caller passed as the dtype of one array, as a NumPy dtype.
 
     Raises:
@@ -42,7 +43,7 @@ def dtype_from(dtype: Any) -> np.dtype[Any]:
         # NumPy makes float64 of None, and takes only the first entry of some tuples.
         if dtype is None or isinstance(dtype, tuple):
             raise TypeError("it is no dtype of one array")
-        found: np.dtype[Any] = np.dtype(dtype)
+        found: AnyDType = np.dtype(dtype)
     except (TypeError, ValueError, SyntaxError) as error:
         raise TypeError(
             f"dtype {dtype!r} was passed: {error}. Pass a NumPy dtype such as np.float32, or for elements of several "
@@ -103,12 +104,12 @@ class Scalar(HashedOnce):
     __hash__ = HashedOnce.__hash__
 
     @cached_property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> AnyDType:
         """The NumPy dtype of the storage form."""
         if self.name == BFLOAT16_NAME:
             import ml_dtypes
 
-            bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            bfloat16: AnyDType = np.dtype(ml_dtypes.bfloat16)
             return bfloat16
         return np.dtype(self.name)
 
@@ -154,13 +155,13 @@ SCALARS: Mapping[str, Scalar] = {
 }
 
 
-def compute_dtype(scalar: Scalar) -> np.dtype[Any]:
+def compute_dtype(scalar: Scalar) -> AnyDType:
     """Return the dtype that a number is combined in: float32 for 16-bit floats, else its own dtype."""
     return np.dtype(np.float32) if scalar.kind == "float" and scalar.bits == 16 else scalar.dtype
 
 
 @cache
-def scalar_of(dtype: np.dtype[Any]) -> Scalar:
+def scalar_of(dtype: AnyDType) -> Scalar:
     """Return the `Scalar` of a NumPy dtype, in any byte order.
 
     Raises:
@@ -175,7 +176,7 @@ def scalar_of(dtype: np.dtype[Any]) -> Scalar:
     return scalar
 
 
-def _way_out(dtype: np.dtype[Any]) -> str:
+def _way_out(dtype: AnyDType) -> str:
     """Return what a caller can do with an array of a dtype that no element has."""
     if dtype.kind in "mM":
         return "Pass the numbers behind it: x.view(np.int64)"
@@ -377,7 +378,7 @@ def field_names(structure: Structure) -> tuple[str, ...]:
 
 
 def element_of(
-    dtypes: Sequence[np.dtype[Any]], structure: Structure = LEAF, shapes: Sequence[tuple[int, ...]] | None = None
+    dtypes: Sequence[AnyDType], structure: Structure = LEAF, shapes: Sequence[tuple[int, ...]] | None = None
 ) -> Element:
     """Return the `Element` with leaves of these dtypes and trailing shapes."""
     shapes = [()] * len(dtypes) if shapes is None else shapes
@@ -414,7 +415,7 @@ WGSL_RESERVED = frozenset(
 )
 
 
-def word_dtype(scalar: Scalar) -> np.dtype[Any]:
+def word_dtype(scalar: Scalar) -> AnyDType:
     """Return the dtype of a number in compute form: one or two whole 32-bit words."""
     if scalar.bits == 64:
         return scalar.dtype
@@ -423,7 +424,7 @@ def word_dtype(scalar: Scalar) -> np.dtype[Any]:
     return np.dtype(np.int32 if scalar.kind == "signed" else np.float32)
 
 
-def words_of(element: Element, leaves: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, np.dtype[np.uint32]]:
+def words_of(element: Element, leaves: Sequence[AnyArray]) -> np.ndarray[Any, np.dtype[np.uint32]]:
     """Return the 32-bit words of elements in compute form, as an array (rows, words).
 
     Args:

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpuscan.api.launches import launchable
 from gpuscan.api.opened_device import OpenedDevice
-from gpuscan.array_types import AnyArray, ArrayOperators
+from gpuscan.array_types import AnyArray, AnyDType, ArrayOperators
 from gpuscan.device.device_array import DeviceArray, checked_dtype, checked_shape, empty, uploaded
 from gpuscan.device.foreign_buffers import check_buffer, check_state
 from gpuscan.device.guards import guarded
@@ -312,7 +312,7 @@ class Array(DeviceArray, ArrayOperators):
         return self._in_dtype(kind)
 
     @launchable
-    def _in_dtype(self, dtype: np.dtype[Any]) -> Array:
+    def _in_dtype(self, dtype: AnyDType) -> Array:
         return Array.of(self.device, converted(self.context, self, dtype))
 
     # ----- Entries and shapes
@@ -485,16 +485,16 @@ class Array(DeviceArray, ArrayOperators):
         (content,) = self.context.read_and_check((array.buffer, array.offset, array.nbytes))
         return content.view(self.dtype).reshape(self.shape)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
         if copy is False:
             raise ValueError("copy=False was passed, but NumPy cannot see an array on a device without a copy")
         result = self.numpy()
         return result if dtype is None else result.astype(dtype, copy=False)
 
-    def read_async(self) -> Future[np.ndarray[Any, Any]]:
+    def read_async(self) -> Future[AnyArray]:
         """Return a future of `numpy`'s result, with the contents of the array at the time of this call."""
         if not self.nbytes:
-            ready: Future[np.ndarray[Any, Any]] = Future()
+            ready: Future[AnyArray] = Future()
             ready.set_result(np.empty(self.shape, self.dtype))
             return ready
         return begun(self.device._readers, self.copy().numpy)
@@ -596,7 +596,7 @@ def _by_numpy(function: Callable[..., Any], *arguments: object, **options: objec
     return found
 
 
-def new_array(device: OpenedDevice, content: np.ndarray[Any, Any] | None, shape: Any = (), dtype: Any = None) -> Array:
+def new_array(device: OpenedDevice, content: AnyArray | None, shape: Any = (), dtype: Any = None) -> Array:
     """Return a new array on the device: a copy of `content`, or with arbitrary contents if it is None."""
     context = device._context
     made = empty(context, shape, dtype) if content is None else uploaded(context, content)
@@ -654,6 +654,6 @@ def _text_of(array: Array, **options: Any) -> tuple[tuple[int, ...] | None, str]
         return shape, f"<not readable: {type(error).__name__}: {first}>"
 
 
-def _places_to_show(length: int, edge: int) -> np.ndarray[Any, Any]:
+def _places_to_show(length: int, edge: int) -> AnyArray:
     """Return the places of an axis that NumPy shows of a long array, and one more for the dots between them."""
     return np.r_[: edge + 1, length - edge : length] if length > 2 * edge else np.arange(length)

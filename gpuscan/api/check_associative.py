@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api.scan import scan
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import Element, Scalar, Structure, dtype_from, element_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators.named_operators import resolve
@@ -16,7 +17,7 @@ from gpuscan.operators.operator import Operator
 from gpuscan.problem.arguments import as_array, as_scalars, fields_of
 from gpuscan.reference.stages import Joiner
 
-Arrays = list[np.ndarray[Any, Any]]
+Arrays = list[AnyArray]
 
 # The largest error for each type of float, relative to the result. It allows some tens of roundings (a unit of float32
 # is 2^-23).
@@ -121,7 +122,7 @@ def _element(dtype: Any, shape: tuple[int, ...]) -> Element:
     return element_of(dtypes, structure, [own + shape for own in shapes])
 
 
-def _described(dtype: Any) -> tuple[Structure, list[np.dtype[Any]], list[tuple[int, ...]]]:
+def _described(dtype: Any) -> tuple[Structure, list[AnyDType], list[tuple[int, ...]]]:
     keys: tuple[Any, ...]
     names = [part[0] for part in dtype if isinstance(part, tuple) and part] if isinstance(dtype, list) else []
     if names and len(names) == len(dtype) and all(isinstance(name, str) for name in names):
@@ -169,11 +170,11 @@ class _Law:
         a, b, c = triple
         return self.combine(self.combine(a, b), c), self.combine(a, self.combine(b, c))
 
-    def broken(self, triple: Sequence[Arrays]) -> np.ndarray[Any, Any]:
+    def broken(self, triple: Sequence[Arrays]) -> AnyArray:
         """Return a bool for each triple: True if it breaks the law."""
         return self.differ(*self.sides(triple))
 
-    def differ(self, left: Arrays, right: Arrays) -> np.ndarray[Any, Any]:
+    def differ(self, left: Arrays, right: Arrays) -> AnyArray:
         """Return a bool for each element: True if `left` and `right` differ by more than the tolerance."""
         wrong = np.zeros(len(left[0]), dtype=bool)
         for field, one, other in zip(self.element.fields, left, right, strict=True):
@@ -196,7 +197,7 @@ class _Law:
         return str(self.element.structure.unflatten([np.asarray(value)[0].tolist() for value in values]))
 
 
-def _agree(scalar: Scalar, one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _agree(scalar: Scalar, one: AnyArray, other: AnyArray) -> AnyArray:
     if scalar.kind not in ("float", "complex"):
         return np.asarray(one == other)
     wide = np.complex128 if scalar.kind == "complex" else np.float64
@@ -257,11 +258,12 @@ def _sample(generator: np.random.Generator, element: Element, count: int) -> Arr
     return samples
 
 
-def _numbers(generator: np.random.Generator, scalar: Scalar, count: int) -> np.ndarray[Any, Any]:
+def _numbers(generator: np.random.Generator, scalar: Scalar, count: int) -> AnyArray:
     """Return random numbers: half of them small and whole, the others from the whole type (floats: near one)."""
     small = generator.integers(-4 if scalar.kind in ("signed", "float", "complex") else 0, 5, count)
     if scalar.kind == "bool":
         return (small & 1).astype(bool)
+    large: AnyArray
     if scalar.kind == "float":
         large = generator.normal(0, 1, count)
     elif scalar.kind == "complex":
@@ -277,7 +279,7 @@ def _numbers(generator: np.random.Generator, scalar: Scalar, count: int) -> np.n
 # ----- The smallest counterexample
 
 
-def _simplest(triple: Sequence[Arrays], wrong: np.ndarray[Any, Any]) -> list[Arrays]:
+def _simplest(triple: Sequence[Arrays], wrong: AnyArray) -> list[Arrays]:
     """Return the simplest of the counterexamples."""
     sizes = sum(_size(values) for values in [array for arrays in triple for array in arrays])
     first = wrong[np.argmin(np.asarray(sizes)[wrong])]
@@ -296,7 +298,7 @@ def _smaller(law: _Law, found: list[Arrays]) -> list[Arrays]:
     return found
 
 
-def _size(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _size(values: AnyArray) -> AnyArray:
     rows = values.reshape(len(values), -1)
     wide = np.complex128 if rows.dtype.kind == "c" else np.float64
     numbers = rows.astype(wide)
@@ -317,7 +319,7 @@ def _simpler(triple: Sequence[Arrays]) -> Iterator[list[Arrays]]:
                         yield changed
 
 
-def _holds(dtype: np.dtype[Any], number: Any) -> bool:
+def _holds(dtype: AnyDType, number: Any) -> bool:
     """Return True unless `dtype` is an integer type that cannot hold the number."""
     return dtype.kind not in "iu" or np.iinfo(dtype).min <= number <= np.iinfo(dtype).max
 

@@ -172,7 +172,7 @@ def predicate_of(
     return predicate
 
 
-def picked_by_numpy(predicate: Map, leaves: list[Any]) -> np.ndarray[Any, Any]:
+def picked_by_numpy(predicate: Map, leaves: list[Any]) -> AnyArray:
     """Return the predicate's bool for each entry of NumPy arrays."""
     fields = predicate.source.fields
     wide = [leaf.astype(compute_dtype(field.scalar), copy=False) for leaf, field in zip(leaves, fields, strict=True)]
@@ -203,7 +203,7 @@ def places_of(out: Any, structure: Structure, leaves: list[Any], home: Device | 
     return places
 
 
-def written(results: list[np.ndarray[Any, Any]], places: list[Any], out: Any) -> Any:
+def written(results: list[AnyArray], places: list[Any], out: Any) -> Any:
     """Write the entries to the arrays of `out`, and return the parts of the arrays that were written."""
     count = len(results[0])
     for place in places:
@@ -255,10 +255,10 @@ def copied_into(places: list[Array], found: Compacted) -> list[Array]:
     return [place if len(place) == count else place[:count] for place in places]
 
 
-def compact_together(team: Team, leaves: list[Any], mask: Any) -> list[np.ndarray[Any, Any]]:
+def compact_together(team: Team, leaves: list[Any], mask: Any) -> list[AnyArray]:
     """Return the picked entries of NumPy arrays; each device of the team picks some of them."""
 
-    def part(low: int, high: int, device: Any) -> list[np.ndarray[Any, Any]]:
+    def part(low: int, high: int, device: Any) -> list[AnyArray]:
         return compact_host(
             device, [leaf[low:high] for leaf in leaves], mask if isinstance(mask, Map) else mask[low:high]
         )
@@ -267,11 +267,11 @@ def compact_together(team: Team, leaves: list[Any], mask: Any) -> list[np.ndarra
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 
-def compact_host(home: Device, leaves: list[Any], mask: Any) -> list[np.ndarray[Any, Any]]:
+def compact_host(home: Device, leaves: list[Any], mask: Any) -> list[AnyArray]:
     """Return the picked entries of NumPy arrays, which are uploaded part by part."""
     executor, length = home._executor, len(leaves[0])
     most = max_entries(executor.context, leaves)
-    parts: list[list[np.ndarray[Any, Any]]] = []
+    parts: list[list[AnyArray]] = []
     for start in range(0, max(1, length), most):
         stop = min(start + most, length)
         arrays: list[DeviceArray] = [home.asarray(leaf[start:stop]) for leaf in leaves]

@@ -14,6 +14,7 @@ from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
+from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import uploaded
 from gpuscan.elements import scalar_of
 from gpuscan.engine.array_indices import IndexedArray, take
@@ -121,7 +122,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0, *, device: Devi
     return reduce(summed, "add", axis=0, groups=numbers, num_groups=counts.size)
 
 
-def _sum_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _sum_dtype(dtype: AnyDType) -> AnyDType:
     """Return the dtype of sums of weights on a device."""
     if dtype.kind in "biu":
         return np.dtype(np.int64)
@@ -290,7 +291,7 @@ def _edges_of(numbers: Array, bins: Any, limits: Any) -> Any:
     return np.histogram_bin_edges(sample, bins, limits)
 
 
-def _bounds_of(numbers: Array) -> np.ndarray[Any, Any]:
+def _bounds_of(numbers: Array) -> AnyArray:
     """Return the least and the greatest number of an array on a device, or NaN if it has one; this waits for them."""
     if numbers.dtype == np.float64 and not numbers.device.capabilities.float64:
         bits = numbers.viewed(numbers.shape, np.uint64)
@@ -355,9 +356,7 @@ def _bin_label(place: Any, end: Any) -> Any:
     return np.where(end == 0, place.astype(np.int32) - np.int32(1), np.int32(-1))
 
 
-def _nearest_in(
-    dtype: np.dtype[Any], numbers: np.ndarray[Any, Any], *, up: bool
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _nearest_in(dtype: AnyDType, numbers: AnyArray, *, up: bool) -> tuple[AnyArray, AnyArray]:
     """Return for each number the least number of a dtype that is not below it, and True where there is one.
 
     If not `up`, it is the greatest number of the dtype that is not above it. Where there is none, it is the last one.
@@ -476,7 +475,7 @@ def searchsorted(a: Any, v: Any, /, *, side: Side = "left", sorter: Any = None, 
     return places if places.shape else places[()]
 
 
-def check_ordered(dtype: np.dtype[Any]) -> None:
+def check_ordered(dtype: AnyDType) -> None:
     """Raise UnsupportedDtypeError if numbers of the dtype have no order, or none on a device."""
     if scalar_of(dtype).kind == "complex":
         raise UnsupportedDtypeError(

@@ -11,6 +11,7 @@ from gpuscan.api.home import Devices
 from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_place
 from gpuscan.api.scan import scan
+from gpuscan.array_types import AnyDType
 from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.problem.arguments import as_flag, as_leaf, resolve_axis
 
@@ -158,7 +159,7 @@ def cumulative_prod(
     return _cumulative(x, "multiply", 1, axis, dtype, include_initial, out, device)
 
 
-def promoted(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def promoted(dtype: AnyDType) -> AnyDType:
     """Return the dtype of sums and products of numbers of this one."""
     scalar = scalar_of(dtype)
     if scalar.kind == "unsigned":

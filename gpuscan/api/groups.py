@@ -13,6 +13,7 @@ from gpuscan.api.array import Array
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.team import Team
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.element_copy import write_elements
@@ -113,7 +114,7 @@ def without_missing(
     return [Array.of(one, array) for array in marked] if outputs is None else written_on_device(marked, outputs)
 
 
-def heads_of_groups(problem: Problem, labels: np.ndarray[Any, Any]) -> Heads | None:
+def heads_of_groups(problem: Problem, labels: AnyArray) -> Heads | None:
     """Return the heads of groups if the elements of each are neighbours already; None if labels have to be sorted."""
     if not in_order(labels, problem.axis):
         return None
@@ -123,7 +124,7 @@ def heads_of_groups(problem: Problem, labels: np.ndarray[Any, Any]) -> Heads | N
 def _shared(
     team: Team,
     problem: Problem,
-    labels: np.ndarray[Any, Any],
+    labels: AnyArray,
     axis: int,
     call: Callable[[Executor, Problem, Any], list[DeviceArray]],
 ) -> list[Any]:
@@ -208,7 +209,7 @@ def count_groups(problem: Problem, labels: Any, num_groups: Any, home: OpenedDev
 
 
 @cache
-def _as_last_group(dtype: np.dtype[Any]) -> Map:
+def _as_last_group(dtype: AnyDType) -> Map:
     """Return the function that gives missing labels a number."""
 
     def function(values: Any) -> Any:

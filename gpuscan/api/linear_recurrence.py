@@ -14,6 +14,7 @@ from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import compute_dtype, dtype_from, element_of, tuple_of
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.operators.operator import operator
@@ -266,7 +267,7 @@ def gradients(
     return grad_a, grad_b, first
 
 
-def _gradients_on_cpu(problem: Problem) -> list[np.ndarray[Any, Any]]:
+def _gradients_on_cpu(problem: Problem) -> list[AnyArray]:
     results = [np.empty(problem.shape, field.scalar.dtype) for field in problem.destination.fields]
     if problem.size == 0:
         return results
@@ -302,7 +303,7 @@ def _product(value: Any) -> Any:
 
 
 def gradient_of_broadcast(
-    x: Any, shape: tuple[int, ...], dtype: np.dtype[Any], where: Any, part: Callable[[Any], Any] | None
+    x: Any, shape: tuple[int, ...], dtype: AnyDType, where: Any, part: Callable[[Any], Any] | None
 ) -> Any:
     """Return the gradient of an array of this shape that was broadcast: the sum of the gradients of its copies.
 
@@ -331,13 +332,13 @@ def gradient_of_broadcast(
 _PARTS = ("float32", "float16", "bfloat16")
 
 
-def common_dtype(one: str, x: Any, other: str, y: Any) -> np.dtype[Any]:
+def common_dtype(one: str, x: Any, other: str, y: Any) -> AnyDType:
     """Return the dtype that two arrays are combined in.
 
     Raises:
         TypeError: the dtypes differ, and not by one being complex64 and the other real.
     """
-    dtypes: set[np.dtype[Any]] = {x.dtype, y.dtype}
+    dtypes: set[AnyDType] = {x.dtype, y.dtype}
     if len(dtypes) == 1:
         return dtypes.pop()
     if np.dtype(np.complex64) in dtypes and any(dtype.name in _PARTS for dtype in dtypes):

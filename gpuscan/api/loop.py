@@ -19,6 +19,7 @@ from gpuscan.api.loop_arguments import LoopArguments, Place, loop_arguments
 from gpuscan.api.loop_runs import LoopRun, stack_numbers
 from gpuscan.api.outputs import execute
 from gpuscan.api.reduce import reduce
+from gpuscan.array_types import AnyDType
 from gpuscan.elements import Field, bundle_of, compute_dtype, element_of, scalar_of, tuple_of, word_dtype
 from gpuscan.engine.sequential_loop import run_loop
 from gpuscan.errors import LoopError, OperatorError
@@ -399,7 +400,7 @@ def _residual(run: LoopRun, targets: list[Node], scalar: Any) -> Node:
 
 
 @cache
-def _finite(dtype: np.dtype[Any]) -> Map:
+def _finite(dtype: AnyDType) -> Map:
     element = element_of([dtype], tuple_of(1))
     return traced(
         lambda numbers: (np.where(np.isfinite(numbers[0]), numbers[0], np.zeros_like(numbers[0])),), element, ""

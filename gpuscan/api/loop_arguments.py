@@ -13,6 +13,7 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import LEAF, Element, Field, Structure, element_of, scalar_of
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.function_keys import function_key
@@ -85,9 +86,9 @@ class LoopArguments:
     def length(self) -> int:
         return self.shape[self.axis]
 
-    def initial_numbers(self) -> list[np.ndarray[Any, Any] | None]:
+    def initial_numbers(self) -> list[AnyArray | None]:
         """Return the values in init of each number of the carry; None for those on a device."""
-        found: list[np.ndarray[Any, Any] | None] = []
+        found: list[AnyArray | None] = []
         for leaf, field in zip(self.init, self.step.carry.fields, strict=True):
             on_host = isinstance(leaf, np.ndarray)
             flat = leaf.reshape(*leaf.shape[: leaf.ndim - len(field.shape)], field.count) if on_host else leaf
@@ -369,21 +370,21 @@ def _trace(
     raise refusals[-1] if len(refusals) < _MAX_TRIES else refusals[0]
 
 
-def _is_narrow(dtype: np.dtype[Any]) -> bool:
+def _is_narrow(dtype: AnyDType) -> bool:
     """Return True for integers that do not hold those of int32: a counter would wrap."""
     return dtype.kind == "u" or (dtype.kind == "i" and dtype.itemsize < 4)
 
 
-def _dtypes(value: Any, source: Element) -> list[np.dtype[Any]]:
+def _dtypes(value: Any, source: Element) -> list[AnyDType]:
     """Return the dtypes that a Python number of init may take, the likeliest first."""
     kind = value.kind if type(value) is Parameter else type(value)
     own = [field.scalar for field in source.fields]
 
-    def of(*kinds: str) -> list[np.dtype[Any]]:
+    def of(*kinds: str) -> list[AnyDType]:
         return [scalar.dtype for scalar in own if scalar.kind in kinds]
 
     integers, floats = of("signed", "unsigned"), of("float")
-    found: list[np.dtype[Any]]
+    found: list[AnyDType]
     if kind is complex:
         found = [np.dtype(np.complex64)]
     elif kind is float:

@@ -13,6 +13,7 @@ from gpuscan.api.loop_arguments import LoopArguments, Place
 from gpuscan.api.map import mapped
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
+from gpuscan.array_types import AnyArray
 from gpuscan.device.reports import Verdict
 from gpuscan.elements import (
     Element,
@@ -557,7 +558,7 @@ class LoopRun:
         ys = None if self.step.output is None else self.step.output.structure.nested(self._map_outputs())
         return self._carry(), ys
 
-    def on_home(self, array: np.ndarray[Any, Any]) -> Any:
+    def on_home(self, array: AnyArray) -> Any:
         """Return an array where those of the loop are."""
         if not self.arguments.on_device:
             return array

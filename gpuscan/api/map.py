@@ -13,6 +13,7 @@ from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_out
+from gpuscan.array_types import AnyArray
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.operators.named_operators import resolve
@@ -223,12 +224,12 @@ def _stand_in(function: Map, leaves: Sequence[Any], shape: tuple[int, ...]) -> P
     return Problem(resolve("add"), tuple(leaves), function.source, element, element, shape, 0)
 
 
-def _empty(function: Map, shape: tuple[int, ...]) -> list[np.ndarray[Any, Any]]:
+def _empty(function: Map, shape: tuple[int, ...]) -> list[AnyArray]:
     return [np.empty((*shape, *field.shape), field.scalar.dtype) for field in function.element.fields]
 
 
 def _map_host(
-    home: Device, function: Map, leaves: Sequence[Any], shape: tuple[int, ...], results: Sequence[np.ndarray[Any, Any]]
+    home: Device, function: Map, leaves: Sequence[Any], shape: tuple[int, ...], results: Sequence[AnyArray]
 ) -> None:
     """Write the results for NumPy arrays, piece by piece along the longest axis. Inputs may be outputs, too."""
     if not results[0].size:
@@ -250,10 +251,10 @@ def _map_host(
     home._context.check()
 
 
-def _part(leaf: np.ndarray[Any, Any], shape: tuple[int, ...], axis: int, piece: slice) -> np.ndarray[Any, Any]:
+def _part(leaf: AnyArray, shape: tuple[int, ...], axis: int, piece: slice) -> AnyArray:
     """Return a piece along an axis of the common shape; all of the array if it has length 1 there, or no such axis."""
     own = axis - (len(shape) - leaf.ndim)
     if not 0 <= own < leaf.ndim or leaf.shape[own] == 1:
         return leaf
-    part: np.ndarray[Any, Any] = leaf[(slice(None),) * own + (piece,)]
+    part: AnyArray = leaf[(slice(None),) * own + (piece,)]
     return part

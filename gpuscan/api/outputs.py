@@ -13,6 +13,7 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.team import Team
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.strides import overlaps_itself
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
@@ -25,7 +26,7 @@ from gpuscan.reference import scan as reference
 # How many steps NumPy may search to find out whether two results share memory.
 _SEARCH_STEPS = 1000
 
-Arrays = list[np.ndarray[Any, Any]]
+Arrays = list[AnyArray]
 
 
 def is_on_device(problem: Problem) -> bool:
@@ -66,7 +67,7 @@ def check_out(
     return arrays
 
 
-def check_place(array: Any, shape: tuple[int, ...], dtype: np.dtype[Any], home: OpenedDevice | Team | None) -> None:
+def check_place(array: Any, shape: tuple[int, ...], dtype: AnyDType, home: OpenedDevice | Team | None) -> None:
     """Raise an error if a result of this shape and dtype cannot be written to an array of `out`."""
     _check_kind(array, home)
     if array.shape != shape:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import prod
-from typing import Any
-
-import numpy as np
 
 from gpuscan.api.array import Array
+from gpuscan.array_types import AnyDType
 from gpuscan.sizes import concrete
 
 
@@ -20,7 +18,7 @@ class Picked(Array):
         trailing: the axes of one entry.
     """
 
-    def __init__(self, memory: Array, dtype: np.dtype[Any], trailing: tuple[int, ...], count: Array) -> None:
+    def __init__(self, memory: Array, dtype: AnyDType, trailing: tuple[int, ...], count: Array) -> None:
         self.device, self.context = memory.device, memory.context
         self.buffer, self.offset, self.owner = memory.buffer, memory.offset, memory.owner
         self._dtype = dtype

@@ -16,6 +16,7 @@ from gpuscan.api.launches import Numbered, launchable
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.picked import Picked
+from gpuscan.array_types import AnyDType
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, uploaded
@@ -44,6 +45,7 @@ from gpuscan.problem.problem import make_problem
 
 if TYPE_CHECKING:
     import wgpu
+
     from gpuscan.device.context import DeviceContext
     from gpuscan.elements import Element, Structure
     from gpuscan.planning.kernel import Kernel
@@ -70,7 +72,7 @@ class Plan(Numbered):
         self,
         device: OpenedDevice,
         shape: tuple[int, ...],
-        dtype: np.dtype[Any],
+        dtype: AnyDType,
         op: Any,
         strategy: str,
         options: dict[str, Any],

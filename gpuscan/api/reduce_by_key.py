@@ -15,6 +15,7 @@ from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import in_form_of, is_on_device
 from gpuscan.api.picked import Picked
 from gpuscan.api.scan import scan
+from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import uploaded
 from gpuscan.engine.compaction import gathered
 from gpuscan.engine.element_copy import contiguous
@@ -139,7 +140,7 @@ def _keys_of(home: OpenedDevice, runs: Runs, keys: Any) -> Any:
     """Return the first key of each run, where the keys are."""
     count = Array.of(home, runs.count)
     if not isinstance(keys, Array):
-        found: np.ndarray[Any, Any] = keys[runs.starts.viewed((int(count.numpy()[0]),)).read()]
+        found: AnyArray = keys[runs.starts.viewed((int(count.numpy()[0]),)).read()]
         return found
     first = gathered(home._context, contiguous(keys), runs.starts, runs.count)
     return Picked(Array.of(home, first), keys.dtype, (), count)

@@ -14,11 +14,12 @@ from gpuscan.api.loop import loop
 from gpuscan.api.loop_arguments import FixedStep, loop_arguments
 from gpuscan.api.loop_vjp import gradients
 from gpuscan.api.row_scan import device_for
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.errors import GpuscanError, OperatorError
 from gpuscan.operators.components import OTHER, Numbers, gathered, is_other
 from gpuscan.recent_values import RecentValues
 
-Array = np.ndarray[Any, Any]
+Array = AnyArray
 Shape = tuple[int, ...]
 # A step of arrays: takes those of the carry and of x, and returns those of the next carry and of y.
 ArrayStep = Callable[[Sequence[Numbers]], list[Numbers]]
@@ -48,7 +49,7 @@ class RowLoop:
     carry: tuple[Shape, ...]
     xs: tuple[Shape, ...]
     ys: tuple[Shape, ...]
-    types: tuple[np.dtype[Any], ...]
+    types: tuple[AnyDType, ...]
     name: str
 
     @cached_property
@@ -79,7 +80,7 @@ class RowLoop:
         count = len(carry)
         return tuple(found[:count]), tuple(found[count:]) or None
 
-    def check(self, carry: Sequence[np.dtype[Any]], xs: Sequence[np.dtype[Any]]) -> None:
+    def check(self, carry: Sequence[AnyDType], xs: Sequence[AnyDType]) -> None:
         """Raise LoopError if the step has no associative form for numbers of these dtypes."""
         groups = [
             tuple(
@@ -150,7 +151,7 @@ class RowLoop:
 
 def row_loop(
     name: str,
-    make: Callable[[Sequence[Shape], Sequence[Shape]], tuple[ArrayStep, list[Shape], list[np.dtype[Any]]]],
+    make: Callable[[Sequence[Shape], Sequence[Shape]], tuple[ArrayStep, list[Shape], list[AnyDType]]],
     carry: Sequence[Shape],
     xs: Sequence[Shape],
     key: Hashable | None,

@@ -8,19 +8,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from gpuscan.api.device import resolve_device
 from gpuscan.api.scan import scan
 from gpuscan.api.scan_vjp import gradients
+from gpuscan.array_types import AnyArray
 from gpuscan.errors import OperatorError
 from gpuscan.operators.adjoint import cached_adjoint
 from gpuscan.operators.row_functions import RowOperator
 from gpuscan.problem.broadcasting import broadcast_shapes, summed_to
 
-Array = np.ndarray[Any, Any]
+Array = AnyArray
 
 # The most numbers of an element for which the gradient is a scan as well: it multiplies matrices of as many rows.
 MAX_GRADIENT_NUMBERS = 16

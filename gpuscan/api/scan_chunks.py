@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gpuscan.api.annotations import B, ChunkOptions, DTypeOf, Mapped, Operation, T
     from gpuscan.array_types import AnyArray
 
-Leaves = list[np.ndarray[Any, Any]]
+Leaves = list[AnyArray]
 
 
 @overload
@@ -305,7 +305,7 @@ def _carry_on_device(executor: Executor, problem: Problem, results: list[DeviceA
 def _scan_on_cpu(first: tuple[Any, Problem], others: Iterator[tuple[Any, Problem]]) -> Iterator[Any]:
     """Yield the same without a device: the last result of a chunk is the next one's `initial`."""
     opening = first[1]
-    seeds: tuple[np.ndarray[Any, Any], ...] | None = None
+    seeds: tuple[AnyArray, ...] | None = None
     number = 0
     following: tuple[Any, Problem] | None = first
     while following is not None:
@@ -326,7 +326,7 @@ def _scan_on_cpu(first: tuple[Any, Problem], others: Iterator[tuple[Any, Problem
         following = next(others, None)
 
 
-def _stretches(problem: Problem, carry: tuple[np.ndarray[Any, Any], ...] | None) -> list[Problem]:
+def _stretches(problem: Problem, carry: tuple[AnyArray, ...] | None) -> list[Problem]:
     """Return the stretches of a chunk: what goes on from the chunk before, and what is cut from it by a head.
 
     Args:
@@ -384,7 +384,7 @@ def after_last(problem: Problem, carry: list[Any]) -> list[Any]:
     return [row[0, -1] for row in reference.accumulate(again)]
 
 
-def as_seeds(carry: list[Any]) -> tuple[np.ndarray[Any, Any], ...]:
+def as_seeds(carry: list[Any]) -> tuple[AnyArray, ...]:
     """Return the fields of one element as the seed of one row."""
     return tuple(np.array(value)[np.newaxis] for value in carry)
 

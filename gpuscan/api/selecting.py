@@ -15,6 +15,7 @@ from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.picked import Picked
 from gpuscan.api.sort import as_dates, checked_keys, sort
+from gpuscan.array_types import AnyDType
 from gpuscan.elements import compute_dtype, scalar_of
 from gpuscan.engine.compaction import partition_on_device
 from gpuscan.engine.counting import select
@@ -406,11 +407,11 @@ def _rows_along(array: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
     return rows, tuple(1 if i in chosen else n for i, n in enumerate(array.shape))
 
 
-def _as_floats(q: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _as_floats(q: AnyArray) -> AnyArray:
     return q if q.dtype.kind == "f" else q.astype(np.float64)
 
 
-def _places(q: np.ndarray[Any, Any], n: int, method: str) -> tuple[Any, Any, Any]:
+def _places(q: AnyArray, n: int, method: str) -> tuple[Any, Any, Any]:
     """Return for each quantile the places before and after it, and the weight of the second; 0 for elements."""
     if method == "lower":
         at = np.floor((n - 1) * q)
@@ -450,9 +451,7 @@ def _places(q: np.ndarray[Any, Any], n: int, method: str) -> tuple[Any, Any, Any
     return before, after, weight.astype(index.dtype, copy=False)
 
 
-def _interpolate(
-    home: Device, rows: Any, before: np.ndarray[Any, Any], after: np.ndarray[Any, Any], weight: Any, weak: bool
-) -> Any:
+def _interpolate(home: Device, rows: Any, before: AnyArray, after: AnyArray, weight: Any, weak: bool) -> Any:
     """Return quantiles of rows, of shape (quantiles, *rows): like the rows in NumPy, or on the device.
 
     Args:
@@ -509,7 +508,7 @@ def _by_numpy(first: Any, second: Any, last: Any, weight: Any, weak: bool) -> An
         return _with_nan(found, last)
 
 
-def _float_dtype(home: Device, dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _float_dtype(home: Device, dtype: AnyDType) -> AnyDType:
     """Return the dtype of numbers between elements of a dtype, on a device."""
     if scalar_of(dtype).kind == "float":
         return dtype

@@ -11,10 +11,11 @@ from gpuscan.api import linear_recurrence as recurrence
 from gpuscan.api.device import Device
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
+from gpuscan.array_types import AnyArray
 from gpuscan.operators.operator import operator
 from gpuscan.problem.broadcasting import repeated_axes
 
-Array = np.ndarray[Any, Any]
+Array = AnyArray
 # A function that waits for an array.
 Pending = Callable[[], Array]
 

@@ -17,6 +17,7 @@ from gpuscan.api.reduce import reduce
 from gpuscan.api.reduced_axes import ReducedAxes, reduced_axes
 from gpuscan.api.reductions import of_segments
 from gpuscan.api.scan import scan
+from gpuscan.array_types import AnyArray
 from gpuscan.device.context import strategy_asked_for
 from gpuscan.engine.device_speeds import relative_speeds
 from gpuscan.engine.device_team import naming
@@ -198,7 +199,7 @@ class ShardedArray(Distributed):
         write_results(result, out)
         return out
 
-    def numpy(self) -> np.ndarray[Any, Any]:
+    def numpy(self) -> AnyArray:
         """Return a NumPy copy of the whole array.
 
         Raises:
@@ -208,7 +209,7 @@ class ShardedArray(Distributed):
         parts = [future.result() for future in futures]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, self.axis)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
         if copy is False:
             raise ValueError("copy=False was passed, but NumPy cannot see an array on devices without a copy")
         result = self.numpy()

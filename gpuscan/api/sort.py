@@ -12,6 +12,7 @@ from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
 from gpuscan.api.scan import scan
+from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.elements import scalar_of
 from gpuscan.engine.compaction import entry_bytes
@@ -291,7 +292,7 @@ def _moved(home: Device, keys: Array, leaves: list[Array], descending: bool) -> 
 
 def checked_keys(
     x: Any, axis: int | None, descending: Any, stable: Any, device: Any, what: str, moved: list[Any] | None = None
-) -> tuple[Any, int, Device | None, np.dtype[Any] | None]:
+) -> tuple[Any, int, Device | None, AnyDType | None]:
     """Return the keys as one array of numbers, the axis counted from 0, the device or None, and the dtype of dates.
 
     Args:
@@ -333,13 +334,13 @@ def checked_keys(
 # greatest number, which is last in ascending order.
 
 
-def as_numbers(dates: np.ndarray[Any, Any], descending: Any) -> np.ndarray[Any, Any]:
+def as_numbers(dates: AnyArray, descending: Any) -> AnyArray:
     """Return numbers in the order of dates or durations, with NaT last."""
     numbers = as_bits(dates)
     return numbers if descending else numbers - np.int64(1)
 
 
-def as_dates(numbers: np.ndarray[Any, Any], dtype: np.dtype[Any], descending: Any) -> np.ndarray[Any, Any]:
+def as_dates(numbers: AnyArray, dtype: AnyDType, descending: Any) -> AnyArray:
     """Return the dates that `as_numbers` made numbers of."""
     return from_bits(numbers if descending else numbers + np.int64(1), dtype)
 

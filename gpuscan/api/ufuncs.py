@@ -17,6 +17,7 @@ from gpuscan.api.launches import launchable
 from gpuscan.api.map import common_shape, is_number, mapped, numbers_of
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.device_array import is_number as is_number_type
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.named_operators import resolve
@@ -170,7 +171,7 @@ def _as_argument(ufunc: np.ufunc, value: Any, values: list[Any]) -> Any:
 
 
 def _map_of(
-    ufunc: np.ufunc, key: tuple[Any, ...], constants: tuple[Any, ...], dtype: Any, wanted: tuple[np.dtype[Any], ...]
+    ufunc: np.ufunc, key: tuple[Any, ...], constants: tuple[Any, ...], dtype: Any, wanted: tuple[AnyDType, ...]
 ) -> Map:
     """Return the ufunc as a traced function of its arrays, from an earlier call if there was one."""
     return _cached_map(ufunc, key, _Unkeyed(constants), dtype, wanted)
@@ -191,7 +192,7 @@ class _Unkeyed:
 
 @lru_cache(maxsize=512)
 def _cached_map(
-    ufunc: np.ufunc, key: tuple[Any, ...], constants: _Unkeyed, dtype: Any, wanted: tuple[np.dtype[Any], ...]
+    ufunc: np.ufunc, key: tuple[Any, ...], constants: _Unkeyed, dtype: Any, wanted: tuple[AnyDType, ...]
 ) -> Map:
     def function(numbers: tuple[Any, ...]) -> Any:
         arrays, others = iter(numbers), iter(constants.values)
@@ -209,7 +210,7 @@ def _cached_map(
     return traced(function, numbers_of([np.empty(0, each) for each in dtypes]), f"np.{ufunc.__name__}")
 
 
-def _cast(ufunc: np.ufunc, result: Any, dtype: np.dtype[Any]) -> Any:
+def _cast(ufunc: np.ufunc, result: Any, dtype: AnyDType) -> Any:
     """Return a result in the dtype of `out`, if NumPy converts it without being asked."""
     if not np.can_cast(result.dtype, dtype, "same_kind"):
         raise OperatorError(
@@ -289,7 +290,7 @@ def _reduced_at(
     return result if known["out"] is None else np.positive(result, out=known["out"])
 
 
-def _checked_indices(name: str, indices: Any, length: int) -> np.ndarray[Any, Any]:
+def _checked_indices(name: str, indices: Any, length: int) -> AnyArray:
     """Return the indices, which the CPU needs.
 
     Raises:

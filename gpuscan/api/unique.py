@@ -16,6 +16,7 @@ from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.picked import Picked
 from gpuscan.api.scan import scan
 from gpuscan.api.sort import as_dates, checked_keys
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.engine.compaction import gathered
@@ -302,7 +303,7 @@ def find_unique(
     return UniqueAllResult(values, firsts if indices else None, shaped, counts)
 
 
-def _unique_by_numpy(keys: np.ndarray[Any, Any], equal_nan: bool) -> tuple[Any, ...]:
+def _unique_by_numpy(keys: AnyArray, equal_nan: bool) -> tuple[Any, ...]:
     """Return the values, their first places, the inverse indices, and the counts."""
     native = keys.astype(keys.dtype.newbyteorder("="), copy=False)
     order = reference.argsort(native, 0, False)
@@ -314,7 +315,7 @@ def _unique_by_numpy(keys: np.ndarray[Any, Any], equal_nan: bool) -> tuple[Any, 
     return ordered[starts], order[starts], numbers, np.diff(np.append(starts, len(keys)))
 
 
-def _changes_in(keys: np.ndarray[Any, Any], equal_nan: bool = False) -> np.ndarray[Any, Any]:
+def _changes_in(keys: AnyArray, equal_nan: bool = False) -> AnyArray:
     """Return True for each key that differs from the one before."""
     changes = keys[1:] != keys[:-1]
     if equal_nan:
@@ -347,7 +348,7 @@ def _unique_on_device(home: OpenedDevice, keys: Any, indices: bool, inverse: boo
     return values, firsts, numbers, counts
 
 
-def _as_picked(home: OpenedDevice, memory: DeviceArray, dtype: np.dtype[Any], count: DeviceArray) -> Picked:
+def _as_picked(home: OpenedDevice, memory: DeviceArray, dtype: AnyDType, count: DeviceArray) -> Picked:
     """Return memory that begins with `count` entries as an array of that length."""
     return Picked(Array.of(home, memory), dtype, (), Array.of(home, count))
 

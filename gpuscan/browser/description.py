@@ -10,9 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gpuscan._version import __version__
+from gpuscan.array_types import AnyArray
 from gpuscan.browser.plans import Variant, storage_buffers
 from gpuscan.browser.samples import TOLERANCE, Samples
 from gpuscan.codegen.kernel_text import render_kernel
@@ -173,14 +172,14 @@ def check_sizes(variants: Sequence[Variant], length: int) -> list[int]:
     return sorted(edge for edge in edges if 0 < edge <= length)
 
 
-def _given(samples: Samples | None) -> list[np.ndarray[Any, Any]]:
+def _given(samples: Samples | None) -> list[AnyArray]:
     """Return the arrays of check.input: those of the fields, and the mask of a compaction."""
     if samples is None:
         return []
     return samples.given if samples.mask is None else [*samples.given, samples.mask]
 
 
-def _padded(array: np.ndarray[Any, Any]) -> bytes:
+def _padded(array: AnyArray) -> bytes:
     content = array.tobytes()
     return content + bytes(-len(content) % 16)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.elements import Element, Field, compute_dtype
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import heads_of
@@ -25,7 +26,7 @@ SEGMENT = 611
 # The share of the elements that a mask picks.
 DENSITY = 0.4
 
-Array = np.ndarray[Any, Any]
+Array = AnyArray
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 
 import gpuscan
+from gpuscan.array_types import AnyArray
 from gpuscan.dask.tasks import Work, result_of, unboxed_leaf
 from gpuscan.dask.workers import threads
 from gpuscan.device.adapters import NUMPY
@@ -371,8 +372,8 @@ class Call:
 
     arrays: tuple[Any, ...]
     structure: Structure
-    results: tuple[np.ndarray[Any, Any], ...]
-    elements: tuple[np.ndarray[Any, Any], ...]
+    results: tuple[AnyArray, ...]
+    elements: tuple[AnyArray, ...]
     ndim: int
     axis: int
     work: Work

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.buffer_pool import ALIGNMENT, Allocation, SizedAllocation
 from gpuscan.device.foreign_buffers import check_state, check_usages
 from gpuscan.device.guards import guarded
@@ -57,7 +58,7 @@ class DeviceArray(OnDevice):
         self.context = context
         self.buffer = buffer
         self._shape = shape
-        self._dtype: np.dtype[Any] = np.dtype(dtype)
+        self._dtype: AnyDType = np.dtype(dtype)
         self.offset = offset
         self.nbytes = prod(shape) * self._dtype.itemsize
         self.owner = owner
@@ -74,7 +75,7 @@ class DeviceArray(OnDevice):
         )
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> AnyDType:
         """The dtype of the numbers."""
         return self._dtype
 
@@ -189,7 +190,7 @@ class DeviceArray(OnDevice):
         """True if a shader may write whole 16-byte vectors, because no other data shares the last one."""
         return self.is_bindable and (self.covers_allocation or self.nbytes % ALIGNMENT == 0)
 
-    def read(self, into: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+    def read(self, into: AnyArray | None = None) -> AnyArray:
         """Return a NumPy copy of an array in C order. Wait for the GPU, but do not read the unread reports.
 
         Args:
@@ -225,7 +226,7 @@ def checked_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
     return axes
 
 
-def checked_dtype(dtype: Any) -> np.dtype[Any]:
+def checked_dtype(dtype: Any) -> AnyDType:
     """Return the dtype in native byte order, if arrays on a device can have it.
 
     Raises:
@@ -238,7 +239,7 @@ def checked_dtype(dtype: Any) -> np.dtype[Any]:
             "Make one array of each field, x[name], and pass them as a bundle: a dict or a tuple of arrays"
         )
     scalar_of(given)
-    native: np.dtype[Any] = given if given.isnative else given.newbyteorder("=")
+    native: AnyDType = given if given.isnative else given.newbyteorder("=")
     return native
 
 
@@ -250,7 +251,7 @@ def empty(context: DeviceContext, shape: int | tuple[int, ...], dtype: Any) -> D
     return DeviceArray(context, owner.buffer, axes, kind, 0, owner)
 
 
-def uploaded(context: DeviceContext, given: np.ndarray[Any, Any], dtype: Any = None) -> DeviceArray:
+def uploaded(context: DeviceContext, given: AnyArray, dtype: Any = None) -> DeviceArray:
     """Return a copy of a NumPy array on the device, in C order.
 
     Args:
@@ -279,7 +280,7 @@ def uploaded_words(context: DeviceContext, numbers: Sequence[int]) -> DeviceArra
     return array
 
 
-def is_number(dtype: np.dtype[Any]) -> bool:
+def is_number(dtype: AnyDType) -> bool:
     """Return True if shaders know the dtype."""
     try:
         scalar_of(dtype)

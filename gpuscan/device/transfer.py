@@ -10,10 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.backends import webgpu
 from gpuscan.device.interrupts import interrupts_held
 from gpuscan.device.native_queue import Bytes
@@ -38,7 +39,7 @@ def padded(nbytes: int, unit: int = 4) -> int:
     return -(-nbytes // unit) * unit
 
 
-def bytes_of(array: np.ndarray[Any, Any]) -> Bytes:
+def bytes_of(array: AnyArray) -> Bytes:
     """Return the bytes of a contiguous array, as a view."""
     return array.reshape(-1).view(np.uint8)
 
@@ -89,7 +90,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_threads)
 
 
-def copy(into: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
+def copy(into: AnyArray, source: AnyArray) -> None:
     """Assign ``into[...] = source`` for arrays of one shape, with several threads if they are large."""
     count = len(into)
     shares = min(_THREADS, max(into.nbytes, source.nbytes) // TRANSFERS.min_copy_share_bytes, count)
@@ -151,11 +152,11 @@ def staging_ring(pool: BufferPool, usage: int, size: int, depth: int) -> Iterato
 
 def upload(
     queue: Queue,
-    array: np.ndarray[Any, Any],
+    array: AnyArray,
     buffer: wgpu.GPUBuffer,
     offset: int = 0,
     pool: BufferPool | None = None,
-    dtype: np.dtype[Any] | None = None,
+    dtype: AnyDType | None = None,
 ) -> None:
     """Write a contiguous array into a buffer, padded to whole 32-bit words.
 
@@ -202,7 +203,7 @@ def upload(
                 free.append((staging, queue.map(staging, write=True)))
 
 
-def download(queue: Queue, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int, array: np.ndarray[Any, Any]) -> None:
+def download(queue: Queue, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int, array: AnyArray) -> None:
     """Fill a contiguous array from a buffer, starting at a byte that is a multiple of 4."""
     data = bytes_of(array)
     usage = _read_usage()

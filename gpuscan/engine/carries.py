@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.elements import compute_dtype
 from gpuscan.engine.device_arrays import scan_device
@@ -18,7 +19,7 @@ from gpuscan.problem.problem import Problem, unrounded
 from gpuscan.problem.problem_parts import cut, in_memory
 
 # The carry of each row: for each field an array (rows, *element shape). None if there are no elements before.
-Carry = tuple[np.ndarray[Any, Any], ...] | None
+Carry = tuple[AnyArray, ...] | None
 
 
 def seeds_of(problem: Problem) -> Carry:
@@ -31,9 +32,7 @@ def started(problem: Problem, carry: Carry) -> Problem:
     return problem if carry is None else replace(problem, seeds=carry, initial=True, heads=None)
 
 
-def joined(
-    executor: Executor, problem: Problem, carry: Carry, total: tuple[np.ndarray[Any, Any], ...]
-) -> tuple[np.ndarray[Any, Any], ...]:
+def joined(executor: Executor, problem: Problem, carry: Carry, total: tuple[AnyArray, ...]) -> tuple[AnyArray, ...]:
     """Return the combination of a carry and the total of what follows it; the total if there is no carry.
 
     The CPU combines them, because a GPU would first finish the transfers in its queue. Only an operator that is written
@@ -55,8 +54,8 @@ def joined(
 
 
 def combined(
-    executor: Executor, problem: Problem, values: Sequence[tuple[np.ndarray[Any, Any], ...]], *, whole: bool = False
-) -> list[np.ndarray[Any, Any]]:
+    executor: Executor, problem: Problem, values: Sequence[tuple[AnyArray, ...]], *, whole: bool = False
+) -> list[AnyArray]:
     """Return the combination of a few values of each row: an array (rows, *element shape) for each field.
 
     Args:
@@ -88,7 +87,7 @@ def combined(
     return scan_host(executor, few)
 
 
-def reduced(executor: Executor, problem: Problem, start: Carry) -> tuple[np.ndarray[Any, Any], ...]:
+def reduced(executor: Executor, problem: Problem, start: Carry) -> tuple[AnyArray, ...]:
     """Return the combination of a carry and all elements of each row, in full precision."""
     values = tuple(each.read() for each in reduced_on_device(executor, problem, start))
     executor.context.check()
@@ -115,9 +114,7 @@ def ends_with_carry(problem: Problem) -> bool:
     return problem.heads is None and unrounded(problem) is problem
 
 
-def last_carry(
-    executor: Executor, problem: Problem, results: Sequence[DeviceArray]
-) -> tuple[np.ndarray[Any, Any], ...]:
+def last_carry(executor: Executor, problem: Problem, results: Sequence[DeviceArray]) -> tuple[AnyArray, ...]:
     """Return the combination of all elements of each row, given the results of their scan."""
     low, high = in_memory(problem, problem.row_length - 1, problem.row_length)
     ends = [contiguous(stretch_of(result, problem.axis, low, high)).read() for result in results]

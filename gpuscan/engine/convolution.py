@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import padded
@@ -23,8 +23,8 @@ _ALIGNMENT = 256
 def convolve(
     samples: DeviceArray,
     axis: int,
-    taps: np.ndarray[Any, Any],
-    first: np.ndarray[Any, Any],
+    taps: AnyArray,
+    first: AnyArray,
     piece_bytes: int | None = None,
 ) -> DeviceArray:
     """Submit ``y[t] = first[t] + taps[0] x[t] + taps[1] x[t-1] + …`` along an axis; samples before the first are 0.

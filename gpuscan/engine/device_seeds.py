@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.device.strides import c_strides
@@ -54,7 +55,7 @@ def seeds_on_host(problem: Problem) -> Problem:
 
 def bound_seeds(
     problem: Problem, spec: ScanSpec, context: DeviceContext, *, whole: bool = True
-) -> np.ndarray[Any, Any] | DeviceArray | None:
+) -> AnyArray | DeviceArray | None:
     """Return what `seed_words` returns, on the device if an initial value is there. The caller must hold its lock.
 
     Args:
@@ -85,5 +86,5 @@ def bound_seeds(
     return words
 
 
-def _in_dtype(array: DeviceArray, dtype: np.dtype[Any]) -> DeviceArray:
+def _in_dtype(array: DeviceArray, dtype: AnyDType) -> DeviceArray:
     return array if array.dtype == dtype else converted(array.context, array, dtype)

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.device.transfer import serve_devices
 from gpuscan.engine.carries import Carry, joined, reduced, seeds_of, started
@@ -33,7 +34,7 @@ from gpuscan.problem.problem_parts import cut, in_memory, parts_from_axis
 from gpuscan.problem.segments import Offsets
 
 T = TypeVar("T")
-Arrays = list[np.ndarray[Any, Any]]
+Arrays = list[AnyArray]
 
 
 class GivenUpError(Exception):

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
+from gpuscan.array_types import AnyDType
 from gpuscan.codegen.elementwise_text import VECTOR_CHUNK, ElementwiseText, elementwise_code
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty
@@ -114,14 +113,14 @@ def map_elements(
     return results
 
 
-def converted(context: DeviceContext, array: DeviceArray, dtype: np.dtype[Any]) -> DeviceArray:
+def converted(context: DeviceContext, array: DeviceArray, dtype: AnyDType) -> DeviceArray:
     """Return the array in another dtype."""
     (result,) = map_elements(context, [array], _conversion(array.dtype, dtype), array.shape)
     return result
 
 
 @cache
-def _conversion(source: np.dtype[Any], dtype: np.dtype[Any]) -> Map:
+def _conversion(source: AnyDType, dtype: AnyDType) -> Map:
     element = element_of([source], tuple_of(1))
     return traced(lambda numbers: numbers[0].astype(dtype), element, "astype")
 

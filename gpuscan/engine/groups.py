@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.device.reports import Verdict
@@ -186,7 +187,7 @@ def mark_missing(problem: Problem, results: Sequence[DeviceArray], labels: Devic
 
 
 @cache
-def _nan_where_missing(labels: np.dtype[Any], dtype: np.dtype[Any]) -> Map:
+def _nan_where_missing(labels: AnyDType, dtype: AnyDType) -> Map:
     def function(values: Any) -> Any:
         label, value = values
         return np.where(label == MISSING, np.full_like(value, np.nan), value)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
@@ -43,7 +44,7 @@ from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_ar
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import written
 
-Arrays = list[np.ndarray[Any, Any]]
+Arrays = list[AnyArray]
 
 
 def scan_host(
@@ -339,7 +340,7 @@ class _Scan:
 class RowResults:
     """A sink with one result for each row: (rows, *element shape)."""
 
-    def __init__(self, array: np.ndarray[Any, Any], field: Any, inner: int) -> None:
+    def __init__(self, array: AnyArray, field: Any, inner: int) -> None:
         self._rows, self._inner = array, inner
         self._field = field
         self.element_bytes = field.storage_bytes
@@ -358,7 +359,7 @@ class RowResults:
 # ----- Arrays of another memory order
 
 
-def transposes_on_device(context: DeviceContext, leaf: np.ndarray[Any, Any]) -> bool:
+def transposes_on_device(context: DeviceContext, leaf: AnyArray) -> bool:
     """Return True if `placed` lets the device bring an array into C order.
 
     The array must be one block of memory in another order. Adapters that share the CPU's memory gain nothing by it.
@@ -370,12 +371,12 @@ def transposes_on_device(context: DeviceContext, leaf: np.ndarray[Any, Any]) -> 
     return bool(fits and leaf.transpose(memory_order(leaf)).flags.c_contiguous)
 
 
-def memory_order(leaf: np.ndarray[Any, Any]) -> list[int]:
+def memory_order(leaf: AnyArray) -> list[int]:
     """Return the axes, the one with the largest step first."""
     return sorted(range(leaf.ndim), key=lambda axis: -abs(leaf.strides[axis]))
 
 
-def placed(context: DeviceContext, leaf: np.ndarray[Any, Any]) -> DeviceArray:
+def placed(context: DeviceContext, leaf: AnyArray) -> DeviceArray:
     """Return a copy of a NumPy array on the device, in C order."""
     if not transposes_on_device(context, leaf):
         return uploaded(context, np.ascontiguousarray(leaf))

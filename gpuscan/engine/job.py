@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.reports import Run
 from gpuscan.device.steps import Binding
@@ -54,7 +55,7 @@ class Job:
     strategy: str
     sources: Sequence[HostSource | DeviceSource]
     sinks: Sequence[HostSink | DeviceSink]
-    seeds: np.ndarray[Any, Any] | DeviceArray | None = None
+    seeds: AnyArray | DeviceArray | None = None
     inner: int = 1
     heads: HeadBits | None = None
     count: DeviceArray | None = None

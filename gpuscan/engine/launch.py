@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gpuscan.array_types import AnyDType
 from gpuscan.device.buffer_pool import SizedAllocation
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.guards import guarded
@@ -278,7 +279,7 @@ class _Result(NamedTuple):
 
     place: int
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: AnyDType
     offset: int
     strides: tuple[int, ...] | None
 
@@ -293,7 +294,7 @@ class _PickedResult(NamedTuple):
     """
 
     make: Any
-    dtype: np.dtype[Any]
+    dtype: AnyDType
     trailing: tuple[int, ...]
     memory: _Result
     length: _Result

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 
-def is_mapped_file(array: np.ndarray[Any, Any]) -> bool:
+
+def is_mapped_file(array: AnyArray) -> bool:
     """Return True if the array is in a memory-mapped file."""
     base: Any = array
     while base is not None and not isinstance(base, mmap.mmap):
@@ -16,7 +18,7 @@ def is_mapped_file(array: np.ndarray[Any, Any]) -> bool:
     return base is not None
 
 
-def release_pages(array: np.ndarray[Any, Any]) -> None:
+def release_pages(array: AnyArray) -> None:
     """Release the pages of a memory-mapped file; the system reads them again when they are needed."""
     mapping = shared_map(array)
     if mapping is not None:

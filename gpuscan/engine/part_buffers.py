@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.reports import REPORT_BYTES
@@ -117,7 +118,7 @@ class PartBuffers:
         if not self._small:
             self._writable = [self._context.queue.map(buffer, write=True) for buffer in self._uploads]
 
-    def write_heads(self, words: np.ndarray[Any, Any]) -> Binding:
+    def write_heads(self, words: AnyArray) -> Binding:
         """Upload the segment bits."""
         assert self._heads is not None
         upload(self._context.queue, words, self._heads)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.steps import Binding
@@ -61,7 +62,7 @@ def first_in_memory(part: Part) -> int:
 class HostRows:
     """Pieces of a NumPy array, along the scan."""
 
-    def __init__(self, array: np.ndarray[Any, Any], shape: tuple[int, ...], axis: int, field: Field) -> None:
+    def __init__(self, array: AnyArray, shape: tuple[int, ...], axis: int, field: Field) -> None:
         self._array, self._shape, self._axis, self._dtype = array, shape, axis, field.scalar.dtype
         self.element_bytes = field.storage_bytes
 
@@ -97,7 +98,7 @@ class HostRows:
 class HostSlabs:
     """Slabs of rows and columns of a NumPy array (outer, row_length, inner)."""
 
-    def __init__(self, array: np.ndarray[Any, Any], shape: tuple[int, ...], axis: int, field: Field) -> None:
+    def __init__(self, array: AnyArray, shape: tuple[int, ...], axis: int, field: Field) -> None:
         self._array = array
         self._shape, self._axis = shape, axis
         self._element = array.shape[len(shape) :]
@@ -118,7 +119,7 @@ class HostSlabs:
             copy(stretch, place)
         release_pages(self._array)
 
-    def _stretches(self, part: Part, memory: Bytes) -> list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+    def _stretches(self, part: Part, memory: Bytes) -> list[tuple[AnyArray, AnyArray]]:
         """Return parts of the array, and the parts of the memory that they correspond to, in one shape each."""
         assert part.outer is not None
         assert part.columns is not None
@@ -276,13 +277,13 @@ class StridedRows:
         dtype: the dtype in which stretches are read and written.
     """
 
-    def __init__(self, array: np.ndarray[Any, Any], shape: tuple[int, ...], axis: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, array: AnyArray, shape: tuple[int, ...], axis: int, dtype: AnyDType) -> None:
         self._rows = np.moveaxis(array, axis, len(shape) - 1) if axis != len(shape) - 1 else array
         self._element = array.shape[len(shape) :]
         self._dtype = dtype
         self._others = self._rows.shape[: len(shape) - 1]
         self._row_length = shape[axis]
-        self._flat: np.ndarray[Any, Any] | None = None
+        self._flat: AnyArray | None = None
         if len(shape) == 1:
             # One row may have any stride.
             self._flat = self._rows

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
+from gpuscan.array_types import AnyArray
 from gpuscan.elements import words_of
 from gpuscan.errors import GpuscanError, smaller
 from gpuscan.planning.column_tiles import column_tile
@@ -42,7 +41,7 @@ def check_elements(context: DeviceContext, problem: Problem) -> None:
         )
 
 
-def seed_words(problem: Problem, spec: ScanSpec, context: DeviceContext | None) -> np.ndarray[Any, Any] | None:
+def seed_words(problem: Problem, spec: ScanSpec, context: DeviceContext | None) -> AnyArray | None:
     """Return the 32-bit words of the rows' initial values or identities, in the order of the scan; None without.
 
     Args:

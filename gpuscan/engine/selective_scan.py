@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
@@ -16,7 +17,7 @@ from gpuscan.device.transfer import padded, upload
 from gpuscan.engine.record import WORKGROUP_SIZE, are_owned, stage_dispatch, uniform_of
 from gpuscan.planning.heuristics import ARRAYS
 
-Array = np.ndarray[Any, Any]
+Array = AnyArray
 # Bindings begin at multiples of 256 bytes, which are this many numbers.
 _ALIGNED_NUMBERS = 64
 

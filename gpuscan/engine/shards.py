@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.engine.carries import (
     Carry,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-Arrays = list[np.ndarray[Any, Any]]
+Arrays = list[AnyArray]
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,7 @@ def reduce_shards(shards: Sequence[Shard]) -> Arrays:
     return combined(first.executor, first.problem, [*filter(None, [seeds_of(first.problem)]), *totals], whole=True)
 
 
-def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[np.ndarray[Any, Any]]) -> None:
+def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[AnyArray]) -> None:
     """Reduce the segments of rows that are divided between shards, and write the results of those with elements.
 
     Each device reduces its own segments. If a segment is cut by the end of a shard, the CPU combines its parts.

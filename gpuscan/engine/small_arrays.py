@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from gpuscan.array_types import AnyArray
 from gpuscan.device.context import strategy_key
 from gpuscan.device.device_array import uploaded
 from gpuscan.device.transfer import bytes_of
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from gpuscan.problem.problem import Problem
 
 
-def scan_small(executor: Executor, problem: Problem, strategy: str, results: Sequence[np.ndarray[Any, Any]]) -> bool:
+def scan_small(executor: Executor, problem: Problem, strategy: str, results: Sequence[AnyArray]) -> bool:
     """Scan small arrays in C order: one upload, one submission and one wait.
 
     Args:
@@ -58,7 +57,7 @@ def scan_small(executor: Executor, problem: Problem, strategy: str, results: Seq
     return True
 
 
-def _is_simple(executor: Executor, problem: Problem, results: Sequence[np.ndarray[Any, Any]]) -> bool:
+def _is_simple(executor: Executor, problem: Problem, results: Sequence[AnyArray]) -> bool:
     """Return True if uploads of the arrays, a scan on the device and copies of the results are all that is needed."""
     fields = problem.source.fields
     if any(leaf.dtype != f.scalar.dtype for leaf, f in zip(problem.leaves, fields, strict=True)):

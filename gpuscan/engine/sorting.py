@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.device.reports import SortRun, read_report
@@ -100,7 +101,7 @@ def sort_device(
 
 
 def sort_selected(
-    executor: Executor, keys: DeviceArray, dtype: np.dtype[Any], length: int, words: DeviceArray, *, descending: bool
+    executor: Executor, keys: DeviceArray, dtype: AnyDType, length: int, words: DeviceArray, *, descending: bool
 ) -> Sorted:
     """Sort rows of keys that are words already, and move a word along with each.
 
@@ -144,7 +145,7 @@ def _widened(array: DeviceArray, scalar: Scalar) -> DeviceArray:
     return wide
 
 
-def _narrowed(array: DeviceArray, dtype: np.dtype[Any]) -> DeviceArray:
+def _narrowed(array: DeviceArray, dtype: AnyDType) -> DeviceArray:
     """Return the numbers without the bits that `_widened` added."""
     size = dtype.itemsize
     if size >= 4:

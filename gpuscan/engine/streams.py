@@ -7,10 +7,10 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.device.guards import guarded_steps
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.steps import Binding
@@ -26,7 +26,7 @@ from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_ar
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Flags, as_words
 
-Leaves = list[np.ndarray[Any, Any]]
+Leaves = list[AnyArray]
 
 
 @dataclass

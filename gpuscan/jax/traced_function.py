@@ -10,6 +10,7 @@ import jax  # noqa: TID253 (only users of JAX import this package)
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun  # noqa: TID253
 
+from gpuscan.array_types import AnyDType
 from gpuscan.errors import OperatorError
 from gpuscan.operators.components import (
     COMMON,
@@ -55,7 +56,7 @@ def row_function(
 
 def array_step(
     function: Callable[..., Any], carry: Sequence[Any], xs: Sequence[Any], name: str
-) -> tuple[Callable[[Sequence[Numbers]], list[Numbers]], list[tuple[int, ...]], list[np.dtype[Any]]]:
+) -> tuple[Callable[[Sequence[Numbers]], list[Numbers]], list[tuple[int, ...]], list[AnyDType]]:
     """Return the step of a loop as a function of arrays of numbers, and the shapes and dtypes of its results.
 
     Args:
@@ -194,13 +195,13 @@ CALLS = frozenset("jit pjit closed_call core_call custom_jvp_call custom_vjp_cal
 CALLS |= {"remat", "remat2", "checkpoint"}
 
 
-def div(x: Numbers, y: Numbers, *, dtype: np.dtype[Any]) -> Numbers:
+def div(x: Numbers, y: Numbers, *, dtype: AnyDType) -> Numbers:
     if dtype.kind in "iu":
         raise NotImplementedError("div of integers")
     return apply(np.divide, x, y)
 
 
-def shift_right(x: Numbers, y: Numbers, *, dtype: np.dtype[Any], kind: str) -> Numbers:
+def shift_right(x: Numbers, y: Numbers, *, dtype: AnyDType, kind: str) -> Numbers:
     if dtype.kind != kind:
         raise NotImplementedError(f"that shift of {dtype}")
     return apply(np.right_shift, x, y)

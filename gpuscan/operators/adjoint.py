@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.elements import Element, Field, Scalar, bundle_of, scalar_of, tuple_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators.derivatives import DERIVATIVES, Calculus, is_constant
@@ -68,7 +69,7 @@ class Adjoint:
     operator: Operator
     after: Map
     firsts: Element
-    start: tuple[np.ndarray[Any, Any], ...]
+    start: tuple[AnyArray, ...]
 
 
 def adjoint(operator: Operator, element: Element, *, exclusive: bool, seeded: bool, initial: bool) -> Adjoint:
@@ -192,7 +193,7 @@ class _Derivation:
         pairs = [(node, self.graph.cast(cotangent, wide(node).scalar)) for node, cotangent in given]
         return cotangents(self.graph, pairs, inputs, self.described, known)
 
-    def _passes_through(self, flat: Sequence[Node], identity: Sequence[np.ndarray[Any, Any]]) -> bool:
+    def _passes_through(self, flat: Sequence[Node], identity: Sequence[AnyArray]) -> bool:
         """Return True if the derivatives say by themselves that ``op(identity, x)`` has the derivative 1."""
         numbers = [number for value in identity for number in value.ravel()]
         left = [self.graph.constant(number, scalar) for number, scalar in zip(numbers, self.own, strict=True)]

@@ -57,12 +57,12 @@ def constants_of(values: Any) -> Numbers:
     return gathered(list(array.reshape(-1)), array.shape)
 
 
-def is_narrow(dtype: np.dtype[Any]) -> bool:
+def is_narrow(dtype: AnyDType) -> bool:
     """Return True for a 16-bit float."""
     return dtype.itemsize == 2 and dtype.kind not in "iu"
 
 
-def array_of(numbers: Numbers, like: Any, dtype: np.dtype[Any]) -> Any:
+def array_of(numbers: Numbers, like: Any, dtype: AnyDType) -> Any:
     """Return a traced value or an array that has these numbers along its last axes.
 
     Args:

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.elements import Element, compute_dtype
 from gpuscan.operators.expression_graph import Graph, Node, numpy_function, reachable
 from gpuscan.operators.traced_array import Traced
 
-Array = np.ndarray[Any, Any]
+Array = AnyArray
 
 
 def evaluated(fields: Sequence[Sequence[Node]], source: Element, result: Element, leaves: Sequence[Array]) -> list[Any]:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyDType
 from gpuscan.elements import Scalar, compute_dtype, scalar_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators.parameters import bytes_in, derive, of_bytes, present, reveal
@@ -84,7 +85,7 @@ def _equal_to(number: int) -> Callable[[Any], bool]:
 
 
 @lru_cache(maxsize=64)
-def _cast_to(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
+def _cast_to(dtype: AnyDType) -> Callable[[Any], Any]:
     return lambda value: np.asarray(value).astype(dtype)
 
 

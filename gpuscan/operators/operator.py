@@ -8,6 +8,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.elements import Element, Field
 from gpuscan.errors import OperatorError, UnsupportedDtypeError, abbreviate
 from gpuscan.operators.user_wgsl import check_source
@@ -57,7 +58,7 @@ class Operator:
             raise OperatorError(f"{self.described} was called; it is WGSL alone, so scan with it on a GPU")
         return self.function(left, right)
 
-    def identity_for(self, element: Element) -> list[np.ndarray[Any, Any]] | None:
+    def identity_for(self, element: Element) -> list[AnyArray] | None:
         """Return the identity as one array for each field, in its shape and storage dtype; None if there is none.
 
         Raises:
@@ -76,7 +77,7 @@ class Operator:
             ) from error
         return [self._identity_field(leaf, field) for leaf, field in zip(leaves, element.fields, strict=True)]
 
-    def _identity_field(self, value: Any, field: Field) -> np.ndarray[Any, Any]:
+    def _identity_field(self, value: Any, field: Field) -> AnyArray:
         given = np.asarray(value)
         with np.errstate(all="ignore"):
             try:

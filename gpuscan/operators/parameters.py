@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyDType
 from gpuscan.recent_values import RecentValues
 from gpuscan.sizes import Size, apply, join_bytes
 from gpuscan.sizes import reveal as reveal_size
@@ -442,13 +443,13 @@ def spelling(number: Any) -> Hashable:
 
 
 @functools.lru_cache(maxsize=64)
-def bytes_in(dtype: np.dtype[Any]) -> Callable[[Any], bytes]:
+def bytes_in(dtype: AnyDType) -> Callable[[Any], bytes]:
     """Return a function that gives the bytes of a number in this type."""
     return lambda number: np.asarray(number).astype(dtype).tobytes()
 
 
 @functools.lru_cache(maxsize=512)
-def of_bytes(function: Callable[..., Any], sources: tuple[np.dtype[Any], ...]) -> Callable[..., Any]:
+def of_bytes(function: Callable[..., Any], sources: tuple[AnyDType, ...]) -> Callable[..., Any]:
     """Return a function of numbers as one of their bytes.
 
     Args:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyDType
 from gpuscan.elements import Element, element_of, tuple_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators.components import OTHER, Numbers, array_of, is_other, numbers_of
@@ -60,7 +61,7 @@ def row_operator(
     name: str,
     make: Callable[[list[tuple[int, ...]]], RowFunction],
     shapes: Sequence[tuple[int, ...]],
-    dtypes: Sequence[np.dtype[Any]],
+    dtypes: Sequence[AnyDType],
     axis: int,
     constants: Sequence[bool] | None = None,
 ) -> RowOperator:
@@ -153,7 +154,7 @@ def _checked(
     function: RowFunction,
     lead: int,
     own: Sequence[tuple[int, ...]],
-    dtypes: Sequence[np.dtype[Any]],
+    dtypes: Sequence[AnyDType],
     constants: tuple[bool, ...],
 ) -> RowOperator:
     """Return the operator for `lead` axes of rows, if the function keeps those apart."""
@@ -218,7 +219,7 @@ def _in_row(
     lead: int,
     own: Sequence[tuple[int, ...]],
     shapes: Sequence[tuple[int, ...]],
-    dtypes: Sequence[np.dtype[Any]],
+    dtypes: Sequence[AnyDType],
     constants: Sequence[bool],
     row: tuple[int, ...],
 ) -> Callable[[Any, Any], Any]:

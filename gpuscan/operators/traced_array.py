@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.array_types import ArrayOperators
+from gpuscan.array_types import AnyArray, AnyDType, ArrayOperators
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.errors import OperatorError, UnsupportedDtypeError, abbreviate
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, widened
@@ -45,7 +45,7 @@ class Traced(ArrayOperators):
 
     __slots__ = ("graph", "nodes", "scalar", "weak")
 
-    def __init__(self, graph: Graph, nodes: np.ndarray[Any, Any], scalar: Scalar, *, weak: bool = False) -> None:
+    def __init__(self, graph: Graph, nodes: AnyArray, scalar: Scalar, *, weak: bool = False) -> None:
         self.graph = graph
         self.nodes = nodes
         self.scalar = scalar
@@ -56,7 +56,7 @@ class Traced(ArrayOperators):
     # ----- Attributes
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> AnyDType:
         return self.scalar.dtype
 
     @property
@@ -268,9 +268,7 @@ def known_scalar(dtype: Any) -> Scalar:
         raise operator_error(str(error)) from error
 
 
-def elementwise(
-    graph: Graph, function: Callable[..., Node], arrays: Sequence[np.ndarray[Any, Any]], scalar: Scalar
-) -> Traced:
+def elementwise(graph: Graph, function: Callable[..., Node], arrays: Sequence[AnyArray], scalar: Scalar) -> Traced:
     """Apply a function to the nodes of each component."""
     nodes = np.frompyfunc(function, len(arrays), 1)(*arrays)
     return Traced(graph, np.asarray(nodes, dtype=object), scalar)
@@ -471,7 +469,7 @@ def _instead(name: str, dtypes: Sequence[Any]) -> str:
 MULTIPLE: dict[np.ufunc, tuple[np.ufunc, ...]] = {np.divmod: (np.floor_divide, np.remainder)}
 
 
-def operand(graph: Graph, value: Any, scalar: Scalar) -> np.ndarray[Any, Any]:
+def operand(graph: Graph, value: Any, scalar: Scalar) -> AnyArray:
     """Return the nodes of a traced value or a constant, cast to `scalar`."""
     return (value.astype(scalar.dtype) if isinstance(value, Traced) else constant(graph, value, scalar)).nodes
 

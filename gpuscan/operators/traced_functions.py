@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.elements import compute_dtype, scalar_of
 from gpuscan.operators.expression_graph import BOOL, Node
 from gpuscan.operators.source_location import operator_error
@@ -40,7 +41,7 @@ def traced_form(*functions: Any) -> Callable[[Form], Form]:
     return register
 
 
-def common_nodes(name: str, values: Sequence[Any]) -> tuple[list[np.ndarray[Any, Any]], Any, Any]:
+def common_nodes(name: str, values: Sequence[Any]) -> tuple[list[AnyArray], Any, Any]:
     """Return the nodes of values in their common type, the graph, and the type."""
     values = [joined(value) for value in values]
     traced = [value for value in values if isinstance(value, Traced)]

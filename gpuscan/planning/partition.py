@@ -14,10 +14,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.errors import GpuscanError, smaller
 from gpuscan.planning.heuristics import CPU, TEAMS, heuristics_for
 from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS
@@ -266,7 +267,7 @@ def shares(length: int, speeds: Sequence[int]) -> list[Stretch]:
     ]
 
 
-def segment_shares(offsets: np.ndarray[Any, Any], speeds: Sequence[int]) -> list[Stretch]:
+def segment_shares(offsets: AnyArray, speeds: Sequence[int]) -> list[Stretch]:
     """Cut the segments of a row into one stretch of segments for each device, in proportion to their speeds.
 
     The elements are cut between the two segments that are nearest to the share of each device. So a segment that is

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import LEAF, Element, Scalar, Structure, scalar_of
 from gpuscan.errors import abbreviate
 from gpuscan.operators.trace import structure_of
@@ -17,7 +18,7 @@ from gpuscan.problem.indexed_maps import composed
 from gpuscan.problem.results import holds_arrays
 from gpuscan.sizes import Size
 
-Leaf = np.ndarray[Any, Any]
+Leaf = AnyArray
 
 # The most levels of a bundle. Deeper ones would exceed Python's recursion limit in some places.
 _MAX_DEPTH = 100
@@ -27,7 +28,7 @@ class OnDevice:
     """Base class of arrays in the memory of a GPU; see `gpuscan.device.device_array`."""
 
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: AnyDType
 
 
 def as_integer(value: Any) -> int | None:
@@ -156,7 +157,7 @@ def as_bits(array: Leaf) -> Leaf:
     return array
 
 
-def from_bits(array: Leaf, dtype: np.dtype[Any]) -> Leaf:
+def from_bits(array: Leaf, dtype: AnyDType) -> Leaf:
     """Return numbers that `as_bits` made of an array of this dtype, or moved ones of them, as such an array again."""
     wanted = dtype.newbyteorder("=")
     if wanted == np.complex128:
@@ -284,7 +285,7 @@ def resolve_axis(axis: int | None, shape: tuple[int, ...], own: int = 0) -> int:
 
 
 def with_dtype(
-    leaves: list[Leaf], structure: Structure, dtype: np.dtype[Any], before: Callable[[Any], Any] | None
+    leaves: list[Leaf], structure: Structure, dtype: AnyDType, before: Callable[[Any], Any] | None
 ) -> tuple[list[Leaf], Callable[[Any], Any] | None]:
     """Return the arrays and the map on load that combine in `dtype`.
 
@@ -304,7 +305,7 @@ def with_dtype(
     return [leaf.astype(dtype, copy=False) for leaf in leaves], None
 
 
-def cast_after(before: Callable[[Any], Any], dtype: np.dtype[Any]) -> Callable[[Any], Any]:
+def cast_after(before: Callable[[Any], Any], dtype: AnyDType) -> Callable[[Any], Any]:
     """Return `before` followed by a conversion of all its results to `dtype`."""
 
     def cast(value: Any) -> Any:
@@ -384,7 +385,7 @@ def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     return lead >= 0 and all(n in (1, size) for n, size in zip(shape, wanted[lead:], strict=True))
 
 
-def _is_held(dtype: np.dtype[Any], scalar: Scalar) -> bool:
+def _is_held(dtype: AnyDType, scalar: Scalar) -> bool:
     """Return True if numbers of `scalar` hold every value of the dtype, as far as `as_scalars` asks them to."""
     if scalar.kind in ("signed", "unsigned"):
         return np.can_cast(dtype, scalar.dtype, "safe")

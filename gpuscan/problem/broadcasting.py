@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from gpuscan.array_types import AnyArray
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -36,7 +36,7 @@ def repeated_axes(shape: tuple[int, ...], whole: tuple[int, ...]) -> tuple[int, 
     return tuple(i for i in range(len(whole)) if i < lead or shape[i - lead] == 1 != whole[i])
 
 
-def summed_to(shape: tuple[int, ...], array: np.ndarray[Any, Any], dtype: Any = None) -> np.ndarray[Any, Any]:
+def summed_to(shape: tuple[int, ...], array: AnyArray, dtype: Any = None) -> AnyArray:
     """Return the sum over the copies of an array of `shape` that was broadcast to the shape of `array`.
 
     Args:

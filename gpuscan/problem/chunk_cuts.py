@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import OnDevice, as_array, check_one_cut
 from gpuscan.problem.segments import Flags, ascending_offsets
@@ -90,8 +91,8 @@ class _CutsByKeys:
                 f"keys={abbreviate(keys)} was passed for chunks, but keys must be an iterable of arrays, one for each "
                 "chunk"
             ) from None
-        self._kind: np.dtype[Any] | None = None
-        self._last: np.ndarray[Any, Any] | None = None
+        self._kind: AnyDType | None = None
+        self._last: AnyArray | None = None
 
     def marks(self, number: int, count: int) -> Flags:
         given = next(self._keys, None)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyDType
 from gpuscan.elements import Element, element_of, tuple_of
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.trace import Map, traced
@@ -17,10 +18,10 @@ from gpuscan.problem.problem import Problem
 from gpuscan.sizes import has_size
 
 # The dtype of each array, and the shape of its entries.
-_Kinds = tuple[tuple[np.dtype[Any], tuple[int, ...]], ...]
+_Kinds = tuple[tuple[AnyDType, tuple[int, ...]], ...]
 
 
-def words_of_entry(nbytes: int) -> tuple[np.dtype[Any], int]:
+def words_of_entry(nbytes: int) -> tuple[AnyDType, int]:
     """Return how an entry of this many bytes is moved: the unsigned words, or parts of words, and their number."""
     size = gcd(4, nbytes)
     return np.dtype(f"u{size}"), nbytes // size

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import as_integer
 from gpuscan.problem.indexed_maps import with_index
@@ -40,7 +41,7 @@ def checked_labels(groups: Any, shape: tuple[int, ...], axis: int) -> Any:
     return labels
 
 
-def numbered(labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def numbered(labels: AnyArray) -> AnyArray:
     """Return labels in the same order, counted from the smallest one, in the narrowest unsigned dtype that holds them.
 
     Example:
@@ -56,11 +57,11 @@ def numbered(labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return labels
     # The difference wraps where a narrow dtype does not hold it, and the conversion takes its low bits.
     unsigned = labels.astype(labels.dtype.newbyteorder("=")).view(f"u{labels.dtype.itemsize}")
-    found: np.ndarray[Any, Any] = (unsigned - np.array(least, labels.dtype).view(unsigned.dtype)).astype(dtype)
+    found: AnyArray = (unsigned - np.array(least, labels.dtype).view(unsigned.dtype)).astype(dtype)
     return found
 
 
-def in_order(labels: np.ndarray[Any, Any], axis: int) -> bool:
+def in_order(labels: AnyArray, axis: int) -> bool:
     """Return True if no label is smaller than the one before it along its axis; labels of one axis ignore `axis`."""
     rows = np.moveaxis(labels, axis if labels.ndim > 1 else 0, 0)
     return bool((rows[:-1] <= rows[1:]).all())
@@ -88,11 +89,11 @@ def may_be_missing(labels: Any) -> bool:
     return bool(labels.dtype.kind == "i")
 
 
-def missing_labels(labels: Any) -> np.ndarray[Any, Any] | None:
+def missing_labels(labels: Any) -> AnyArray | None:
     """Return a bool for each label of NumPy, True where it is missing; None if none is."""
     if not isinstance(labels, np.ndarray) or not may_be_missing(labels):
         return None
-    missing: np.ndarray[Any, Any] = labels == MISSING
+    missing: AnyArray = labels == MISSING
     return missing if missing.any() else None
 
 
@@ -109,7 +110,7 @@ def missing_error(problem: Problem) -> ValueError | None:
     )
 
 
-def with_nan(problem: Problem, results: Sequence[np.ndarray[Any, Any]], missing: np.ndarray[Any, Any]) -> list[Any]:
+def with_nan(problem: Problem, results: Sequence[AnyArray], missing: AnyArray) -> list[Any]:
     """Return the results of a scan, with NaN for the elements whose labels are missing."""
     where = missing if missing.shape == problem.shape else (slice(None),) * problem.axis + (missing,)
     marked = [np.array(result) for result in results]
@@ -166,7 +167,7 @@ def labels_error(count: int, words: Sequence[int]) -> ValueError | None:
     return None
 
 
-def check_full(problem: Problem, marks: np.ndarray[Any, Any], *, drops_last: bool = False) -> None:
+def check_full(problem: Problem, marks: AnyArray, *, drops_last: bool = False) -> None:
     """Raise ValueError if a group of any row is empty.
 
     Args:

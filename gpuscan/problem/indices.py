@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import OnDevice, as_array, as_integer
 from gpuscan.problem.broadcasting import broadcast_shapes
@@ -207,7 +208,7 @@ def index_error(axis: int, length: int, words: Sequence[int]) -> IndexError | No
     return outside_error(axis, length, index) if index else None
 
 
-def rows_of(indices: Sequence[np.ndarray[Any, Any]], lengths: Axes) -> np.ndarray[Any, Any]:
+def rows_of(indices: Sequence[AnyArray], lengths: Axes) -> AnyArray:
     """Return the numbers of rows of several axes, in C order, that places along each of them give."""
     rows = np.zeros((), np.int64)
     for index, length in zip(indices, lengths, strict=True):

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.problem.arguments import OnDevice, as_array
 
-Array = np.ndarray[Any, Any]
+Array = AnyArray
 
 # The number of a missing label: None, NaN and their like, and what pandas' codes have for them.
 MISSING = -1

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import Element, Field, Scalar, element_of, tuple_of
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.expression_graph import FLOAT32
@@ -30,7 +31,7 @@ STORAGE_LIMIT = "max-storage-buffers-per-shader-stage"
 AUXILIARY_BUFFERS = 2
 # The dtypes of the arrays that carry other fields.
 _WORDS, _COMPLEX = np.dtype(np.uint32), np.dtype(np.complex64)
-Arrays = list[np.ndarray[Any, Any]]
+Arrays = list[AnyArray]
 
 
 def binds_too_many(problem: Problem, limit: int) -> bool:
@@ -74,7 +75,7 @@ def packed(problem: Problem, leaves: Sequence[Any], limit: int, adapter: str) ->
     )
 
 
-def unpacked(problem: Problem, results: Sequence[np.ndarray[Any, Any]]) -> Arrays:
+def unpacked(problem: Problem, results: Sequence[AnyArray]) -> Arrays:
     """Return the results of the problem, given those of the packed problem."""
     arrays: Arrays = []
     for field, (carrier, start) in zip(problem.destination.fields, places(problem.destination), strict=True):
@@ -89,9 +90,9 @@ def unpacked(problem: Problem, results: Sequence[np.ndarray[Any, Any]]) -> Array
 
 
 @lru_cache(maxsize=256)
-def _layout(element: Element) -> tuple[tuple[np.dtype[Any], ...], tuple[int, ...], tuple[tuple[int, int], ...]]:
+def _layout(element: Element) -> tuple[tuple[AnyDType, ...], tuple[int, ...], tuple[tuple[int, int], ...]]:
     """Return the dtypes of the carriers, how many numbers each has, and `places`."""
-    sizes: dict[np.dtype[Any], int] = {}
+    sizes: dict[AnyDType, int] = {}
     found = []
     for field in element.fields:
         dtype = _COMPLEX if field.scalar.kind == "complex" else _WORDS

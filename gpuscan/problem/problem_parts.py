@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads, Keys, Marks, Offsets
 
-Arrays = list[np.ndarray[Any, Any]]
+Arrays = list[AnyArray]
 
 
 def in_memory(problem: Problem, begin: int, end: int) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyDType
 from gpuscan.elements import LEAF, Structure
 
 
@@ -49,7 +50,7 @@ def own_axes(x: Any) -> list[int]:
     return _axes_of(dtype if isinstance(dtype, np.dtype) else np.asarray(x).dtype)
 
 
-def _axes_of(dtype: np.dtype[Any]) -> list[int]:
+def _axes_of(dtype: AnyDType) -> list[int]:
     base, shape = dtype.subdtype or (dtype, ())
     inner = [0] if base.names is None else [axes for name in base.names for axes in _axes_of(base[name])]
     return [len(shape) + axes for axes in inner]
@@ -111,7 +112,7 @@ def written(results: list[Any], outputs: list[Any] | None) -> list[Any]:
     return outputs
 
 
-def laid_out(packed: np.dtype[Any], like: Any) -> np.dtype[Any]:
+def laid_out(packed: AnyDType, like: Any) -> AnyDType:
     """Return the dtype of `like`, which may be aligned, if it has the same fields as `packed`; else `packed`."""
     # This module takes a while to import.
     from numpy.lib.recfunctions import repack_fields

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.problem.arguments import OnDevice, as_array, check_one_cut
 from gpuscan.problem.labels import keys_of
 
-Flags = np.ndarray[Any, Any]
+Flags = AnyArray
 
 # Offsets that are compared and copied at a time: they stay in a CPU's caches.
 _CHECKED_TOGETHER = 1 << 16
@@ -127,11 +128,11 @@ class Heads:
         return not self.on_device and bool((self.cut.array[:-1] < self.cut.array[1:]).all())
 
     @cached_property
-    def places(self) -> np.ndarray[Any, Any]:
+    def places(self) -> AnyArray:
         """The ascending indices of a row's heads, for segments by offsets, in the order of the scan."""
         starts, stops = self.cut.array[:-1], self.cut.array[1:]
         full = starts < stops
-        places: np.ndarray[Any, Any] = self.row_length - stops[full][::-1] if self.reverse else starts[full]
+        places: AnyArray = self.row_length - stops[full][::-1] if self.reverse else starts[full]
         return places
 
     # ----- Heads of all rows, one row after the other, in the order of the scan
@@ -153,7 +154,7 @@ class Heads:
         end = self._in_row(0, stop - last * length, last)
         return np.concatenate([begin, self._in_rows(first, last).reshape(-1), end])
 
-    def words(self, start: int, count: int) -> np.ndarray[Any, Any]:
+    def words(self, start: int, count: int) -> AnyArray:
         """Return these flags as 32-bit words, with the first element in the lowest bit."""
         return as_words(self.flags(start, count))
 
@@ -192,29 +193,29 @@ class Heads:
         """The flags of each row, where rows are cut alike."""
         return self._in_row(0, self.row_length)
 
-    def _key_rows(self, first: int, last: int) -> np.ndarray[Any, Any]:
+    def _key_rows(self, first: int, last: int) -> AnyArray:
         """Return the keys of some rows in the order of the scan: (rows, row_length)."""
         if self.cuts_rows_alike:
             only = np.asarray(self.cut.array).reshape(1, -1)
             return only[:, ::-1] if self.reverse else only
-        moved: np.ndarray[Any, Any] = np.moveaxis(np.asarray(self.cut.array), self.axis, -1)
+        moved: AnyArray = np.moveaxis(np.asarray(self.cut.array), self.axis, -1)
         moved = np.flip(moved) if self.reverse else moved
         if moved.ndim == 2:
             return moved[first:last]
         if last == first + 1:
-            row: np.ndarray[Any, Any] = moved[np.unravel_index(first, moved.shape[:-1])]
+            row: AnyArray = moved[np.unravel_index(first, moved.shape[:-1])]
             return row[np.newaxis]  # a view, since a row may be long
-        rows: np.ndarray[Any, Any] = moved[np.unravel_index(np.arange(first, last), moved.shape[:-1])]
+        rows: AnyArray = moved[np.unravel_index(np.arange(first, last), moved.shape[:-1])]
         return rows
 
     # ----- Heads of columns, in the order of memory
 
     @cached_property
-    def row_words(self) -> np.ndarray[Any, Any]:
+    def row_words(self) -> AnyArray:
         """The flags of every row as 32-bit words, in the order of the scan, where rows are cut alike."""
         return as_words(self._row)
 
-    def column_words(self, outer: slice | None, columns: slice | None) -> np.ndarray[Any, Any]:
+    def column_words(self, outer: slice | None, columns: slice | None) -> AnyArray:
         """Return the flags of some outer arrays and columns, in the order of memory, as 32-bit words.
 
         Args:
@@ -229,12 +230,12 @@ class Heads:
         return as_words(flags.reshape(-1))
 
     @cached_property
-    def _key_matrices(self) -> np.ndarray[Any, Any]:
+    def _key_matrices(self) -> AnyArray:
         """The keys as (outer, row_length, inner)."""
         return np.asarray(self.cut.array).reshape(-1, self.row_length, self.inner)
 
 
-def as_words(flags: Flags) -> np.ndarray[Any, Any]:
+def as_words(flags: Flags) -> AnyArray:
     """Return flags as 32-bit words, with the first flag in the lowest bit of the first word."""
     bits = np.packbits(flags, bitorder="little")
     return np.pad(bits, (0, -len(bits) % 4)).view("<u4").astype(np.uint32, copy=False)
@@ -282,7 +283,7 @@ def heads_of(
     return Heads(shape, axis, reverse, Keys(keys))
 
 
-def checked_offsets(segments: Any, length: int) -> np.ndarray[Any, Any]:
+def checked_offsets(segments: Any, length: int) -> AnyArray:
     """Return the offsets as integers of 32 bits, or of 64 where a row is longer, once they are checked.
 
     Raises:
@@ -297,14 +298,14 @@ def checked_offsets(segments: Any, length: int) -> np.ndarray[Any, Any]:
     return found
 
 
-def _integers(segments: Any, length: int) -> np.ndarray[Any, Any]:
+def _integers(segments: Any, length: int) -> AnyArray:
     """Return the offsets as an array, once it is checked that they are a row of integers."""
     given = as_array(segments)
     _check_shape(given, length)
     return given
 
 
-def _check_ends(offsets: np.ndarray[Any, Any], length: int) -> None:
+def _check_ends(offsets: AnyArray, length: int) -> None:
     if offsets[0] != 0 or offsets[-1] != length:
         raise ValueError(
             f"segments from {offsets[0]} to {offsets[-1]} were passed for {length} elements; the first offset must be "
@@ -312,7 +313,7 @@ def _check_ends(offsets: np.ndarray[Any, Any], length: int) -> None:
         )
 
 
-def ascending_offsets(segments: Any, elements: str) -> np.ndarray[Any, Any]:
+def ascending_offsets(segments: Any, elements: str) -> AnyArray:
     """Return the offsets as an array of integers, once it is checked that they never fall.
 
     Args:
@@ -328,7 +329,7 @@ def ascending_offsets(segments: Any, elements: str) -> np.ndarray[Any, Any]:
     return given
 
 
-def _check_order(offsets: np.ndarray[Any, Any], into: np.ndarray[Any, Any] | None = None) -> None:
+def _check_order(offsets: AnyArray, into: AnyArray | None = None) -> None:
     """Raise ValueError if offsets fall; in the same pass over them, copy them to `into`."""
     for start in range(0, len(offsets), _CHECKED_TOGETHER):
         stretch = offsets[start : start + _CHECKED_TOGETHER + 1]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.reference import sort as reference
 
-Array = np.ndarray[Any, Any]
+Array = AnyArray
 
 # Stands for a place that a tile with too few keys has not.
 NO_PLACE = 0xFFFFFFFF

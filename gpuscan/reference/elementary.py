@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.operators.code import arithmetic_functions, helpers_of
 
-Array = np.ndarray[Any, Any]
+Array = AnyArray
 
 
 class Vector(NamedTuple):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.elements import compute_dtype
 from gpuscan.operators.trace import Map
 from gpuscan.reference.scan import filled
 
-Array = np.ndarray[Any, Any]
+Array = AnyArray
 
 
 def map_arrays(function: Map, arrays: Sequence[Array], shape: tuple[int, ...]) -> list[Array]:

@@ -6,13 +6,13 @@ Rows are cut into stretches. A table has a carry for each stretch and each label
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.reference.stages import Items, Joiner
 
-Array = np.ndarray[Any, Any]
+Array = AnyArray
 
 
 @dataclass(frozen=True)

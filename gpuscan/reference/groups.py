@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.problem.groups import check_full
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads, Keys
 from gpuscan.reference.scan import accumulate
 from gpuscan.reference.sort import argsort
 
-Array = np.ndarray[Any, Any]
+Array = AnyArray
 
 
 def accumulate_groups(problem: Problem, labels: Array) -> list[Array]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyDType
 from gpuscan.elements import compute_dtype
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
@@ -278,7 +278,7 @@ def mapped_by_after(problem: Problem, wide: Sequence[Array]) -> list[Array]:
     return [np.array(leaf) for leaf in problem.destination.structure.flatten(value)]
 
 
-def filled(values: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+def filled(values: Array, dtype: AnyDType, shape: tuple[int, ...]) -> Array:
     """Return the values in this dtype, broadcast to this shape: a map may return one number for all elements."""
     array = np.asarray(values).astype(dtype, copy=False)
     return array if array.shape == shape else np.broadcast_to(array, shape).copy()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.problem.broadcasting import summed_to
 
-Array = np.ndarray[Any, Any]
+Array = AnyArray
 
 
 def selective_scan(u: Array, dt: Array, decays: Array, inward: Array, outward: Array) -> tuple[Array, Array]:

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.elements import Scalar, scalar_of
 
-Array = np.ndarray[Any, Any]
+Array = AnyArray
 
 
 def argsort(keys: Array, axis: int, descending: bool = False) -> Array:

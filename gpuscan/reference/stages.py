@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.elements import Element, Field, compute_dtype
 from gpuscan.errors import OperatorError
 from gpuscan.operators.expression_graph import TooManyOperationsError
@@ -23,7 +24,7 @@ from gpuscan.operators.source_location import defined_at, raised_at
 from gpuscan.operators.trace import trace_operator
 from gpuscan.planning.tile_shapes import TileShape
 
-Array = np.ndarray[Any, Any]
+Array = AnyArray
 # One array for each field, in compute form, then the head flags if the scan restarts anywhere.
 Items = tuple[Array, ...]
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device, resolve_device
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.arguments import as_array, resolve_axis
 
@@ -68,7 +69,7 @@ class Signal:
         except DeviceMemoryError:
             return self
 
-    def answer(self, samples: Any, states: np.ndarray[Any, Any] | None) -> Any:
+    def answer(self, samples: Any, states: AnyArray | None) -> Any:
         """Return the result in the caller's form: `y`, or ``(y, zf)``.
 
         Args:
@@ -133,7 +134,7 @@ def signal_of(x: Any, axis: Any, zi: Any = None) -> Signal:
     return Signal(x, axis, device, given, is_complex)
 
 
-def states_of(zi: Any, signal: Signal, order: int, sections: int | None = None) -> np.ndarray[Any, Any]:
+def states_of(zi: Any, signal: Signal, order: int, sections: int | None = None) -> AnyArray:
     """Return the caller's states in float64, with their own axis first, after that of the sections if there is one.
 
     Raises:
@@ -159,11 +160,11 @@ def states_of(zi: Any, signal: Signal, order: int, sections: int | None = None) 
     return np.moveaxis(whole, len(lead) + signal.axis, len(lead))
 
 
-def last_samples(samples: Any, axis: int, count: int) -> np.ndarray[Any, Any]:
+def last_samples(samples: Any, axis: int, count: int) -> AnyArray:
     """Return the last samples along an axis, with that axis first; only they are read from a device."""
     last = samples[(*[slice(None)] * axis, slice(samples.shape[axis] - count, None))]
     return np.moveaxis(np.asarray(last), axis, 0)
 
 
-def _as_pairs(samples: Any, dtype: np.dtype[Any]) -> Any:
+def _as_pairs(samples: Any, dtype: AnyDType) -> Any:
     return np.ascontiguousarray(samples).view(dtype)[..., 0]

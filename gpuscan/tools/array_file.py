@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.tools.output import fail_to_read
 
 NPY_MAGIC = b"\x93NUMPY"
 ZIP_MAGIC = b"PK\x03\x04"
 
 
-def read_array(path: Path, hint: str = "'IN.npy'") -> np.ndarray[Any, Any]:
+def read_array(path: Path, hint: str = "'IN.npy'") -> AnyArray:
     """Map the array of a .npy file into memory. Pickled objects are refused.
 
     Args:

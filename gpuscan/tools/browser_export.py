@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 import gpuscan
+from gpuscan.array_types import AnyDType
 from gpuscan.tools.option_types import Context, DtypeType, OperatorType, Parameter, ParamType
 from gpuscan.tools.output import fail_to_write
 
@@ -55,7 +55,7 @@ class ElementType(DtypeType):
         if len(parts) == 1 and "=" not in parts[0]:
             return super().convert(value, param, ctx)
         pairs = [part.partition("=") for part in parts]
-        dtypes: list[np.dtype[Any]] = []
+        dtypes: list[AnyDType] = []
         for first, named, last in pairs:
             dtypes.append(super().convert(last if named else first, param, ctx))
         names = [first for first, named, _ in pairs if named]

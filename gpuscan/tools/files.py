@@ -14,6 +14,7 @@ import numpy as np
 import gpuscan
 from gpuscan import Device
 from gpuscan.api.progress_bar import displayed
+from gpuscan.array_types import AnyArray
 from gpuscan.device.adapters import NUMPY
 from gpuscan.device.profiles import Profile
 from gpuscan.engine.progress import Progress, watched
@@ -128,7 +129,7 @@ def histogram_file(
         table_console().print(table)
 
 
-def write_array(target: Path, array: np.ndarray[Any, Any]) -> None:
+def write_array(target: Path, array: AnyArray) -> None:
     """Write an array to a .npy file whole or not at all."""
     with replaced_file(target) as partial, open(partial, "wb") as file:
         np.lib.format.write_array(file, array, allow_pickle=False)
@@ -174,7 +175,7 @@ def usage_errors(target: Path) -> Iterator[None]:
         raise click.UsageError(str(error)) from error
 
 
-def scan_in_pieces(array: np.ndarray[Any, Any], path: Path, progress: Progress, **options: Any) -> None:
+def scan_in_pieces(array: AnyArray, path: Path, progress: Progress, **options: Any) -> None:
     """Scan an array that is mapped from a file, and write the result to a .npy file piece by piece.
 
     Args:

@@ -14,6 +14,7 @@ import numpy as np
 import gpuscan
 from gpuscan import Device
 from gpuscan.api.home import listed_devices
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.adapters import NUMPY, best_adapters
 from gpuscan.elements import BFLOAT16_NAME, SCALARS, scalar_of
 from gpuscan.errors import AdapterNotFoundError
@@ -59,7 +60,7 @@ class DtypeType(ParamType):
 
     name = "dtype"
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> np.dtype[Any]:
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> AnyDType:
         if isinstance(value, np.dtype):
             return value
         if value == "bfloat16":
@@ -68,7 +69,7 @@ class DtypeType(ParamType):
             except ImportError:
                 self.fail("bfloat16 needs the package ml_dtypes. Install it with: pip install ml_dtypes.", param, ctx)
         try:
-            dtype: np.dtype[Any] = np.dtype(value)
+            dtype: AnyDType = np.dtype(value)
             scalar_of(dtype)
         except (TypeError, ValueError, SyntaxError):  # NumPy raises any of these for an odd name
             self.fail(f"{value!r} is not an element type; choose {', '.join(SCALARS)}.", param, ctx)
@@ -106,7 +107,7 @@ class ArrayFileType(ParamType):
 
     name = "file"
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> np.ndarray[Any, Any]:
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> AnyArray:
         if isinstance(value, np.ndarray):
             return value
         path = Path(value)
@@ -257,7 +258,7 @@ def has_file_dtype(name: str) -> bool:
     return name != BFLOAT16_NAME
 
 
-def check_file_dtype(dtype: np.dtype[Any] | None) -> None:
+def check_file_dtype(dtype: AnyDType | None) -> None:
     """Raise BadParameter if a .npy file cannot hold the dtype."""
     if dtype is not None and not has_file_dtype(dtype.name):
         raise click.BadParameter(f".npy files cannot hold {dtype}. Write float32.", param_hint="'--dtype'")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
-import numpy as np
 
 from gpuscan import Device
+from gpuscan.array_types import AnyDType
 from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.strategies import Strategy
 
@@ -15,7 +13,7 @@ from gpuscan.planning.strategies import Strategy
 MATRIX_SIDE = 2
 
 
-def shader_text(device: Device, op: str, dtype: np.dtype[Any], length: int, strategy: Strategy) -> str:
+def shader_text(device: Device, op: str, dtype: AnyDType, length: int, strategy: Strategy) -> str:
     """Return the shaders that a scan of so long an array runs, each under a line that names its stage."""
     element = (MATRIX_SIDE,) * resolve(op).element_axes
     try:

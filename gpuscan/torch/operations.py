@@ -8,14 +8,14 @@ from itertools import count
 from threading import Lock
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch  # noqa: TID253 (only users of torch import this package)
 from torch import Tensor  # noqa: TID253
 from torch._C._functorch import is_legacy_batchedtensor  # noqa: TID253
 
+from gpuscan.array_types import AnyArray
 from gpuscan.torch.tensors import array_of, tensor_of
 
-Array = np.ndarray[Any, Any]
+Array = AnyArray
 Tensors = Sequence[Any]
 # How many batches of batches PyTorch allows.
 _MAX_LEVELS = 64

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import torch  # noqa: TID253 (only users of torch import this package)
 
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.problem.arguments import as_integer
 
 
-def array_of(tensor: Any) -> np.ndarray[Any, Any]:
+def array_of(tensor: Any) -> AnyArray:
     """Return the tensor's memory as an array; a copy of it if the tensor is not on the CPU."""
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if tensor.device.type != "cpu":
@@ -23,23 +24,23 @@ def array_of(tensor: Any) -> np.ndarray[Any, Any]:
     if tensor.dtype == torch.bfloat16:
         import ml_dtypes
 
-        bits: np.ndarray[Any, Any] = tensor.view(torch.int16).numpy()
+        bits: AnyArray = tensor.view(torch.int16).numpy()
         return bits.view(ml_dtypes.bfloat16)
-    array: np.ndarray[Any, Any] = tensor.numpy()
+    array: AnyArray = tensor.numpy()
     return array
 
 
-def numpy_dtype(dtype: Any) -> np.dtype[Any]:
+def numpy_dtype(dtype: Any) -> AnyDType:
     """Return NumPy's dtype of torch's, without a tensor: `torch.func` wraps those that are made in its functions."""
     if dtype == torch.bfloat16:
         import ml_dtypes
 
-        found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        found: AnyDType = np.dtype(ml_dtypes.bfloat16)
         return found
     return np.dtype(str(dtype).removeprefix("torch."))
 
 
-def torch_dtype(dtype: np.dtype[Any]) -> Any:
+def torch_dtype(dtype: AnyDType) -> Any:
     """Return torch's dtype of a NumPy dtype."""
     if dtype.name == "bfloat16":
         return torch.bfloat16

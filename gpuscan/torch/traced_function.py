@@ -23,6 +23,7 @@ from torch._subclasses.fake_tensor import (  # noqa: TID253
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: TID253
 from torch.utils import _pytree as pytree  # noqa: TID253
 
+from gpuscan.array_types import AnyDType
 from gpuscan.errors import OperatorError
 from gpuscan.operators.components import (
     COMMON,
@@ -68,7 +69,7 @@ def traced_operator(
     key: Hashable | None,
     tree: Any,
     shapes: Sequence[tuple[int, ...]],
-    dtypes: Sequence[np.dtype[Any]],
+    dtypes: Sequence[AnyDType],
     axis: int,
 ) -> RowOperator:
     """Return the operator that a function of pytrees of tensors is, from an earlier call if there was one.
@@ -141,7 +142,7 @@ def row_function(
 
 def array_step(
     function: Callable[..., Any], carry: Sequence[Any], xs: Sequence[Any], dtypes: Sequence[Sequence[Any]], name: str
-) -> tuple[Callable[[Sequence[Numbers]], list[Numbers]], list[tuple[int, ...]], list[np.dtype[Any]]]:
+) -> tuple[Callable[[Sequence[Numbers]], list[Numbers]], list[tuple[int, ...]], list[AnyDType]]:
     """Return the step of a loop as a function of arrays of numbers, and the shapes and dtypes of its results.
 
     Args:
@@ -328,9 +329,9 @@ def _promoted(node: Any, args: Sequence[Any], operation: str) -> list[Any]:
     return wanted
 
 
-def _dtype(dtype: Any) -> np.dtype[Any]:
+def _dtype(dtype: Any) -> AnyDType:
     """Return NumPy's dtype of a torch dtype."""
-    found: np.dtype[Any] = array_of(torch.empty(0, dtype=dtype)).dtype
+    found: AnyDType = array_of(torch.empty(0, dtype=dtype)).dtype
     return found
 
 
@@ -563,7 +564,7 @@ OTHERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def to_dtype(x: Numbers, dtype: np.dtype[Any]) -> Numbers:
+def to_dtype(x: Numbers, dtype: AnyDType) -> Numbers:
     return apply(partial(converted, dtype=dtype), x)
 
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
+from gpuscan.array_types import AnyArray
 from gpuscan.errors import LoopError
 from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.loops import (
@@ -82,7 +81,7 @@ class Derivation:
     direct: tuple[int, ...]
 
 
-def derive(step: Step, initial: Sequence[np.ndarray[Any, Any] | None]) -> Derivation:
+def derive(step: Step, initial: Sequence[AnyArray | None]) -> Derivation:
     """Return the stages of a step.
 
     Args:
@@ -130,7 +129,7 @@ def _leaves(step: Step) -> list[tuple[int, ...]]:
     return found
 
 
-def _part(step: Step, places: Sequence[int], initial: Sequence[np.ndarray[Any, Any] | None]) -> Part:
+def _part(step: Step, places: Sequence[int], initial: Sequence[AnyArray | None]) -> Part:
     return Part(step, tuple(places), tuple(initial[place] for place in places))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.operators.derivatives import Calculus
 from gpuscan.operators.expression_graph import BOOL, Graph, Node
 from gpuscan.operators.loops import polynomials
@@ -45,7 +46,7 @@ class Part:
 
     step: Step
     places: tuple[int, ...]
-    initial: tuple[np.ndarray[Any, Any] | None, ...] = ()
+    initial: tuple[AnyArray | None, ...] = ()
 
     @property
     def graph(self) -> Graph:

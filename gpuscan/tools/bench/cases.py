@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 import gpuscan as gs
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator, operator
 
-Array = np.ndarray[Any, Any]
+Array = AnyArray
 
 AFFINE = operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0), name="affine")
 
@@ -89,7 +90,7 @@ class ScanCase:
     """
 
     op: str
-    dtype: np.dtype[Any]
+    dtype: AnyDType
     length: int
     rows: int = 1
 
@@ -171,7 +172,7 @@ def power_or_number(number: int) -> str:
     return f"{number:,}"
 
 
-def takes(op: str, dtype: np.dtype[Any]) -> bool:
+def takes(op: str, dtype: AnyDType) -> bool:
     """Return True if the operator combines elements of the dtype, or if a sort orders them."""
     if op == SORT:
         return dtype.kind != "c"
@@ -186,7 +187,7 @@ def takes(op: str, dtype: np.dtype[Any]) -> bool:
     return True
 
 
-def _values(op: str, dtype: np.dtype[Any], position: Array, rng: np.random.Generator) -> Array:
+def _values(op: str, dtype: AnyDType, position: Array, rng: np.random.Generator) -> Array:
     """Return elements for positions from 0 to 1 along their row."""
     count, kind = len(position), dtype.kind
     floats = kind not in "biu"
@@ -225,7 +226,7 @@ def _values(op: str, dtype: np.dtype[Any], position: Array, rng: np.random.Gener
     return _bits(dtype, count, rng)
 
 
-def _bits(dtype: np.dtype[Any], count: int, rng: np.random.Generator) -> Array:
+def _bits(dtype: AnyDType, count: int, rng: np.random.Generator) -> Array:
     if dtype.kind == "b":
         return rng.random(count) < 0.5
     return np.frombuffer(rng.bytes(count * dtype.itemsize), dtype)

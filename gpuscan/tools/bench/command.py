@@ -18,6 +18,7 @@ import numpy as np
 
 import gpuscan as gs
 from gpuscan import Device
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.planning.strategies import STRATEGIES, unsafe_reason
 from gpuscan.replaced_file import replaced_file
 from gpuscan.tools.bench.cases import ScanCase, takes
@@ -51,7 +52,7 @@ class Request:
     """
 
     ops: Sequence[str]
-    dtypes: Sequence[np.dtype[Any]]
+    dtypes: Sequence[AnyDType]
     sizes: Sequence[int] = ()
     rows: int = 1
     strategies: Sequence[str] = ()
@@ -258,7 +259,7 @@ def time_devices(devices: Sequence[Device], sizes: Sequence[int]) -> list[CallTi
     return found
 
 
-def _scan_on(devices: list[Any], x: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> None:
+def _scan_on(devices: list[Any], x: AnyArray, out: AnyArray) -> None:
     gs.scan(x, out=out, device=devices)
 
 

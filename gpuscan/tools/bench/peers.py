@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyDType
 from gpuscan.tools.bench.cases import SORT, Array, Inputs, ScanCase
 from gpuscan.tools.bench.contenders import Contender, Sampler, Subject, Unsupported
 from gpuscan.tools.bench.timing import WALL, measure_median, wall_seconds
@@ -168,7 +169,7 @@ def to_torch(array: Array, device: str) -> Any:
         raise Unsupported(f"PyTorch has no {array.dtype}") from error
 
 
-def torch_sampler(results: Callable[[], Sequence[Any]], dtype: np.dtype[Any]) -> Sampler:
+def torch_sampler(results: Callable[[], Sequence[Any]], dtype: AnyDType) -> Sampler:
     """Return a function that picks elements of tensors in memory order, as NumPy arrays of `dtype`."""
     torch = need("torch")
 

@@ -18,13 +18,14 @@ import numpy as np
 
 import gpuscan
 from gpuscan import Device
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.device_array import uploaded
 from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import StrategyError, UnsupportedDtypeError
 from gpuscan.operators.operator import Operator, operator, wgsl_operator
 from gpuscan.planning.strategies import STRATEGIES, Strategy
 
-Array = np.ndarray[Any, Any]
+Array = AnyArray
 Fields = tuple[Array, ...]  # the arrays of a bundle, or the one array
 
 # The usual number of elements: several tiles, and a prime number.
@@ -323,7 +324,7 @@ def _telescoped(rng: np.random.Generator, shape: tuple[int, ...], axis: int, lea
     return np.diff(rng.integers(least, most, shape, endpoint=True), axis=axis)
 
 
-def _values(rng: np.random.Generator, dtype: np.dtype[Any], name: str, shape: tuple[int, ...], axis: int) -> Array:
+def _values(rng: np.random.Generator, dtype: AnyDType, name: str, shape: tuple[int, ...], axis: int) -> Array:
     if dtype.kind == "b":
         return rng.random(shape) < 0.5
     if dtype.kind in "iu":
