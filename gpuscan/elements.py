@@ -208,7 +208,7 @@ class Structure(HashedOnce):
 
     __hash__ = HashedOnce.__hash__
 
-    def paths(self, prefix: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    def paths(self, prefix: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
         """Yield the key path of every leaf, depth first."""
         if self.kind == "leaf":
             yield prefix
@@ -237,15 +237,15 @@ class Structure(HashedOnce):
             raise ValueError(f"expected {len(self.children)} fields, got {given}")
         return [leaf for child, part in zip(self.children, parts, strict=True) for leaf in child.flatten(part)]
 
-    def unflatten(self, leaves: Sequence[Any]) -> Any:
+    def unflatten(self, leaves: Sequence[object]) -> Any:
         """Return the value with these leaves as operators and maps get it: dicts and records become `Fields`."""
         return self._with(leaves, Fields)
 
-    def nested(self, leaves: Sequence[Any]) -> Any:
+    def nested(self, leaves: Sequence[object]) -> Any:
         """Return the value with these leaves as callers get it, as the inverse of `flatten`."""
         return self._with(leaves, dict)
 
-    def _with(self, leaves: Sequence[Any], mapping: Callable[[Any], Any]) -> Any:
+    def _with(self, leaves: Sequence[object], mapping: Callable[[Any], object]) -> Any:
         if self.kind == "leaf":
             (leaf,) = leaves
             return leaf
@@ -270,7 +270,7 @@ class Fields(dict[str, Any]):
         (2, 2, 3)
     """
 
-    def __missing__(self, key: Any) -> Any:
+    def __missing__(self, key: object) -> Any:
         if isinstance(key, int):
             return tuple(self.values())[key]
         raise KeyError(f"{key!r}: there are the fields {', '.join(map(str, self))}")

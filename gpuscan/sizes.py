@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
+
 # Operands of a size that arithmetic is noted for.
 _NUMBERS = frozenset({int, float, bool})
 
@@ -46,7 +48,7 @@ class SizeTrace:
         """Return the sizes of the call, as unknowns."""
         return [Size(self, index, self.values[index]) for index in range(self.count)]
 
-    def constant(self, value: Any) -> int:
+    def constant(self, value: object) -> int:
         """Return the index of a value that does not depend on the sizes."""
         return self._place((None, type(value), value), None, value)
 
@@ -71,7 +73,7 @@ class SizeTrace:
             raise
         return self._place(key, (function, tuple(places)), value)
 
-    def _place(self, key: Any, step: tuple[Callable[..., Any], tuple[int, ...]] | None, value: Any) -> int:
+    def _place(self, key: object, step: tuple[Callable[..., object], tuple[int, ...]] | None, value: object) -> int:
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = len(self.values)
@@ -87,7 +89,7 @@ class SizeTrace:
         return value
 
 
-def apply(function: Callable[..., Any], *operands: Any) -> Any:
+def apply(function: Callable[..., object], *operands: object) -> Any:
     """Return a function of numbers; a `Size` if one of them is. The function depends on its arguments alone."""
     for each in operands:
         if type(each) is Size:
@@ -112,12 +114,12 @@ def concrete(value: Any) -> Any:
     return value
 
 
-def has_size(values: Iterable[Any]) -> bool:
+def has_size(values: Iterable[object]) -> bool:
     """Return True if one of the values is a size that is unknown."""
     return any(type(each) is Size for each in values)
 
 
-def join(*parts: Any) -> Any:
+def join(*parts: object) -> Any:
     """Join bytes to one value, also if sizes are packed in them."""
     return apply(join_bytes, *parts)
 
@@ -127,12 +129,12 @@ def join_bytes(*parts: bytes) -> bytes:
     return b"".join(parts)
 
 
-def gcd(*numbers: Any) -> Any:
+def gcd(*numbers: object) -> Any:
     """Return the greatest common divisor, also of sizes."""
     return apply(math.gcd, *numbers)
 
 
-def reveal(value: Any) -> Any:
+def reveal(value: object) -> Any:
     """Return a number as it is; of a size, the number of this call, which later calls have to have as well."""
     return value.trace.guard(value.place) if type(value) is Size else value
 
@@ -162,7 +164,7 @@ def slice_span(part: slice, length: Any) -> tuple[Any, Any, Any]:
     # What bounds are cut to.
     low, high = (0, length) if step > 0 else (-1, length - 1)
 
-    def bound(given: Any, default: Any) -> Any:
+    def bound(given: Any, default: object) -> Any:
         if given is None:
             return default
         return max(given + length, low) if given < 0 else min(given, high)
@@ -175,10 +177,10 @@ def slice_span(part: slice, length: Any) -> tuple[Any, Any, Any]:
 # ----- Sizes
 
 
-def _operation(function: Callable[..., Any], *, swapped: bool = False) -> Callable[..., Any]:
+def _operation(function: Callable[..., object], *, swapped: bool = False) -> Callable[..., Any]:
     """Return a method of `Size` that notes a function of it and of another number. Arrays and others get the number."""
 
-    def method(self: Size, other: Any) -> Any:
+    def method(self: Size, other: object) -> Any:
         if type(other) is not Size and type(other) not in _NUMBERS:
             number = reveal(self)
             return function(other, number) if swapped else function(number, other)
@@ -187,10 +189,10 @@ def _operation(function: Callable[..., Any], *, swapped: bool = False) -> Callab
     return method
 
 
-def _comparison(function: Callable[..., Any]) -> Callable[..., Any]:
+def _comparison(function: Callable[..., object]) -> Callable[..., Any]:
     """Return a method of `Size` that compares it with another number. The outcome is a guard."""
 
-    def method(self: Size, other: Any) -> Any:
+    def method(self: Size, other: object) -> Any:
         if type(other) is not Size and type(other) not in _NUMBERS:
             return function(reveal(self), other)
         trace = self.trace
@@ -199,10 +201,10 @@ def _comparison(function: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _question(function: Callable[..., Any]) -> Callable[..., Any]:
+def _question(function: Callable[..., object]) -> Callable[..., Any]:
     """Return a method of `Size` that needs its number, which becomes a guard."""
 
-    def method(self: Size, *arguments: Any) -> Any:
+    def method(self: Size, *arguments: object) -> Any:
         return function(self.trace.guard(self.place), *arguments)
 
     return method
@@ -243,10 +245,10 @@ class Size:
     __index__, __int__, __float__ = _question(operator.index), _question(int), _question(float)
     __hash__, __repr__, __str__, __format__ = _question(hash), _question(repr), _question(str), _question(format)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
         return np.array(reveal(self), dtype)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: object, method: str, *inputs: object, **options: object) -> Any:
         return getattr(ufunc, method)(*map(reveal, inputs), **options)
 
     def __bool__(self) -> bool:
@@ -264,10 +266,10 @@ class Size:
     def __floor__(self) -> Any:
         return apply(math.floor, self)
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: object) -> Any:
         return self // other, self % other
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self, other: object) -> Any:
         return other // self, other % self
 
     def bit_length(self) -> Any:
@@ -322,7 +324,7 @@ class _Writer:
         self._known: dict[str, Any] = {"new": tuple.__new__}
         self._wanted: set[int] = set()
 
-    def function(self, result: tuple[Any, ...]) -> Callable[..., Any]:
+    def function(self, result: tuple[object, ...]) -> Callable[..., Any]:
         """Return the function of the sizes of a call."""
         value = self._nest(result) or self._constant(result)
         names = ", ".join(f"v{place}" for place in range(self._trace.count))
@@ -332,7 +334,7 @@ class _Writer:
         found: Callable[..., Any] = self._known.pop("compute")
         return found
 
-    def _constant(self, value: Any) -> str:
+    def _constant(self, value: object) -> str:
         if type(value) is int and value >= 0:
             return repr(value)
         name = f"c{len(self._known)}"
@@ -343,7 +345,7 @@ class _Writer:
         is_constant = place >= self._trace.count and self._trace.steps[place] is None
         return self._constant(self._trace.values[place]) if is_constant else f"v{place}"
 
-    def _nest(self, value: Any) -> str | None:
+    def _nest(self, value: object) -> str | None:
         """Return the text of a nest of tuples; None if there are no sizes in it."""
         if type(value) is Size:
             self._wanted.add(value.place)

@@ -64,7 +64,7 @@ def _compiled_templates() -> jinja2.BytecodeCache | None:
     return Compiled(str(folder), f"%s.{sys.implementation.cache_tag}.jinja2")
 
 
-def render(template: str, **variables: Any) -> str:
+def render(template: str, **variables: object) -> str:
     """Return the text of a template with its variables filled in. Runs of blank lines become one."""
     text = _environment().get_template(template).render(**variables)
     lines: list[str] = []

@@ -101,14 +101,14 @@ class Array(DeviceArray, ArrayOperators):
         return cls(device, array.buffer, array.shape, array.dtype, array.offset, array.owner, array._strides)
 
     def made(
-        self, owner: Allocation, shape: tuple[int, ...], dtype: Any, offset: int, strides: tuple[int, ...] | None
+        self, owner: Allocation, shape: tuple[int, ...], dtype: object, offset: int, strides: tuple[int, ...] | None
     ) -> Array:
         """Return an array on the same device, over memory of the pool."""
         return Array(self.device, owner.buffer, shape, dtype, offset, owner, strides)
 
     @classmethod
     def from_buffer(
-        cls, device: OpenedDevice, buffer: wgpu.GPUBuffer, shape: int | tuple[int, ...], dtype: Any, offset: int = 0
+        cls, device: OpenedDevice, buffer: wgpu.GPUBuffer, shape: int | tuple[int, ...], dtype: object, offset: int = 0
     ) -> Array:
         """Return an array over a buffer that the caller made on ``device.wgpu_device`` and keeps owning.
 
@@ -153,7 +153,7 @@ class Array(DeviceArray, ArrayOperators):
             )
         return array
 
-    def viewed(self, shape: tuple[int, ...], dtype: Any = None, offset: int = 0) -> Array:
+    def viewed(self, shape: tuple[int, ...], dtype: object = None, offset: int = 0) -> Array:
         """Return an array in C order in the same bytes, from `offset` bytes after the begin of this one."""
         self.check_contiguous()
         kind = self.dtype if dtype is None else dtype
@@ -167,7 +167,7 @@ class Array(DeviceArray, ArrayOperators):
 
     # ----- Indices
 
-    def __getitem__(self, index: Any) -> Array:
+    def __getitem__(self, index: object) -> Array:
         """Return a view by basic indexing: slices with steps, integers, ``...`` and None, for any number of axes.
 
         An index with arrays of integers or bools gives a new array, as NumPy's does. Arrays may be on the device:
@@ -184,7 +184,7 @@ class Array(DeviceArray, ArrayOperators):
         return self.view_at(*indexed(self.shape, self.strides, index))
 
     @launchable
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: object, value: object) -> None:
         """Write a number or an array to the elements that an index picks, broadcast and converted as NumPy does it.
 
         Of equal indices the last one counts. An index on the device that is outside its axis writes nothing, and the
@@ -205,7 +205,7 @@ class Array(DeviceArray, ArrayOperators):
         if not (isinstance(value, Array) and value.is_same_as(target)):
             target.assign(value)
 
-    def assign(self, value: Any) -> None:
+    def assign(self, value: object) -> None:
         """Write a number or an array to all elements, broadcast and converted as NumPy does it.
 
         Raises:
@@ -219,7 +219,7 @@ class Array(DeviceArray, ArrayOperators):
             with guarded(self.context):
                 write_elements(values, self)
 
-    def values_for(self, value: Any, wanted: tuple[int, ...]) -> DeviceArray:
+    def values_for(self, value: object, wanted: tuple[int, ...]) -> DeviceArray:
         """Return a number or an array as elements of a shape, to be written to some of this array.
 
         Raises:
@@ -258,7 +258,7 @@ class Array(DeviceArray, ArrayOperators):
         return self._part(0) if self.dtype.kind == "c" else self
 
     @real.setter
-    def real(self, value: Any) -> None:
+    def real(self, value: object) -> None:
         self.real[...] = value
 
     @property
@@ -271,7 +271,7 @@ class Array(DeviceArray, ArrayOperators):
         return zeros
 
     @imag.setter
-    def imag(self, value: Any) -> None:
+    def imag(self, value: object) -> None:
         if self.dtype.kind != "c":
             raise TypeError(
                 f"the imaginary parts of an array of dtype {self.dtype} were to be set, but it has none. Convert it "
@@ -300,7 +300,7 @@ class Array(DeviceArray, ArrayOperators):
             getattr(self, name) == getattr(other, name) for name in ("offset", "shape", "strides", "dtype")
         )
 
-    def astype(self, dtype: Any, copy: bool = True) -> Array:
+    def astype(self, dtype: object, copy: bool = True) -> Array:
         """Return the array in another dtype, converted on the device as `ndarray.astype` converts it.
 
         Raises:
@@ -328,7 +328,7 @@ class Array(DeviceArray, ArrayOperators):
             raise TypeError("an array of shape () was to be iterated over, but it has no axes; use array.reshape(1)")
         return (self[place] for place in range(self.shape[0]))
 
-    def reshape(self, *shape: Any) -> Array:
+    def reshape(self, *shape: object) -> Array:
         """Return the same elements, in C order, in another shape; one length may be -1.
 
         The result is a view wherever NumPy gives one, else a copy on the device.
@@ -351,7 +351,7 @@ class Array(DeviceArray, ArrayOperators):
         """Return a copy of all elements, in C order, as one axis."""
         return self.copy().reshape(-1)
 
-    def transpose(self, *axes: Any) -> Array:
+    def transpose(self, *axes: object) -> Array:
         """Return a view with the axes in another order: reversed, or that of `axes`.
 
         Raises:
@@ -501,10 +501,10 @@ class Array(DeviceArray, ArrayOperators):
 
     # ----- NumPy's and Python's protocols
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Any:
         return _protocols["ufunc"](ufunc, method, inputs, options)
 
-    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
+    def __array_function__(self, function: object, types: object, args: object, options: object) -> Any:
         return _protocols["function"](function, args, options)
 
     def __dlpack__(self, *, copy: bool | None = None, dl_device: Any = None, **options: Any) -> Any:
@@ -585,7 +585,7 @@ class Array(DeviceArray, ArrayOperators):
 _protocols: dict[str, Callable[..., Any]] = {}
 
 
-def answer_protocols(**answers: Callable[..., Any]) -> None:
+def answer_protocols(**answers: Callable[..., object]) -> None:
     """Let functions answer the protocols of arrays that are made of scans and maps, by these names."""
     _protocols.update(answers)
 

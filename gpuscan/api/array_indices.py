@@ -12,6 +12,7 @@ from gpuscan.api.array import Array, answer_protocols, new_array
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.picked import Picked
+from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.device.strides import c_strides
 from gpuscan.engine.array_indices import IndexedArray, put, resolve_indices, take
@@ -24,7 +25,7 @@ from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.problem.indices import check_indices, check_rows, is_mask, parts_of, rows_of, split_index
 
 
-def take_item(array: Array, index: Any) -> Array:
+def take_item(array: Array, index: object) -> Array:
     """Return the elements at an index with arrays; `Array.__getitem__` calls this.
 
     Raises:
@@ -39,7 +40,7 @@ def take_item(array: Array, index: Any) -> Array:
     return Array.of(array.device, take(_index_array(array, parts)[0]))
 
 
-def put_item(array: Array, index: Any, value: Any) -> None:
+def put_item(array: Array, index: object, value: Any) -> None:
     """Write values to the elements at an index with arrays; `Array.__setitem__` calls this.
 
     Raises:
@@ -57,7 +58,7 @@ def put_item(array: Array, index: Any, value: Any) -> None:
     put(array.device._executor, indexed, values, unique=unique)
 
 
-def _one(array: Array, value: Any) -> Array:
+def _one(array: Array, value: object) -> Array:
     """Return a single number in the dtype of an array."""
     number = new_array(array.device, None, (), array.dtype)
     number.assign(value)
@@ -96,7 +97,7 @@ def _same_device(array: Array, other: Array) -> None:
         )
 
 
-def _true_places(array: Array, mask: Any) -> Sequence[Any]:
+def _true_places(array: Array, mask: Any) -> tuple[AnyArray, ...] | list[AnyArray] | list[Array]:
     """Return where a mask is True, as indices along each of its axes. The number of a device's is waited for."""
     if not isinstance(mask, Array):
         return np.nonzero(mask)
@@ -127,7 +128,7 @@ def places_of_mask(mask: Array) -> tuple[Array, ...]:
     return tuple(Picked(each, each.dtype, (), count) for each in along)
 
 
-def _index_array(array: Array, parts: Sequence[Any]) -> tuple[IndexedArray, bool]:
+def _index_array(array: Array, parts: Sequence[object]) -> tuple[IndexedArray, bool]:
     """Return an array with the places that an index names, and True if no two of these are equal."""
     index = split_index(parts, array.shape, lambda mask: _true_places(array, mask))
     view = array[index.view]
@@ -179,7 +180,7 @@ def _places(
 # ----- Along an axis
 
 
-def take_at(array: Array, indices: Any, axis: int) -> Array:
+def take_at(array: Array, indices: object, axis: int) -> Array:
     """Return ``np.take(array, indices, axis)``.
 
     Raises:
@@ -190,7 +191,7 @@ def take_at(array: Array, indices: Any, axis: int) -> Array:
     return found if given.shape else found[(*[slice(None)] * axis, 0)]
 
 
-def take_along_axis(array: Array, indices: Any, axis: int) -> Array:
+def take_along_axis(array: Array, indices: object, axis: int) -> Array:
     """Return ``np.take_along_axis(array, indices, axis)``.
 
     Raises:

@@ -28,7 +28,7 @@ TRIPLES = 1000
 
 
 def check_associative(
-    op: Any, dtype: Any, samples: Any = 1000, seed: int = 0, *, shape: int | Sequence[int] = ()
+    op: object, dtype: object, samples: Any = 1000, seed: int = 0, *, shape: int | Sequence[int] = ()
 ) -> None:
     """Raise an error if elements a, b and c are found for which ``op(op(a, b), c) != op(a, op(b, c))``.
 
@@ -97,7 +97,7 @@ def check_associative(
         _check_identity(law, triple[0])
 
 
-def _check_number(name: str, number: Any, least: int) -> None:
+def _check_number(name: str, number: object, least: int) -> None:
     if not isinstance(number, (int, np.integer)) or isinstance(number, bool):
         others = ". Pass a number, an array of elements, or a function of (rng, count)" if name == "samples" else ""
         raise TypeError(f"{name} is a number, got {number!r}{others}")
@@ -116,7 +116,7 @@ def _sizes(shape: Any) -> tuple[int, ...]:
     return sizes
 
 
-def _element(dtype: Any, shape: tuple[int, ...]) -> Element:
+def _element(dtype: object, shape: tuple[int, ...]) -> Element:
     """Return the element of a dtype, a structured dtype, or a bundle of dtypes."""
     structure, dtypes, shapes = _described(dtype)
     return element_of(dtypes, structure, [own + shape for own in shapes])
@@ -213,7 +213,7 @@ def _agree(scalar: Scalar, one: AnyArray, other: AnyArray) -> AnyArray:
 # ----- Samples
 
 
-def _given(samples: Any, element: Element, count: int | None = None) -> Arrays:
+def _given(samples: object, element: Element, count: int | None = None) -> Arrays:
     """Return the caller's elements as an array for each field.
 
     Raises:

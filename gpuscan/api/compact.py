@@ -41,7 +41,7 @@ def compact(
     x: ArrayLike, mask: ArrayLike | Mapped, *, out: AnyArray | None = ..., device: Devices = ...
 ) -> NDArray[Any]: ...
 @launchable
-def compact(x: Any, mask: Any, *, out: Any = None, device: Devices = None) -> Any:
+def compact(x: object, mask: object, *, out: object = None, device: Devices = None) -> Any:
     """Return the entries of an array that a mask picks, in their order: ``x[mask]`` along the first axis.
 
     It takes one pass: the mask is scanned, and each picked entry is stored as soon as its place is known (Billeter,

@@ -55,7 +55,7 @@ def bincount(
     x: ArrayLike, /, weights: ArrayLike, minlength: int = ..., *, device: Devices = ...
 ) -> NDArray[np.float64]: ...
 @launchable
-def bincount(x: Any, /, weights: Any = None, minlength: int = 0, *, device: Devices = None) -> Any:
+def bincount(x: object, /, weights: object = None, minlength: int = 0, *, device: Devices = None) -> Any:
     """Return how often each label is there: ``counts[v]`` is the number of elements of `x` that equal v.
 
     With weights, ``sums[v]`` is the sum of ``weights[i]`` over all i with ``x[i] == v``.
@@ -404,7 +404,7 @@ def searchsorted(
     a: ArrayLike, v: ArrayLike, /, *, side: Side = ..., sorter: ArrayLike | None = ..., device: Devices = ...
 ) -> Any: ...
 @launchable
-def searchsorted(a: Any, v: Any, /, *, side: Side = "left", sorter: Any = None, device: Devices = None) -> Any:
+def searchsorted(a: object, v: object, /, *, side: Side = "left", sorter: object = None, device: Devices = None) -> Any:
     """Return where values belong in a sorted array, so that it stays sorted.
 
     For ``side="left"`` it is the first place i with ``a[i] >= v``, and for ``side="right"`` the first with
@@ -522,7 +522,7 @@ def repeat(x: B, repeats: ArrayLike, *, axis: int | None = ..., device: Devices 
 @overload
 def repeat(x: ArrayLike, repeats: ArrayLike, *, axis: int | None = ..., device: Devices = ...) -> NDArray[Any]: ...
 @launchable
-def repeat(x: Any, repeats: Any, *, axis: int | None = None, device: Devices = None) -> Any:
+def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devices = None) -> Any:
     """Return an array with each entry of an axis as many times as asked for, one after the other.
 
     Args:
@@ -580,7 +580,7 @@ def repeat(x: Any, repeats: Any, *, axis: int | None = None, device: Devices = N
     return assembled(structure, moved, x)
 
 
-def _check_repeats(repeats: Any, length: int) -> Any:
+def _check_repeats(repeats: object, length: int) -> Any:
     """Return how often entries are repeated: one integer, or one for each of `length` entries."""
     one = None if isinstance(repeats, Array) else as_integer(repeats)
     if one is not None:

@@ -56,13 +56,13 @@ def cumulative_sum(
 ) -> NDArray[Any]: ...
 @launchable
 def cumulative_sum(
-    x: Any,
+    x: object,
     /,
     *,
     axis: int | None = None,
-    dtype: Any = None,
+    dtype: object = None,
     include_initial: bool = False,
-    out: Any = None,
+    out: object = None,
     device: Devices = None,
 ) -> Any:
     """Return the cumulative sum along an axis, ``y[i] = x[0] + … + x[i]``, as the array API standard defines it.
@@ -128,13 +128,13 @@ def cumulative_prod(
 ) -> NDArray[Any]: ...
 @launchable
 def cumulative_prod(
-    x: Any,
+    x: object,
     /,
     *,
     axis: int | None = None,
-    dtype: Any = None,
+    dtype: object = None,
     include_initial: bool = False,
-    out: Any = None,
+    out: object = None,
     device: Devices = None,
 ) -> Any:
     """Return the cumulative product along an axis, ``y[i] = x[0] * … * x[i]``, as the array API standard defines it.
@@ -170,7 +170,7 @@ def promoted(dtype: AnyDType) -> AnyDType:
 
 
 def _cumulative(
-    x: Any, op: str, start: int, axis: int | None, dtype: Any, include_initial: bool, out: Any, device: Any
+    x: Any, op: str, start: int, axis: int | None, dtype: object, include_initial: bool, out: Any, device: Any
 ) -> Any:
     x = as_leaf(x)
     dtype = promoted(x.dtype) if dtype is None else dtype_from(dtype).newbyteorder("=")

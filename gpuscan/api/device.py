@@ -109,18 +109,18 @@ class Device(OpenedDevice):
     def plan(
         self,
         shape: int | tuple[int, ...],
-        dtype: Any,
-        op: Any = "add",
+        dtype: object,
+        op: object = "add",
         *,
         axis: int | None = None,
         exclusive: bool = False,
         reverse: bool = False,
-        initial: Any = None,
-        segments: Any = None,
-        keys: Any = None,
-        groups: Any = None,
-        before: Callable[..., Any] | None = None,
-        after: Callable[[Any], Any] | None = None,
+        initial: object = None,
+        segments: object = None,
+        keys: object = None,
+        groups: object = None,
+        before: Callable[..., object] | None = None,
+        after: Callable[[Any], object] | None = None,
         compensated: bool = False,
         strategy: Strategy = "auto",
     ) -> Plan:
@@ -165,7 +165,7 @@ class Device(OpenedDevice):
 
     # ----- Arrays
 
-    def asarray(self, x: Any) -> Array:
+    def asarray(self, x: object) -> Array:
         """Return the array on this device: `x` itself if it is there already, else a copy of it.
 
         Args:
@@ -195,7 +195,7 @@ class Device(OpenedDevice):
             )
         return new_array(self, as_array(x))
 
-    def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+    def empty(self, shape: int | tuple[int, ...], dtype: object) -> Array:
         """Return an array on this device with arbitrary contents.
 
         Args:
@@ -276,7 +276,7 @@ def _opened_devices() -> Iterator[Device]:
         yield device
 
 
-def _numbered_device(wanted: Any) -> Device:
+def _numbered_device(wanted: object) -> Device:
     """Return the device of a number in `devices()`; adapters with greater numbers stay closed.
 
     Args:

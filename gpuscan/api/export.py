@@ -33,14 +33,14 @@ _NAMES_SHOWN = 3
 
 def export(
     folder: str | os.PathLike[str],
-    op: Any = "add",
-    dtype: Any = np.float32,
+    op: object = "add",
+    dtype: object = np.float32,
     *,
     length: int,
     exclusive: bool = False,
     reverse: bool = False,
     segments: bool = False,
-    compact: bool | Callable[[Any], Any] = False,
+    compact: bool | Callable[[Any], object] = False,
     strategy: Strategy = "auto",
     force: bool = False,
 ) -> Path:
@@ -117,7 +117,7 @@ def export(
     return target
 
 
-def _check_alone(compact: Any, op: Any, **flags: Any) -> None:
+def _check_alone(compact: object, op: object, **flags: object) -> None:
     """Raise an error if `compact` is no mask, or is passed with what only scans have."""
     if not (compact is True or isinstance(compact, np.bool_) or callable(compact)):
         raise TypeError(
@@ -132,7 +132,7 @@ def _check_alone(compact: Any, op: Any, **flags: Any) -> None:
         )
 
 
-def _compaction_files(x: Any, length: int, compact: Any, strategy: str) -> dict[str, bytes]:
+def _compaction_files(x: object, length: int, compact: object, strategy: str) -> dict[str, bytes]:
     """Return the files of a compaction of arrays like `x`."""
     structure, leaves = structure_and_leaves(x)
     element = element_of([leaf.dtype for leaf in leaves], structure, [leaf.shape[1:] for leaf in leaves])
@@ -148,7 +148,7 @@ def _compaction_files(x: Any, length: int, compact: Any, strategy: str) -> dict[
     return files_of(problem, element, made, picked_samples(element, length, pick))
 
 
-def _checked_length(length: Any) -> int:
+def _checked_length(length: object) -> int:
     if (found := as_integer(length)) is None:
         raise TypeError(f"length={length!r} was passed; pass the number of elements of the longest array")
     if found < 1:
@@ -174,7 +174,7 @@ def _stand_in(dtype: Any, length: int, element_axes: int) -> Any:
     return np.broadcast_to(np.zeros((), base), (length, *shape))
 
 
-def _is_dtype(value: Any) -> bool:
+def _is_dtype(value: object) -> bool:
     """Return True if a tuple or list is one dtype with a shape, and not several dtypes."""
     if not isinstance(value, tuple) or len(value) != 2:
         return False
@@ -182,7 +182,7 @@ def _is_dtype(value: Any) -> bool:
     return isinstance(shape, int) or (isinstance(shape, tuple) and all(isinstance(n, int) for n in shape))
 
 
-def _check_folder(folder: Path, earlier: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+def _check_folder(folder: Path, earlier: Mapping[str, object], files: Mapping[str, bytes]) -> None:
     """Raise FileExistsError if the folder has files that are no earlier export of the same scan.
 
     Args:

@@ -257,7 +257,7 @@ def _reduce(
     axis = home.team.axis_of_shares(problem) if isinstance(home, Team) and not problem.empty and groups else None
     if isinstance(home, Team) and axis is not None:
 
-        def reduce_part(executor: Executor, part: Problem, own: Any) -> list[DeviceArray]:
+        def reduce_part(executor: Executor, part: Problem, own: object) -> list[DeviceArray]:
             return reduce_groups(executor, part, own, groups, drops_last=drops_last)
 
         return written(_shared(home, problem, labels, axis, reduce_part), outputs)

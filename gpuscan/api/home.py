@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -27,7 +27,7 @@ Devices: TypeAlias = (
 )
 
 
-def home_of(arrays: Iterable[Any], device: Device | str | int | None) -> Device | None:
+def home_of(arrays: Iterable[object], device: Device | str | int | None) -> Device | None:
     """Return the device that a call runs on: the one that its arrays are on, else the one asked for; None for NumPy.
 
     Raises:
@@ -50,7 +50,7 @@ def home_of(arrays: Iterable[Any], device: Device | str | int | None) -> Device 
     return home
 
 
-def _names(device: Any, home: Device) -> bool:
+def _names(device: object, home: Device) -> bool:
     """Return True if `device` is a part of the name of `home`. It may be a part of other adapters' names as well."""
     if not isinstance(device, str) or adapter_number(device) is not None:
         return False
@@ -92,26 +92,34 @@ class Distributed(ABC):
     @abstractmethod
     def _scan_bundle(
         self,
-        x: Any,
-        op: Any,
-        options: dict[str, Any],
+        x: object,
+        op: object,
+        options: Mapping[str, object],
         *,
-        out: Any,
-        compensated: Any,
-        return_total: Any,
+        out: object,
+        compensated: object,
+        return_total: object,
         strategy: str,
-        refused: dict[str, Any],
+        refused: Mapping[str, object],
     ) -> Any:
         """Return the scan of a bundle of such arrays."""
 
     @abstractmethod
     def _reduce_bundle(
-        self, x: Any, op: Any, axis: Any, options: dict[str, Any], *, keepdims: Any, out: Any, refused: dict[str, Any]
+        self,
+        x: object,
+        op: object,
+        axis: object,
+        options: dict[str, Any],
+        *,
+        keepdims: Any,
+        out: Any,
+        refused: dict[str, Any],
     ) -> Any:
         """Return the reduction of a bundle of such arrays."""
 
 
-def find_distributed(x: Any) -> Distributed | None:
+def find_distributed(x: object) -> Distributed | None:
     """Return the first array of a bundle that is on several devices; None if there is none."""
     if isinstance(x, Distributed):
         return x
@@ -122,7 +130,7 @@ def find_distributed(x: Any) -> Distributed | None:
     return None
 
 
-def team_or_home(arrays: Iterable[Any], device: Devices) -> Device | Team | None:
+def team_or_home(arrays: Iterable[object], device: Devices) -> Device | Team | None:
     """Return the devices that a call runs on: a team for a list of several, else what `home_of` returns.
 
     Raises:
@@ -143,7 +151,7 @@ def team_or_home(arrays: Iterable[Any], device: Devices) -> Device | Team | None
     return Team(devices)
 
 
-def first_home(arrays: Iterable[Any], device: Devices) -> Device | None:
+def first_home(arrays: Iterable[object], device: Devices) -> Device | None:
     """Return the device that a call runs on, or None for NumPy. Of a list of devices it is the first one.
 
     Raises:

@@ -74,7 +74,7 @@ class CallKey:
         self.functions: list[Hashable] = []
         self.places: dict[int | str, int] = {}
 
-    def of_argument(self, value: Any, place: int | str) -> Hashable:
+    def of_argument(self, value: object, place: int | str) -> Hashable:
         """Return what `of` returns; of a function without the floats that it closes over.
 
         Args:
@@ -95,7 +95,7 @@ class CallKey:
             self.functions.append(found)
         return found
 
-    def of_axis(self, axis: Any, default: Any, *, takes_axes: bool, known: bool) -> Hashable | None:
+    def of_axis(self, axis: object, default: object, *, takes_axes: bool, known: bool) -> Hashable | None:
         """Return what takes the place of an axis; None if it means the same as the default.
 
         Args:
@@ -201,7 +201,7 @@ def launchable(function: F) -> F:
     has_operator = "op" in parameters
     name = f"{function.__module__}.{function.__qualname__}"
 
-    def plain(option: int | str, value: Any) -> Any:
+    def plain(option: int | str, value: object) -> Any:
         """Return an argument of NumPy in the form of Python that means the same, if there is one."""
         if type(value) is np.ufunc:
             return name_of_ufunc(value) or value
@@ -210,7 +210,7 @@ def launchable(function: F) -> F:
         return int(value) if option in integers and isinstance(value, np.integer) else value
 
     @functools.wraps(function)
-    def call(*arguments: Any, **options: Any) -> Any:
+    def call(*arguments: object, **options: object) -> Any:
         # An argument has the same name however it is passed. Those of ``*arrays`` have numbers.
         given: list[tuple[Any, Any]] = list(
             zip(itertools.chain(by_position, itertools.count()), arguments, strict=False)
@@ -250,7 +250,7 @@ def launchable(function: F) -> F:
             if other.context is not context:
                 return function(*arguments, **options)
 
-        def compute(parameters: Parameters | None, others: Sequence[Any]) -> tuple[Any, Any]:
+        def compute(parameters: Parameters | None, others: Sequence[object]) -> tuple[Any, Any]:
             if parameters is None and others is arrays:
                 return function(*arguments, **options), options.get("out")
             passed: dict[int | str, Any] = dict(given)
@@ -271,7 +271,7 @@ def launchable(function: F) -> F:
     return call  # type: ignore[return-value]
 
 
-def _replaced(value: Any, others: Iterator[Any]) -> Any:
+def _replaced(value: Any, others: Iterator[object]) -> Any:
     """Return an argument with other arrays in the place of those on a device, in the order of `CallKey.arrays`."""
     kind = type(value)
     if isinstance(value, DeviceArray):

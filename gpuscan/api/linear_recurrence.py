@@ -157,7 +157,7 @@ def linear_recurrence_vjp(
 ) -> tuple[Any, Any, Any]: ...
 @launchable
 def linear_recurrence_vjp(
-    a: Any, h: Any, grad_h: Any, *, axis: int = -1, initial: Any = None, reverse: bool = False
+    a: object, h: object, grad_h: object, *, axis: int = -1, initial: object = None, reverse: bool = False
 ) -> tuple[Any, Any, Any]:
     """Return the gradient of a function of a linear recurrence's states.
 
@@ -304,7 +304,7 @@ def _product(value: Any) -> Any:
 
 def gradient_of_broadcast(
     x: Any, shape: tuple[int, ...], dtype: AnyDType, where: Any, part: Callable[[Any], Any] | None
-) -> Any:
+) -> Array | AnyArray:
     """Return the gradient of an array of this shape that was broadcast: the sum of the gradients of its copies.
 
     Args:
@@ -317,7 +317,7 @@ def gradient_of_broadcast(
     axes = repeated_axes(shape, (x[0] if isinstance(x, tuple) else x).shape)
     wide = compute_dtype(element_of([dtype]).fields[0].scalar)
 
-    def load(value: Any) -> Any:
+    def load(value: object) -> Any:
         if isinstance(value, tuple):
             value = tuple(each.astype(wide) for each in value)
         return value if part is None else part(value)
@@ -371,7 +371,7 @@ def broadcast_to(one: str, x: Any, other: str, y: Any) -> Any:
     return x.view_at(y.shape, (*(0,) * lead, *steps))
 
 
-def _array(x: Any) -> Any:
+def _array(x: object) -> Any:
     """Return an array in native byte order."""
     return x if isinstance(x, Array) else native(as_array(x))
 

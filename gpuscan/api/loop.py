@@ -75,9 +75,9 @@ class LoopResult(tuple[Any, Any]):
 
 
 def loop(
-    f: Callable[[Any, Any], Any],
-    init: Any,
-    xs: Any,
+    f: Callable[[Any, Any], object],
+    init: object,
+    xs: object,
     *,
     axis: int = 0,
     reverse: bool = False,
@@ -167,7 +167,9 @@ def loop(
     return LoopResult(carry, ys, forms[0] if forms else lambda: loop_form(f, init, xs, axis=axis, reverse=reverse))
 
 
-def loop_form(f: Callable[[Any, Any], Any], init: Any, xs: Any, *, axis: int = 0, reverse: bool = False) -> LoopForm:
+def loop_form(
+    f: Callable[[Any, Any], object], init: object, xs: object, *, axis: int = 0, reverse: bool = False
+) -> LoopForm:
     """Return what `gpuscan.loop` would run for these arguments, without running it.
 
     Args:
@@ -190,7 +192,7 @@ def loop_form(f: Callable[[Any, Any], Any], init: Any, xs: Any, *, axis: int = 0
     return form_of(loop_arguments(f, init, xs, axis=axis, device="numpy", anywhere=True).derivation())
 
 
-def _all_host(value: Any) -> bool:
+def _all_host(value: object) -> bool:
     """Return True if no array of a bundle is on a device."""
     if isinstance(value, dict):
         return all(map(_all_host, value.values()))
@@ -200,7 +202,7 @@ def _all_host(value: Any) -> bool:
 
 
 def _run(
-    f: Any, init: Any, xs: Any, *, axis: int, reverse: bool, method: str, device: Any, forms: list[LoopForm]
+    f: Any, init: object, xs: object, *, axis: int, reverse: bool, method: str, device: Any, forms: list[LoopForm]
 ) -> tuple[Any, Any]:
     arguments = loop_arguments(f, init, xs, axis=axis, device=device)
     if method == "sequential":
@@ -212,7 +214,14 @@ def _run(
 
 @launchable
 def _launched(
-    f: Any, init: Any, xs: Any, *, axis: int = 0, reverse: bool = False, method: str = "auto", device: Any = None
+    f: object,
+    init: object,
+    xs: object,
+    *,
+    axis: int = 0,
+    reverse: bool = False,
+    method: str = "auto",
+    device: object = None,
 ) -> tuple[Any, Any]:
     return _run(f, init, xs, axis=axis, reverse=reverse, method=method, device=device, forms=[])
 

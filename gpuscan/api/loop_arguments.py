@@ -49,7 +49,7 @@ class FixedStep:
     def __init__(self, function: Callable[[Any, Any], Any], name: str) -> None:
         self._function, self.__name__ = function, name
 
-    def __call__(self, carry: Any, x: Any) -> Any:
+    def __call__(self, carry: object, x: object) -> Any:
         return self._function(carry, x)
 
 
@@ -201,12 +201,12 @@ def _takes_numbers(f: Any, structure: Structure, leaves: Sequence[Any], carry: S
 # ----- init
 
 
-def _is_weak(value: Any) -> bool:
+def _is_weak(value: object) -> bool:
     kinds = (int, float, complex)
     return type(value) in kinds or type(value) is Parameter
 
 
-def _carries(init: Any) -> list[tuple[Structure, list[Any]]]:
+def _carries(init: object) -> list[tuple[Structure, list[Any]]]:
     """Return the ways to read init: a list of numbers is a bundle first, and an array otherwise."""
     ways = [_flatten(init, lists=True)]
     if _has_list(init):
@@ -214,13 +214,13 @@ def _carries(init: Any) -> list[tuple[Structure, list[Any]]]:
     return ways
 
 
-def _has_list(value: Any) -> bool:
+def _has_list(value: object) -> bool:
     if isinstance(value, dict):
         return any(map(_has_list, value.values()))
     return isinstance(value, list) or (isinstance(value, tuple) and any(map(_has_list, value)))
 
 
-def _flatten(value: Any, *, lists: bool) -> tuple[Structure, list[Any]]:
+def _flatten(value: object, *, lists: bool) -> tuple[Structure, list[Any]]:
     """Return the structure of init and its leaves. Python numbers stay what they are."""
     if isinstance(value, dict):
         kind, keys, parts, factory = "dict", tuple(value), list(value.values()), None
@@ -375,7 +375,7 @@ def _is_narrow(dtype: AnyDType) -> bool:
     return dtype.kind == "u" or (dtype.kind == "i" and dtype.itemsize < 4)
 
 
-def _dtypes(value: Any, source: Element) -> list[AnyDType]:
+def _dtypes(value: object, source: Element) -> list[AnyDType]:
     """Return the dtypes that a Python number of init may take, the likeliest first."""
     kind = value.kind if type(value) is Parameter else type(value)
     own = [field.scalar for field in source.fields]

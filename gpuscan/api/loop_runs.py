@@ -77,7 +77,7 @@ class _Sources:
         return found
 
 
-def cut_inputs(nodes: Sequence[Node], places: Mapping[int, Any]) -> list[Node]:
+def cut_inputs(nodes: Sequence[Node], places: Mapping[int, object]) -> list[Node]:
     """Return the first nodes with a place, and the inputs without one, that nodes are computed from."""
     seen: dict[int, Node] = {}
     waiting, found = list(nodes), []
@@ -297,7 +297,7 @@ class LoopRun:
         nodes: Sequence[Sequence[Node]],
         fields: Sequence[Field],
         targets: Sequence[Node] | None = None,
-        start: Sequence[Any] | None = None,
+        start: Sequence[object] | None = None,
     ) -> Problem:
         """Return the scan of a stage.
 
@@ -402,7 +402,7 @@ class LoopRun:
         raise AssertionError("the carry has fewer numbers")
 
     def _seeds(
-        self, stage: Stage, element: Element, rest: Sequence[tuple[Scalar, Any]], start: Sequence[Any] | None
+        self, stage: Stage, element: Element, rest: Sequence[tuple[Scalar, object]], start: Sequence[Any] | None
     ) -> tuple[Any, ...]:
         """Return the constant map of init for each row, in the fields of an element."""
         given = [self.initial(place) for place in stage.places] if start is None else list(start)
@@ -427,7 +427,7 @@ class LoopRun:
         seeds += [np.full((rows,), value, scalar.dtype) for scalar, value in rest]
         return tuple(seeds)
 
-    def _seeds_on_device(self, stage: Stage, element: Element, given: Sequence[Any]) -> Sequence[Any]:
+    def _seeds_on_device(self, stage: Stage, element: Element, given: Sequence[object]) -> Sequence[Any]:
         assert self.home is not None
         arrays = [self.home.asarray(each) for each in given]
         source = bundle_of([Field("f", scalar_of(array.dtype)) for array in arrays])
@@ -445,7 +445,7 @@ class LoopRun:
             self._check_states(stage.composition, source, arrays, shape)
         return found
 
-    def _check_states(self, maps: TableMaps, source: Element, arrays: Sequence[Any], shape: tuple[int, ...]) -> None:
+    def _check_states(self, maps: TableMaps, source: Element, arrays: Sequence[object], shape: tuple[int, ...]) -> None:
         """Look for values of init that are no states. What is found is read with the reports."""
         assert self.home is not None
         graph = Graph()
@@ -558,7 +558,7 @@ class LoopRun:
         ys = None if self.step.output is None else self.step.output.structure.nested(self._map_outputs())
         return self._carry(), ys
 
-    def on_home(self, array: AnyArray) -> Any:
+    def on_home(self, array: AnyArray) -> AnyArray | Array:
         """Return an array where those of the loop are."""
         if not self.arguments.on_device:
             return array

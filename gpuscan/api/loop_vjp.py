@@ -45,12 +45,12 @@ def loop_vjp(
 ) -> tuple[Any, Any]: ...
 @launchable
 def loop_vjp(
-    f: Callable[[Any, Any], Any],
-    init: Any,
-    xs: Any,
-    grad_ys: Any,
+    f: Callable[[Any, Any], object],
+    init: object,
+    xs: object,
+    grad_ys: object,
     *,
-    grad_carry: Any = None,
+    grad_carry: object = None,
     axis: int = 0,
     reverse: bool = False,
 ) -> tuple[Any, Any]:
@@ -109,7 +109,7 @@ class _Backward:
         self.given = self._gradients("grad_ys", grad_ys, step.output, arguments.shape)
         self.last = self._gradients("grad_carry", grad_carry, step.carry, arguments.others)
 
-    def _gradients(self, name: str, value: Any, element: Any, shape: tuple[int, ...]) -> list[Any]:
+    def _gradients(self, name: str, value: object, element: Any, shape: tuple[int, ...]) -> list[Any]:
         """Return the arrays of a gradient; None for each that is not given.
 
         Raises:
@@ -143,7 +143,7 @@ class _Backward:
             found.append(array if isinstance(array, Array) or not self.arguments.on_device else self._move(array))
         return found
 
-    def _move(self, array: Any) -> Any:
+    def _move(self, array: object) -> Any:
         home = self.arguments.home
         assert home is not None
         return new_array(home, np.ascontiguousarray(array))
@@ -254,7 +254,7 @@ class _Backward:
         stacked = np.concatenate([each.reshape((*others, 1)) for each in numbers], axis=-1)
         return stacked.reshape((*others, *field.shape))
 
-    def _sum(self, whole: Any, shape: tuple[int, ...], field: Field) -> Any:
+    def _sum(self, whole: object, shape: tuple[int, ...], field: Field) -> Any:
         """Return the gradient of an array of init, which was broadcast to the other axes."""
         dtype = field.scalar.dtype
         if isinstance(whole, Array):

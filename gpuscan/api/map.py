@@ -101,7 +101,9 @@ def map(
     device: Device | str | int | None = ...,
 ) -> Any: ...
 @launchable
-def map(function: Callable[..., Any], *arrays: Any, out: Any = None, device: Device | str | int | None = None) -> Any:
+def map(
+    function: Callable[..., object], *arrays: object, out: object = None, device: Device | str | int | None = None
+) -> Any:
     """Return a function of every element of some arrays: ``y[i] = function(a[i], b[i], …)``, computed by one kernel.
 
     Args:
@@ -157,7 +159,7 @@ def map(function: Callable[..., Any], *arrays: Any, out: Any = None, device: Dev
     home = home_of(leaves, device)
 
     @functools.wraps(function)
-    def of_all(numbers: Sequence[Any]) -> Any:
+    def of_all(numbers: Sequence[object]) -> Any:
         return function(
             *(
                 part if is_number(part) else part[1].unflatten(numbers[part[0] : part[0] + part[1].leaf_count])
@@ -169,7 +171,7 @@ def map(function: Callable[..., Any], *arrays: Any, out: Any = None, device: Dev
     return mapped(traced_function, leaves, shape, home, out)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Return True for a Python or NumPy number, which is a constant of the function and not an array."""
     return isinstance(value, (bool, int, float, complex, np.generic, Parameter))
 
@@ -195,7 +197,7 @@ def common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         ) from None
 
 
-def mapped(function: Map, leaves: Sequence[Any], shape: tuple[int, ...], home: Device | None, out: Any) -> Any:
+def mapped(function: Map, leaves: Sequence[Any], shape: tuple[int, ...], home: Device | None, out: object) -> Any:
     """Return the result of a traced function of a tuple of numbers, in the form in which the function returns it."""
     on_device = any(isinstance(leaf, Array) for leaf in leaves)
     outputs = check_out(_stand_in(function, leaves, shape), out, home if on_device else None)

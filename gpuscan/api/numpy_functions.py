@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import Any
@@ -36,7 +36,7 @@ Form = Callable[..., Any]
 _FORMS: dict[Callable[..., Any], Form] = {}
 
 
-def apply_function(function: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]) -> Any:
+def apply_function(function: Callable[..., object], args: Sequence[object], options: Mapping[str, object]) -> Any:
     """Return the result of a NumPy function for arrays on a device; `Array.__array_function__` calls this.
 
     Raises:
@@ -56,7 +56,7 @@ def apply_function(function: Callable[..., Any], args: Sequence[Any], options: d
         raise not_on_device(name, str(error).partition("\n")[0]) from error
 
 
-def _form_of(*functions: Callable[..., Any]) -> Callable[[Form], Form]:
+def _form_of(*functions: Callable[..., object]) -> Callable[[Form], Form]:
     """Add the decorated function to the forms of NumPy's functions."""
 
     def added(form: Form) -> Form:
@@ -66,12 +66,12 @@ def _form_of(*functions: Callable[..., Any]) -> Callable[[Form], Form]:
     return added
 
 
-def _axes(axis: Any, ndim: int) -> Sequence[int]:
+def _axes(axis: object, ndim: int) -> Sequence[int]:
     """Return the axes that an argument of a NumPy function names: one, several, or None for all."""
     return range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
 
 
-def _array(name: str, value: Any) -> Array:
+def _array(name: str, value: object) -> Array:
     if not isinstance(value, Array):
         raise not_on_device(f"{name} of {type(value).__name__}")
     return value
@@ -81,7 +81,7 @@ def _array(name: str, value: Any) -> Array:
 
 
 def _running(ufunc: np.ufunc, name: str) -> Form:
-    def form(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    def form(a: object, axis: int | None = None, dtype: object = None, out: object = None) -> Any:
         array = _array(name, a)
         array, axis = (array.reshape(-1), 0) if axis is None else (array, axis)
         return apply_ufunc(ufunc, "accumulate", (array,), {"axis": axis, "dtype": dtype, "out": out})
@@ -97,7 +97,7 @@ for _name, _cumulative in (("cumulative_sum", cumulative_sum), ("cumulative_prod
 
 
 def _total(ufunc: np.ufunc) -> Form:
-    def form(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, **options: Any) -> Any:
+    def form(a: object, axis: object = None, dtype: object = None, out: object = None, **options: object) -> Any:
         given = {name: value for name, value in options.items() if value is not np._NoValue}
         return apply_ufunc(ufunc, "reduce", (a,), {"axis": axis, "dtype": dtype, "out": out, **given})
 
@@ -109,7 +109,7 @@ _form_of(np.prod)(_total(np.multiply))
 
 
 def _extreme(ufunc: np.ufunc) -> Form:
-    def form(a: Any, axis: Any = None, out: Any = None, **options: Any) -> Any:
+    def form(a: object, axis: object = None, out: object = None, **options: object) -> Any:
         return _total(ufunc)(a, axis, None, out, **options)
 
     return form
@@ -168,13 +168,13 @@ def _var(
 
 
 @_form_of(np.std)
-def _std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *args: Any, **options: Any) -> Any:
+def _std(a: Any, axis: Any = None, dtype: object = None, out: Any = None, *args: Any, **options: Any) -> Any:
     found = np.sqrt(_var(a, axis, dtype, None, *args, **options))
     return found if out is None else np.positive(found, out=out)
 
 
 def _sorting(function: Form, name: str) -> Form:
-    def form(a: Any, axis: int | None = -1, kind: Any = None, *, stable: bool | None = None) -> Array:
+    def form(a: object, axis: int | None = -1, kind: object = None, *, stable: bool | None = None) -> Array:
         del kind, stable  # Every sort is stable.
         array = _array(name, a)
         array, axis = (array.reshape(-1), -1) if axis is None else (array, axis)
@@ -193,7 +193,7 @@ _form_of(np.argsort)(_sorting(argsort, "np.argsort"))
 
 @_form_of(np.unique)
 def _unique(
-    ar: Any,
+    ar: object,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
@@ -237,7 +237,7 @@ def _histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, w
 
 
 @_form_of(np.partition)
-def _partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Array:
+def _partition(a: object, kth: object, axis: int | None = -1, kind: str = "introselect", order: object = None) -> Array:
     array = _array("np.partition", a)
     if kind != "introselect" or order is not None:
         raise not_on_device(f"np.partition(kind={kind!r}, order={order!r})")
@@ -268,13 +268,13 @@ def _quantile(
 
 
 @_form_of(np.median)
-def _median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+def _median(a: Any, axis: Any = None, out: object = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
     del overwrite_input
     return _stored(median(_array("np.median", a), axis=axis, keepdims=keepdims), out)
 
 
 @_form_of(np.diff)
-def _diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue) -> Any:
+def _diff(a: object, n: int = 1, axis: int = -1, prepend: object = np._NoValue, append: object = np._NoValue) -> Any:
     array = _array("np.diff", a)
     if n < 0:
         raise ValueError(f"n={n} was passed, but it is how often differences are taken; pass 0 or more")
@@ -298,14 +298,14 @@ def _diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append
 
 
 @_form_of(np.nonzero)
-def _nonzero(a: Any) -> tuple[Array, ...]:
+def _nonzero(a: object) -> tuple[Array, ...]:
     array = _array("np.nonzero", a)
     if not array.ndim:
         raise ValueError("the places of an array of shape () were asked for, which has none. Pass a[np.newaxis]")
     return places_of_mask(array if array.dtype == np.bool_ else array != 0)
 
 
-def _first_extreme(name: str, comes_first: Callable[[Any, Any], Any]) -> Form:
+def _first_extreme(name: str, comes_first: Callable[[Any, Any], object]) -> Form:
     """Return the form of a function that gives the place of the first greatest or least element, or of a NaN."""
 
     def earlier(left: Any, right: Any) -> Any:
@@ -316,7 +316,7 @@ def _first_extreme(name: str, comes_first: Callable[[Any, Any], Any]) -> Form:
 
     chosen = operator(earlier, name=name)
 
-    def form(a: Any, axis: int | None = None, out: Any = None, *, keepdims: Any = np._NoValue) -> Any:
+    def form(a: object, axis: int | None = None, out: object = None, *, keepdims: object = np._NoValue) -> Any:
         array = _array(name, a)
         flat = array.reshape(-1) if axis is None else array
         place = 0 if axis is None else resolve_axis(axis, array.shape)
@@ -333,7 +333,7 @@ def _first_extreme(name: str, comes_first: Callable[[Any, Any], Any]) -> Form:
     return form
 
 
-def _with_place(value: Any, place: Any) -> Any:
+def _with_place(value: object, place: object) -> Any:
     return value, place
 
 
@@ -345,7 +345,7 @@ _form_of(np.argmin)(_first_extreme("np.argmin", lambda a, b: a < b))
 
 
 @_form_of(np.where)
-def _where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+def _where(condition: object, x: object = None, y: object = None, /) -> Any:
     if x is None or y is None:
         raise not_on_device("np.where(condition)", "the number of its results is known only on the device")
     return map_arrays(lambda c, x, y: np.where(c, x, y), condition, x, y)
@@ -355,7 +355,7 @@ def _where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
 def _clip(
     a: Any,
     a_min: Any = None,
-    a_max: Any = None,
+    a_max: object = None,
     out: Any = None,
     *,
     min: Any = None,  # noqa: A002
@@ -381,7 +381,7 @@ def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
 
 
 @_form_of(np.isclose)
-def _isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+def _isclose(a: object, b: object, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
     def close(a: Any, b: Any) -> Any:
         near = (a == b) | (np.isfinite(b) & (np.abs(a - b) <= atol + rtol * np.abs(b)))
         return near | (np.isnan(a) & np.isnan(b)) if equal_nan else near
@@ -390,7 +390,7 @@ def _isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan
 
 
 @_form_of(np.allclose)
-def _allclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+def _allclose(a: object, b: object, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     near = _isclose(a, b, rtol, atol, equal_nan)
     return bool(apply_ufunc(np.logical_and, "reduce", (near,), {"axis": None}))
 
@@ -409,7 +409,7 @@ _form_of(np.round, np.around)(lambda a, decimals=0, out=None: map_arrays(lambda 
 
 
 @_form_of(np.squeeze)
-def _squeeze(a: Any, axis: Any = None) -> Array:
+def _squeeze(a: object, axis: object = None) -> Array:
     array = _array("np.squeeze", a)
     chosen = {resolve_axis(each, array.shape) for each in _axes(axis, array.ndim)}
     if axis is not None and any(array.shape[each] != 1 for each in chosen):
@@ -431,7 +431,7 @@ def _empty_like(prototype: Any, dtype: Any = None) -> Array:
 
 
 @_form_of(np.full_like)
-def _full_like(a: Any, fill_value: Any, dtype: Any = None) -> Array:
+def _full_like(a: object, fill_value: object, dtype: object = None) -> Array:
     made: Array = _empty_like(_array("np.full_like", a), dtype)
     made[...] = fill_value
     return made
@@ -442,7 +442,7 @@ _form_of(np.ones_like)(lambda a, dtype=None: _full_like(a, 1, dtype))
 
 
 @_form_of(np.concatenate)
-def _concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any = None) -> Array:
+def _concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: object = None) -> Array:
     parts = [as_leaf(each) for each in arrays]
     if axis is None:
         parts, axis = [each.reshape(-1) for each in parts], 0
@@ -468,7 +468,7 @@ def _concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype
 
 
 @_form_of(np.stack)
-def _stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None) -> Array:
+def _stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: object = None) -> Array:
     parts = [as_leaf(each) for each in arrays]
     place = resolve_axis(axis, (1, *parts[0].shape))
     at = (slice(None),) * place + (None,)
@@ -500,14 +500,14 @@ def _size(a: Any, axis: int | None = None) -> int:
 
 
 @_form_of(np.flip)
-def _flip(m: Any, axis: Any = None) -> Array:
+def _flip(m: object, axis: object = None) -> Array:
     array = _array("np.flip", m)
     turned = {resolve_axis(each, array.shape) for each in _axes(axis, array.ndim)}
     return array[tuple(slice(None, None, -1 if i in turned else 1) for i in range(array.ndim))]
 
 
 @_form_of(np.expand_dims)
-def _expand_dims(a: Any, axis: Any) -> Array:
+def _expand_dims(a: object, axis: object) -> Array:
     array = _array("np.expand_dims", a)
     axes = axis if isinstance(axis, tuple) else (axis,)
     shape = (1,) * (array.ndim + len(axes))
@@ -533,7 +533,7 @@ _form_of(np.imag)(lambda val: val.imag)
 
 
 @_form_of(np.take)
-def _take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Array:
+def _take(a: object, indices: object, axis: int | None = None, out: object = None, mode: str = "raise") -> Array:
     array = _array("np.take", a)
     array, axis = (array.reshape(-1), 0) if axis is None else (array, resolve_axis(axis, array.shape))
     given = as_leaf(indices)
@@ -552,7 +552,7 @@ def _take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: 
 
 
 @_form_of(np.take_along_axis)
-def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Array:
+def _take_along_axis(arr: object, indices: object, axis: int | None = -1) -> Array:
     array = _array("np.take_along_axis", arr)
     array, axis = (array.reshape(-1), 0) if axis is None else (array, resolve_axis(axis, array.shape))
     return take_along_axis(array, indices, axis)
@@ -587,7 +587,7 @@ def _roll(a: Any, shift: Any, axis: Any = None) -> Array:
 
 
 @_form_of(np.tile)
-def _tile(A: Any, reps: Any) -> Array:  # noqa: N803 (NumPy's name)
+def _tile(A: object, reps: object) -> Array:  # noqa: N803 (NumPy's name)
     array = _array("np.tile", A)
     counts = tuple_of_integers("reps", reps if np.iterable(reps) else (reps,))
     axes = max(len(counts), array.ndim)

@@ -35,7 +35,7 @@ def is_on_device(problem: Problem) -> bool:
 
 
 def check_out(
-    problem: Problem, out: Any, home: OpenedDevice | Team | None, shape: tuple[int, ...] | None = None
+    problem: Problem, out: object, home: OpenedDevice | Team | None, shape: tuple[int, ...] | None = None
 ) -> list[Any] | None:
     """Return the arrays of `out`, depth first; None without.
 
@@ -83,13 +83,13 @@ def check_place(array: Any, shape: tuple[int, ...], dtype: AnyDType, home: Opene
         array.check("STORAGE")
 
 
-def check_separate(arrays: Sequence[Any]) -> None:
+def check_separate(arrays: Sequence[object]) -> None:
     """Raise an error if two arrays of `out` share memory."""
     if any(_share_bytes(a, b) for a, b in combinations(arrays, 2)):
         raise ValueError("two fields of out share memory, so results would overwrite each other; pass separate arrays")
 
 
-def _check_kind(array: Any, home: OpenedDevice | Team | None) -> None:
+def _check_kind(array: object, home: OpenedDevice | Team | None) -> None:
     if home is not None:
         if not isinstance(array, Array) or array.device is not home:
             raise TypeError(
@@ -136,7 +136,7 @@ def copy_if_overlapping(leaf: Any, outputs: Sequence[Any]) -> Any:
     return leaf
 
 
-def separated(problem: Problem, outputs: Sequence[Any]) -> Problem:
+def separated(problem: Problem, outputs: Sequence[object]) -> Problem:
     """Return the problem with copies of the arrays that `outputs` would overwrite too early."""
     problem = problem.with_leaves(tuple(copy_if_overlapping(leaf, outputs) for leaf in problem.leaves))
     if problem.heads is not None and isinstance(problem.heads.cut, Keys) and not problem.heads.on_device:
@@ -172,7 +172,7 @@ def execute(problem: Problem, home: OpenedDevice | Team | None, strategy: str, o
     return written(results, outputs)
 
 
-def in_form_of(problem: Problem, x: Any, results: Sequence[Any]) -> Any:
+def in_form_of(problem: Problem, x: object, results: Sequence[object]) -> Any:
     """Return the results as the caller's value nests its arrays, or as the maps made of it."""
     structure = problem.destination.structure
     like = x if structure == problem.source.structure else None

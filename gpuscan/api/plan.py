@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from gpuscan.device.context import DeviceContext
     from gpuscan.elements import Element, Structure
+    from gpuscan.engine.job import PlacedOptions
     from gpuscan.planning.kernel import Kernel
     from gpuscan.planning.spec import ScanSpec
     from gpuscan.problem.problem import Problem
@@ -135,7 +136,7 @@ class Plan(Numbered):
             return self._labels.table.kernels
         return tuple(stage.kernel for stage in self._plan.stages)
 
-    def _cut_by(self, groups: Any) -> None:
+    def _cut_by(self, groups: object) -> None:
         """Keep the labels, or the heads of groups if the elements of each are neighbours already."""
         problem = self._problem
         labels = checked_labels(groups, problem.shape, problem.axis)
@@ -206,7 +207,7 @@ class Plan(Numbered):
     def __call__(self, array: object, out: None = None) -> Any: ...
     @overload
     def __call__(self, array: object, out: Target) -> Target: ...
-    def __call__(self, array: Any, out: Any = None) -> Any:
+    def __call__(self, array: object, out: object = None) -> Any:
         """Return the scan of an array of the plan's shape and dtype. That of a `gpuscan.Array` stays on the device.
 
         Raises:
@@ -215,7 +216,7 @@ class Plan(Numbered):
         return self._compute(array, out)
 
     @launchable
-    def _compute(self, array: Any, out: Any) -> Any:
+    def _compute(self, array: object, out: object) -> Any:
         for own in self._own_arrays:
             # No one else can write to them.
             self.device._context.note_constant(own.buffer, own.owner)
@@ -260,7 +261,7 @@ class Plan(Numbered):
 
     # ----- Recording into a caller's program
 
-    def record(self, encoder: wgpu.GPUCommandEncoder, src: Any, dst: Any, *, length: Any = None) -> None:
+    def record(self, encoder: wgpu.GPUCommandEncoder, src: object, dst: object, *, length: object = None) -> None:
         """Record the scan into a command encoder. Nothing is submitted, read back, or waited for.
 
         ``dst[i] = src[0] op … op src[i]``. No byte after the end of the array is written. The commands can be submitted
@@ -355,7 +356,7 @@ class Plan(Numbered):
     def _planned(self, strategy: str, placement: Placement) -> ScanPlan:
         key = (strategy, placement)
         if key not in self._plans:
-            options: dict[str, Any] = {"tile": self._plan.tile, "placement": placement}
+            options: PlacedOptions = {"tile": self._plan.tile, "placement": placement}
             plan = plan_scan(self._spec, self.device.capabilities, strategy, self.reason, **options)
             self._plans[key] = self.device._executor.planner.bindable_plan(self._spec, plan, **options)
         return self._plans[key]
@@ -396,7 +397,7 @@ class Plan(Numbered):
         return "three_dispatch" if placement.in_place or may_fail else chosen
 
 
-def copied(option: Any, *, on_device: bool = False) -> Any:
+def copied(option: object, *, on_device: bool = False) -> Any:
     """Return an option of a plan as it is now, so that later changes of the caller's arrays do not matter.
 
     Args:
@@ -423,7 +424,7 @@ def copied(option: Any, *, on_device: bool = False) -> Any:
 Place = tuple[Any, int]
 
 
-def places_of(context: DeviceContext, problem: Problem, name: str, given: Any, element: Element) -> list[Place]:
+def places_of(context: DeviceContext, problem: Problem, name: str, given: object, element: Element) -> list[Place]:
     """Return buffer and offset of each field's array.
 
     Raises:
@@ -468,7 +469,7 @@ def places_of(context: DeviceContext, problem: Problem, name: str, given: Any, e
     return places
 
 
-def length_of(context: DeviceContext, problem: Problem, given: Any) -> Length:
+def length_of(context: DeviceContext, problem: Problem, given: object) -> Length:
     """Return where the length is that the GPU knows.
 
     Raises:
@@ -560,7 +561,7 @@ def by_field(name: str, given: Any, element: Element) -> list[Any]:
     return [given] if count == 1 and not isinstance(given, dict) else nested(name, given, element.structure)
 
 
-def nested(name: str, given: Any, structure: Structure) -> list[Any]:
+def nested(name: str, given: object, structure: Structure) -> list[Any]:
     """Return the places for the leaves of the structure. A place may be a pair, so leaves are not taken apart."""
     if structure.kind == "leaf":
         return [given]
@@ -583,7 +584,7 @@ def nested(name: str, given: Any, structure: Structure) -> list[Any]:
     return [leaf for child, part in zip(structure.children, parts, strict=True) for leaf in nested(name, part, child)]
 
 
-def place_of(value: Any, name: str) -> Place:
+def place_of(value: object, name: str) -> Place:
     """Return buffer and offset, given a buffer, a pair of both, or an array."""
     if isinstance(value, Array):
         return value.buffer, value.offset
@@ -601,7 +602,7 @@ def extent(array: Array) -> int:
     return int(array.nbytes)
 
 
-def arrays_in(places: Any) -> Iterator[Array]:
+def arrays_in(places: object) -> Iterator[Array]:
     """Yield the arrays among nested places."""
     if isinstance(places, Array):
         yield places

@@ -63,18 +63,18 @@ def reduce(x: object, op: Operation = ..., *, out: C, **options: Unpack[ReduceIn
 def reduce(x: object, op: Operation = ..., **options: Unpack[AnyReduction]) -> Any: ...
 @launchable
 def reduce(
-    x: Any,
-    op: Any = "add",
+    x: object,
+    op: object = "add",
     *,
     axis: int | tuple[int, ...] | None = None,
-    initial: Any = None,
-    dtype: Any = None,
-    before: Callable[..., Any] | None = None,
-    after: Callable[[Any], Any] | None = None,
+    initial: object = None,
+    dtype: object = None,
+    before: Callable[..., object] | None = None,
+    after: Callable[[Any], object] | None = None,
     keepdims: bool = False,
-    out: Any = None,
-    segments: Any = None,
-    groups: Any = None,
+    out: object = None,
+    segments: object = None,
+    groups: object = None,
     num_groups: int | None = None,
     device: Devices = None,
 ) -> Any:
@@ -213,7 +213,7 @@ def _results(problem: Problem, home: Device | Team | None, outputs: list[Any] | 
     return results
 
 
-def _on_device(home: Device, results: list[Any], outputs: list[Any] | None) -> list[Any]:
+def _on_device(home: Device, results: list[Any], outputs: list[Any] | None) -> list[Array]:
     """Return results of no elements as arrays on the device, and write them to `outputs`."""
     for output, result in zip(outputs or (), results, strict=outputs is not None):
         write_elements(uploaded(home._context, result.reshape(output.shape)), output)

@@ -46,7 +46,7 @@ def reduce_by_key(
     keys: object, x: ArrayLike, op: Operation = ..., *, device: Devices = ...
 ) -> tuple[Any, NDArray[Any]]: ...
 @launchable
-def reduce_by_key(keys: Any, x: Any, op: Any = "add", *, device: Devices = None) -> Any:
+def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Devices = None) -> Any:
     """Return the key and the combination of each run of equal keys.
 
     Run r is the longest stretch of neighbours from ``s[r]`` to ``s[r+1]`` that have one key, and
@@ -136,7 +136,7 @@ def _run_starts(parts: list[Any]) -> Any:
     return functools.reduce(np.maximum, starts)
 
 
-def _keys_of(home: OpenedDevice, runs: Runs, keys: Any) -> Any:
+def _keys_of(home: OpenedDevice, runs: Runs, keys: Any) -> AnyArray | Picked:
     """Return the first key of each run, where the keys are."""
     count = Array.of(home, runs.count)
     if not isinstance(keys, Array):
@@ -146,7 +146,7 @@ def _keys_of(home: OpenedDevice, runs: Runs, keys: Any) -> Any:
     return Picked(Array.of(home, first), keys.dtype, (), count)
 
 
-def _results_of(home: OpenedDevice, problem: Problem, runs: Runs) -> list[Any]:
+def _results_of(home: OpenedDevice, problem: Problem, runs: Runs) -> list[Picked] | list[AnyArray]:
     """Return the results of the runs: on the device if the elements were there."""
     count = Array.of(home, runs.count)
     fields = problem.destination.fields

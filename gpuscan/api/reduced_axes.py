@@ -57,7 +57,9 @@ class ReducedAxes:
         return array.reshape((*lengths, *array.shape[len(self.shape) :]))
 
 
-def reduced_axes(x: Any, operator: Operator, axis: Any, before: Callable[[Any], Any] | None = None) -> ReducedAxes:
+def reduced_axes(
+    x: object, operator: Operator, axis: object, before: Callable[[Any], object] | None = None
+) -> ReducedAxes:
     """Return the axes of a reduction of the bundle `x`.
 
     Args:
@@ -81,6 +83,6 @@ def reduced_axes(x: Any, operator: Operator, axis: Any, before: Callable[[Any], 
     return ReducedAxes(shape, tuple(found))
 
 
-def joined(x: Any, axes: ReducedAxes) -> Any:
+def joined(x: object, axes: ReducedAxes) -> Any:
     """Return the same bundle with the combined axes of every array as one."""
     return x if len(axes.axes) == 1 else over_arrays(axes.joined, x)

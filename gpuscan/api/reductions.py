@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api.reduced_axes import ReducedAxes
+from gpuscan.array_types import AnyArray
 from gpuscan.operators.operator import Operator
 from gpuscan.problem.cache import cached_problem
 from gpuscan.problem.groups import checked_labels
@@ -17,7 +18,7 @@ from gpuscan.problem.segments import Offsets, empty_segment_error
 from gpuscan.reference import scan as reference
 
 
-def reduction(x: Any, op: Any, **options: Any) -> Problem:
+def reduction(x: object, op: object, **options: object) -> Problem:
     """Return a reduction along one axis as a problem. Its seeds are the results if the axis has length 0.
 
     Raises:
@@ -36,7 +37,7 @@ def reduction(x: Any, op: Any, **options: Any) -> Problem:
 
 
 def grouped_reduction(
-    x: Any, operator: Operator, axes: ReducedAxes, groups: Any, **options: Any
+    x: object, operator: Operator, axes: ReducedAxes, groups: object, **options: Any
 ) -> tuple[Problem, Any]:
     """Return a reduction of groups as a scan with a `fill`, the result of empty groups, and the checked labels.
 
@@ -50,7 +51,7 @@ def grouped_reduction(
     return replace(problem, fill=fill), labels
 
 
-def segmented_reduction(x: Any, op: Any, **options: Any) -> Problem:
+def segmented_reduction(x: object, op: object, **options: object) -> Problem:
     """Return a reduction of the segments of rows as a problem. With `checks_later`, `Heads.check` checks offsets.
 
     Raises:
@@ -86,7 +87,7 @@ def _fill_of(problem: Problem) -> tuple[Any, ...] | None:
     return None if seeds is None else tuple(reference.stored_seeds(problem, seeds))
 
 
-def identities(problem: Problem) -> tuple[Any, ...] | None:
+def identities(problem: Problem) -> tuple[AnyArray, ...] | None:
     """Return the operator's identity for each row: (rows, *element shape) for each field; None if it has none."""
     identity = problem.operator.identity_for(problem.element)
     if identity is None:

@@ -140,7 +140,7 @@ class RowLoop:
             for at in np.ndindex(shape)
         )
 
-    def _whole(self, numbers: Sequence[Any], shapes: Sequence[Shape]) -> list[Array]:
+    def _whole(self, numbers: Sequence[object], shapes: Sequence[Shape]) -> list[Array]:
         """Return the arrays of these numbers: the inverse of `_parts`."""
         rest, found = iter(numbers), []
         for shape in shapes:

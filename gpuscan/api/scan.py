@@ -89,20 +89,20 @@ def scan(
 def scan(x: object, op: Operation = ..., *, return_total: bool, **options: Unpack[AnyScan]) -> Any: ...
 @launchable
 def scan(
-    x: Any,
-    op: Any = "add",
+    x: object,
+    op: object = "add",
     *,
     axis: int | None = None,
     exclusive: bool = False,
     reverse: bool = False,
-    initial: Any = None,
-    segments: Any = None,
-    keys: Any = None,
-    groups: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    before: Callable[..., Any] | None = None,
-    after: Callable[[Any], Any] | None = None,
+    initial: object = None,
+    segments: object = None,
+    keys: object = None,
+    groups: object = None,
+    dtype: object = None,
+    out: object = None,
+    before: Callable[..., object] | None = None,
+    after: Callable[[Any], object] | None = None,
     compensated: bool = False,
     return_total: bool = False,
     device: Devices = None,
@@ -247,7 +247,14 @@ _SHARED = ("initial", "dtype", "before", "after")
 
 
 def total_of(
-    problem: Problem, given: Any, x: Any, op: Any, options: dict[str, Any], home: Device | Team | None, *, grouped: bool
+    problem: Problem,
+    given: object,
+    x: Any,
+    op: object,
+    options: dict[str, Any],
+    home: Device | Team | None,
+    *,
+    grouped: bool,
 ) -> Callable[[Sequence[Any]], Any]:
     """Return a function that gives the total of a scan from its results.
 
@@ -294,7 +301,7 @@ def last_elements(problem: Problem) -> list[Any]:
     return [leaf[place].copy() for leaf in problem.leaves]
 
 
-def completed(problem: Problem, x: Any, elements: list[Any], results: Sequence[Any]) -> Any:
+def completed(problem: Problem, x: object, elements: list[Any], results: Sequence[Any]) -> Any:
     """Return the totals of an exclusive scan in the form of the input, one combination for each row.
 
     Args:
@@ -333,7 +340,7 @@ def _combination(problem: Problem) -> Map:
     return traced(combine, element_of(dtypes, tuple_of(len(dtypes))), "op")
 
 
-def last_results(problem: Problem, x: Any, results: Sequence[Any]) -> Any:
+def last_results(problem: Problem, x: object, results: Sequence[Any]) -> Any:
     """Return the last result of each row in the order of the scan, in the form of the input."""
     place = (slice(None),) * problem.axis + (0 if problem.reverse else -1,)
     lasts = [result[place] for result in results]
@@ -341,7 +348,7 @@ def last_results(problem: Problem, x: Any, results: Sequence[Any]) -> Any:
     return in_form_of(problem, x, [part.copy() if isinstance(part, (Array, np.ndarray)) else part for part in lasts])
 
 
-def reduced(problem: Problem, x: Any, op: Any, options: dict[str, Any], home: Device | Team | None) -> Any:
+def reduced(problem: Problem, x: object, op: Any, options: dict[str, Any], home: Device | Team | None) -> Any:
     """Return the reduction of each row in the order of the scan: a pass of its own over the elements."""
     shared = {name: options[name] for name in _SHARED}
     if problem.reverse:
@@ -351,7 +358,7 @@ def reduced(problem: Problem, x: Any, op: Any, options: dict[str, Any], home: De
     return reduce(x, op, axis=problem.axis, device=devices, **shared)
 
 
-def _from_the_end(before: Any, length: int) -> Any:
+def _from_the_end(before: object, length: int) -> Any:
     """Return the map on load for flipped rows, in which an element still has the index that it has in the input."""
     if not isinstance(before, IndexedMap):
         return before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain
@@ -16,6 +16,7 @@ from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.outputs import in_form_of, is_on_device
 from gpuscan.api.team import Team
+from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.engine.carries import reduced_on_device
 from gpuscan.engine.device_arrays import scan_device
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
     from gpuscan.api.annotations import B, ChunkOptions, DTypeOf, Mapped, Operation, T
-    from gpuscan.array_types import AnyArray
 
 Leaves = list[AnyArray]
 
@@ -93,16 +93,16 @@ def scan_chunks(
     **options: Unpack[ChunkOptions],
 ) -> Iterator[Any]: ...
 def scan_chunks(
-    chunks: Iterable[Any],
-    op: Any = "add",
+    chunks: Iterable[object],
+    op: object = "add",
     *,
     exclusive: bool = False,
-    initial: Any = None,
-    segments: Any = None,
-    keys: Iterable[Any] | None = None,
-    dtype: Any = None,
-    before: Callable[[Any], Any] | None = None,
-    after: Callable[[Any], Any] | None = None,
+    initial: object = None,
+    segments: object = None,
+    keys: Iterable[object] | None = None,
+    dtype: object = None,
+    before: Callable[[Any], object] | None = None,
+    after: Callable[[Any], object] | None = None,
     compensated: bool = False,
     device: Devices = None,
     strategy: Strategy = "auto",
@@ -187,7 +187,7 @@ def scan_chunks(
 
 
 def chunk_problems(
-    chunks: Iterable[Any], op: Any, options: dict[str, Any], compensated: bool, cuts: ChunkCuts | None
+    chunks: Iterable[object], op: object, options: dict[str, Any], compensated: bool, cuts: ChunkCuts | None
 ) -> Iterator[tuple[Any, Problem]]:
     """Yield each chunk with its problem. Heads are marks, since a chunk may begin within a segment."""
     number = 0
@@ -202,7 +202,7 @@ def chunk_problems(
         cuts.finish(number)
 
 
-def _problem_of(chunk: Any, op: Any, options: dict[str, Any]) -> Problem:
+def _problem_of(chunk: object, op: object, options: dict[str, Any]) -> Problem:
     """Return the `Problem` of one chunk.
 
     Raises:
@@ -223,7 +223,7 @@ def _problem_of(chunk: Any, op: Any, options: dict[str, Any]) -> Problem:
 
 
 def _scanned(
-    problems: Iterator[tuple[Any, Problem]], device: Device | Team | None, strategy: str, asked: Devices
+    problems: Iterator[tuple[object, Problem]], device: Device | Team | None, strategy: str, asked: Devices
 ) -> Iterator[Any]:
     """Yield the result of each chunk.
 
@@ -267,7 +267,7 @@ def _scanned(
 
 
 def _scan_on_device(
-    first: tuple[Any, Problem], others: Iterator[tuple[Any, Problem]], strategy: str, asked: Devices
+    first: tuple[object, Problem], others: Iterator[tuple[object, Problem]], strategy: str, asked: Devices
 ) -> Iterator[Any]:
     """Yield the results of chunks that are on a device. The carry from chunk to chunk stays there as well."""
     opening = seeds_by_rows(first[1])
@@ -302,7 +302,7 @@ def _carry_on_device(executor: Executor, problem: Problem, results: list[DeviceA
     return tuple(reduced_on_device(executor, tail, tail.seeds if tail.initial else None))
 
 
-def _scan_on_cpu(first: tuple[Any, Problem], others: Iterator[tuple[Any, Problem]]) -> Iterator[Any]:
+def _scan_on_cpu(first: tuple[object, Problem], others: Iterator[tuple[object, Problem]]) -> Iterator[Any]:
     """Yield the same without a device: the last result of a chunk is the next one's `initial`."""
     opening = first[1]
     seeds: tuple[AnyArray, ...] | None = None
@@ -384,12 +384,12 @@ def after_last(problem: Problem, carry: list[Any]) -> list[Any]:
     return [row[0, -1] for row in reference.accumulate(again)]
 
 
-def as_seeds(carry: list[Any]) -> tuple[AnyArray, ...]:
+def as_seeds(carry: Sequence[object]) -> tuple[AnyArray, ...]:
     """Return the fields of one element as the seed of one row."""
     return tuple(np.array(value)[np.newaxis] for value in carry)
 
 
-def shown(paths: list[tuple[Any, ...]]) -> str:
+def shown(paths: list[tuple[object, ...]]) -> str:
     """Return the fields of a bundle as a message shows them."""
     fields = ", ".join(".".join(map(str, path)) for path in paths)
     return f"a bundle of the fields {fields}" if paths != [()] else "one array"

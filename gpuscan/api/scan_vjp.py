@@ -74,9 +74,9 @@ def scan_vjp(
 ) -> Any: ...
 @launchable
 def scan_vjp(
-    x: Any,
-    y: Any,
-    grad_y: Any,
+    x: object,
+    y: object,
+    grad_y: object,
     op: Any = "add",
     *,
     axis: int | None = None,
@@ -137,8 +137,8 @@ def scan_vjp(
 
 
 def gradients(
-    x: Any,
-    y: Any,
+    x: object,
+    y: object,
     grad_y: Any,
     op: Any,
     *,
@@ -175,7 +175,7 @@ def gradients(
     return gradient if initial is None else (gradient, first)
 
 
-def _alike(name: str, value: Any, forward: Problem) -> Arrays:
+def _alike(name: str, value: object, forward: Problem) -> Arrays:
     """Return the arrays of `y` or `grad_y`, which must be like those of `x`.
 
     Raises:
@@ -225,7 +225,7 @@ class _Backward:
         self.forward, self.derived, self.home = forward, derived, home
         self.heads = heads_of(segments, keys, forward.shape, forward.axis, not forward.reverse)
 
-    def run(self, bundles: dict[str, Arrays], initial: Any) -> tuple[Arrays, Any]:
+    def run(self, bundles: dict[str, Arrays], initial: object) -> tuple[Arrays, Any]:
         """Return the arrays of grad_x, and the gradient of `initial` or None.
 
         Args:
@@ -372,7 +372,7 @@ class _Backward:
     def _run(self, problem: Problem) -> Arrays:
         return execute(problem, self.home, "auto", None)
 
-    def _of_initial(self, firsts: Arrays, initial: Any) -> Any:
+    def _of_initial(self, firsts: Arrays, initial: object) -> Any:
         """Return the gradient of `initial`: what the first elements give, summed over what it is broadcast to."""
         forward, element = self.forward, self.derived.firsts
         fields = forward.element.fields

@@ -60,7 +60,7 @@ def top_k(
     x: ArrayLike, k: int, /, *, axis: int = ..., largest: bool = ..., device: Devices = ...
 ) -> tuple[NDArray[Any], NDArray[np.int64]]: ...
 @launchable
-def top_k(x: Any, k: int, /, *, axis: int = -1, largest: bool = True, device: Devices = None) -> tuple[Any, Any]:
+def top_k(x: object, k: int, /, *, axis: int = -1, largest: bool = True, device: Devices = None) -> tuple[Any, Any]:
     """Return the k greatest elements along an axis, the greatest first, and their indices.
 
     ``values[i] = x[indices[i]]`` with ``indices = argsort(x, descending=largest)[:k]``: of equal elements, the one with
@@ -160,7 +160,7 @@ def partition_by(x: B, mask: ArrayLike, /, *, device: Devices = ...) -> tuple[B,
 @overload
 def partition_by(x: ArrayLike, mask: ArrayLike, /, *, device: Devices = ...) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @launchable
-def partition_by(x: Any, mask: Any, /, *, device: Devices = None) -> tuple[Any, Any]:
+def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple[Any, Any]:
     """Return the entries that a mask picks, and the others: ``(x[mask], x[~mask])``, each in their order.
 
     It takes one pass: the mask is scanned, and each entry is stored as soon as its place is known.
@@ -340,7 +340,7 @@ def median(x: Array, /, *, axis: Axes = ..., **options: Unpack[QuantileOptions])
 def median(x: ArrayLike, /, *, axis: Axes = ..., **options: Unpack[QuantileOptions]) -> Any: ...
 @launchable
 def median(
-    x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, device: Devices = None
+    x: object, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, device: Devices = None
 ) -> Any:
     """Return the median of an array along an axis, exactly: the middle element, or the mean of the middle two.
 
@@ -495,7 +495,7 @@ def _with_nan(found: Any, last: Any) -> Any:
     return np.where(last != last, last, found)
 
 
-def _by_numpy(first: Any, second: Any, last: Any, weight: Any, weak: bool) -> Any:
+def _by_numpy(first: Any, second: Any, last: object, weight: Any, weak: bool) -> Any:
     """Return what `_interpolate` returns, as NumPy computes it."""
     with np.errstate(invalid="ignore", over="ignore"):
         if weight is None:

@@ -32,7 +32,7 @@ class StateRun:
         self._shapes = [array.shape for array in arrays]
         self.arrays = [device.asarray(array) for array in arrays]
 
-    def _map(self, function: Callable[..., Any], *arrays: Any) -> Any:
+    def _map(self, function: Callable[..., object], *arrays: object) -> Any:
         return map_arrays(function, *arrays, device=self._device)
 
     def states(self) -> tuple[Any, Any]:
@@ -41,7 +41,7 @@ class StateRun:
         gates, inputs = self._map(_steps_complex if self._is_complex else _steps, u, dt, decays, inward)
         return gates, recurrence.linear_recurrence(gates, inputs, axis=TIME, device=self._device)
 
-    def outputs(self, h: Any) -> Any:
+    def outputs(self, h: object) -> Any:
         """Return what y is the sum of."""
         return self._map(_twice_real_product if self._is_complex else _product, h, self.arrays[4])
 
@@ -89,12 +89,12 @@ class StateRun:
 # ----- Functions of one state, which become kernels
 
 
-def _steps(u: Any, dt: Any, decay: Any, inward: Any) -> Any:
+def _steps(u: object, dt: Any, decay: Any, inward: Any) -> Any:
     """Return the gate and the input of a step."""
     return np.exp(dt * decay), dt * u * inward
 
 
-def _steps_complex(u: Any, dt: Any, decay: Any, inward: Any) -> Any:
+def _steps_complex(u: object, dt: Any, decay: Any, inward: Any) -> Any:
     """Return the gate and the input of a step.
 
     Errors of gates grow with the steps, and WGSL's sine and cosine may be off by 2^-11. These are within some units in
@@ -119,15 +119,15 @@ def _steps_complex(u: Any, dt: Any, decay: Any, inward: Any) -> Any:
     return size * real + 1j * (size * imag), dt * u * inward
 
 
-def _product(one: Any, other: Any) -> Any:
+def _product(one: object, other: Any) -> Any:
     return one * other
 
 
-def _twice_real_product(one: Any, other: Any) -> Any:
+def _twice_real_product(one: object, other: Any) -> Any:
     return 2 * np.real(one * other)
 
 
-def _to_states(outward: Any, grad_y: Any, grad_last: Any, is_last: Any) -> Any:
+def _to_states(outward: object, grad_y: Any, grad_last: Any, is_last: Any) -> Any:
     return outward * grad_y + grad_last * is_last
 
 
@@ -135,28 +135,28 @@ def _to_states_complex(outward: Any, grad_y: Any, grad_last: Any, is_last: Any) 
     return np.conj(outward) * (2 * grad_y) + grad_last * is_last
 
 
-def _rates(of_gate: Any, gate: Any, dt: Any) -> Any:
+def _rates(of_gate: object, gate: Any, dt: Any) -> Any:
     """Return the gradient with respect to dt A, and that part of it that is the decay's."""
     rate = of_gate * np.conj(gate)
     return rate, rate * dt
 
 
-def _to_steps(grad: Any, inward: Any, u: Any, dt: Any, rate: Any, decay: Any) -> Any:
+def _to_steps(grad: object, inward: Any, u: Any, dt: Any, rate: Any, decay: Any) -> Any:
     """Return what the gradients with respect to u and dt are sums of."""
     return grad * inward * dt, grad * inward * u + rate * decay
 
 
-def _to_steps_complex(grad: Any, inward: Any, u: Any, dt: Any, rate: Any, decay: Any) -> Any:
+def _to_steps_complex(grad: object, inward: Any, u: Any, dt: Any, rate: Any, decay: Any) -> Any:
     of_product = np.real(grad * np.conj(inward))
     return of_product * dt, of_product * u + np.real(rate * np.conj(decay))
 
 
-def _to_weights(grad: Any, u: Any, dt: Any, grad_y: Any, h: Any) -> Any:
+def _to_weights(grad: object, u: object, dt: Any, grad_y: Any, h: Any) -> Any:
     """Return what the gradients with respect to B and C are sums of."""
     return grad * (u * dt), grad_y * h
 
 
-def _to_weights_complex(grad: Any, u: Any, dt: Any, grad_y: Any, h: Any) -> Any:
+def _to_weights_complex(grad: object, u: object, dt: Any, grad_y: Any, h: Any) -> Any:
     return grad * (u * dt), np.conj(h) * (2 * grad_y)
 
 

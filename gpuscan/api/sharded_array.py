@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, pairwise, product
@@ -71,7 +71,7 @@ class ShardedArray(Distributed):
         self.devices = tuple({id(shard.device): shard.device for shard in shards}.values())
 
     @classmethod
-    def from_numpy(cls, x: Any, devices: Any, axis: int = 0) -> ShardedArray:
+    def from_numpy(cls, x: object, devices: object, axis: int = 0) -> ShardedArray:
         """Copy an array to several devices, each stretch of an axis to one of them, in proportion to their speed.
 
         An axis of 2^24 places or more will be the scan's. The first device then gets the first stretch and the last
@@ -116,15 +116,15 @@ class ShardedArray(Distributed):
 
     def _scan_bundle(
         self,
-        x: Any,
-        op: Any,
-        options: dict[str, Any],
+        x: object,
+        op: object,
+        options: Mapping[str, object],
         *,
-        out: Any,
-        compensated: Any,
-        return_total: Any,
+        out: object,
+        compensated: object,
+        return_total: object,
         strategy: str,
-        refused: dict[str, Any],
+        refused: Mapping[str, object],
     ) -> Any:
         """Return the scan of a bundle of sharded arrays, divided as they are.
 
@@ -172,7 +172,15 @@ class ShardedArray(Distributed):
         return result, _last_results(problem, results if outputs is None else outputs) if in_results else total
 
     def _reduce_bundle(
-        self, x: Any, op: Any, axis: Any, options: dict[str, Any], *, keepdims: Any, out: Any, refused: dict[str, Any]
+        self,
+        x: object,
+        op: Any,
+        axis: Any,
+        options: dict[str, Any],
+        *,
+        keepdims: Any,
+        out: Any,
+        refused: dict[str, Any],
     ) -> Any:
         """Return the reduction of a bundle of sharded arrays.
 
@@ -236,7 +244,7 @@ class ShardedArray(Distributed):
 # ----- Bundles
 
 
-def sharded_leaves(x: Any) -> list[ShardedArray]:
+def sharded_leaves(x: object) -> list[ShardedArray]:
     """Return the sharded arrays of a bundle, depth first; none if it has none.
 
     Raises:
@@ -278,7 +286,7 @@ def divided_alike(one: ShardedArray, other: ShardedArray) -> bool:
     return all(a.device is b.device and a.shape[one.axis] == b.shape[one.axis] for a, b in pairs)
 
 
-def shard_of(x: Any, number: int) -> Any:
+def shard_of(x: object, number: int) -> Any:
     """Return the same bundle of the shards of this number."""
     return over_arrays(lambda leaf: leaf.shards[number], x)
 
@@ -290,7 +298,7 @@ def shard_of(x: Any, number: int) -> Any:
 _OF_REDUCTIONS = ("axis", "reverse", "initial", "dtype", "before", "after")
 
 
-def _reduction(x: Any, op: Any, axes: ReducedAxes, options: dict[str, Any]) -> Any:
+def _reduction(x: object, op: Any, axes: ReducedAxes, options: dict[str, Any]) -> Any:
     """Return the reduction of a bundle of sharded arrays without the axes."""
     (first, *_) = sharded_leaves(x)
     if 0 in first.shape:
@@ -320,7 +328,7 @@ def _reduction(x: Any, op: Any, axes: ReducedAxes, options: dict[str, Any]) -> A
     return _reduced_segments(problems, first, segments)
 
 
-def _refuse(options: dict[str, Any]) -> None:
+def _refuse(options: Mapping[str, object]) -> None:
     """Raise TypeError for an option that sharded arrays do not take."""
     for name, value in options.items():
         if value is not None and value is not False:
@@ -342,7 +350,7 @@ def _sharded(found: Sequence[Sequence[Any]], first: ShardedArray, axis: int) -> 
     ]
 
 
-def _nested(shards: Sequence[Shard], arrays: Sequence[Any]) -> Any:
+def _nested(shards: Sequence[Shard], arrays: Sequence[object]) -> Any:
     return shards[0].problem.destination.structure.nested(arrays)
 
 
@@ -359,7 +367,7 @@ def _last_results(problem: Problem, results: Sequence[ShardedArray]) -> Any:
     return structure.nested(_sharded(lasts, first, first.axis - (first.axis > axis)))
 
 
-def _total(x: Any, op: Any, first: ShardedArray, options: dict[str, Any], pairs: bool) -> Any:
+def _total(x: object, op: Any, first: ShardedArray, options: dict[str, Any], pairs: bool) -> Any:
     """Return the reduction of each row in the order of the scan: a pass of its own over the elements."""
     if 0 in first.shape:
         shared = {name: value for name, value in options.items() if name != "reverse"}
@@ -386,7 +394,7 @@ def _reduced(problems: Sequence[Problem], first: ShardedArray) -> Any:
     return structure.nested(_sharded(viewed, first, first.axis - (first.axis > problem.axis)))
 
 
-def _reduced_segments(problems: Sequence[Problem], first: ShardedArray, segments: Any) -> Any:
+def _reduced_segments(problems: Sequence[Problem], first: ShardedArray, segments: object) -> Any:
     """Return the reduction of segments along the divided axis, as NumPy arrays.
 
     Raises:
@@ -418,7 +426,7 @@ def _reduced_segments(problems: Sequence[Problem], first: ShardedArray, segments
 
 
 def sharded_problems(
-    x: Any, op: Any, first: ShardedArray, options: dict[str, Any], pairs: bool = False
+    x: object, op: object, first: ShardedArray, options: Mapping[str, object], pairs: bool = False
 ) -> list[Problem]:
     """Return the call as a problem for each shard, with the initial values of its rows.
 
@@ -497,7 +505,7 @@ def in_order(parts: list[Any], reverse: bool) -> list[Any]:
 # ----- Segments
 
 
-def cut_shards(problems: Sequence[Problem], first: ShardedArray, segments: Any, keys: Any) -> list[Shard]:
+def cut_shards(problems: Sequence[Problem], first: ShardedArray, segments: object, keys: object) -> list[Shard]:
     """Return the shards of a scan, each with its own segments.
 
     Raises:
@@ -585,7 +593,7 @@ def _ends_alike(before: Array, after: Array, axis: int) -> bool:
 # ----- Arrays passed as out
 
 
-def checked_out(problem: Problem, out: Any, first: ShardedArray) -> list[ShardedArray] | None:
+def checked_out(problem: Problem, out: object, first: ShardedArray) -> list[ShardedArray] | None:
     """Return the arrays of `out`, depth first; None without.
 
     Raises:
@@ -625,14 +633,14 @@ def overlap(arrays: Sequence[ShardedArray], others: Sequence[ShardedArray]) -> b
     return any(one.shares_memory(other) for one, other in chain.from_iterable(shards))
 
 
-def with_axes(part: Any, axes: tuple[int, ...], divided: int) -> Any:
+def with_axes(part: Any, axes: tuple[int, ...], divided: int) -> ShardedArray | AnyArray:
     """Return a result of a reduction with its axes again, with length 1; `divided` is the axis of the input's parts."""
     if isinstance(part, ShardedArray):
         return ShardedArray(tuple(np.expand_dims(shard, axes) for shard in part.shards), divided)  # type: ignore[misc]
     return np.expand_dims(part, axes)
 
 
-def write_results(result: Any, out: Any) -> None:
+def write_results(result: object, out: object) -> None:
     """Write results that have arrays of their own to the arrays of `out`, which are checked first.
 
     Raises:
@@ -660,7 +668,7 @@ def write_results(result: Any, out: Any) -> None:
         target[...] = part
 
 
-def _pairs(result: Any, out: Any) -> Iterator[tuple[Any, Any]]:
+def _pairs(result: object, out: object) -> Iterator[tuple[Any, Any]]:
     """Yield each array of a bundle of results with the one of `out` that it is written to."""
     parts, targets = parts_of(result), parts_of(out)
     if parts is None:

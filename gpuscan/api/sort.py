@@ -47,12 +47,12 @@ def sort(x: Of[S], *, segments: ArrayLike | None = ..., **options: Unpack[SortOp
 def sort(x: ArrayLike, *, segments: ArrayLike | None = ..., **options: Unpack[SortOptions]) -> NDArray[Any]: ...
 @launchable
 def sort(
-    x: Any,
+    x: object,
     *,
     axis: int | None = -1,
     descending: bool = False,
     stable: bool = True,
-    segments: Any = None,
+    segments: object = None,
     device: Device | str | int | None = None,
 ) -> Any:
     """Return a copy of an array with the elements along an axis in order.
@@ -129,12 +129,12 @@ def argsort(x: ArrayLike, *, segments: Array, **options: Unpack[SortOptions]) ->
 def argsort(x: ArrayLike, *, segments: ArrayLike | None = ..., **options: Unpack[SortOptions]) -> NDArray[np.int64]: ...
 @launchable
 def argsort(
-    x: Any,
+    x: object,
     *,
     axis: int | None = -1,
     descending: bool = False,
     stable: bool = True,
-    segments: Any = None,
+    segments: object = None,
     device: Device | str | int | None = None,
 ) -> Any:
     """Return the indices that sort an array along an axis.
@@ -183,7 +183,7 @@ def sort_by_key(keys: ArrayLike, values: Several, *, descending: bool = ...) -> 
 @overload
 def sort_by_key(keys: ArrayLike, values: ArrayLike, *, descending: bool = ...) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @launchable
-def sort_by_key(keys: Any, values: Any, *, descending: bool = False) -> tuple[Any, Any]:
+def sort_by_key(keys: object, values: object, *, descending: bool = False) -> tuple[Any, Any]:
     """Sort keys, and move values along with them: ``(keys[p], values[p])`` with ``p = argsort(keys)``.
 
     The sort is stable, as `gpuscan.sort` is, and orders the keys in the same way.
@@ -240,12 +240,12 @@ def sort_by_key(keys: Any, values: Any, *, descending: bool = False) -> tuple[An
     return moved_keys, assembled(structure, results, values)
 
 
-def _arrays_of(segments: Any) -> list[Any]:
+def _arrays_of(segments: object) -> list[Array]:
     """Return the offsets if they are on a device, so that the keys have to be there as well."""
     return [segments] if isinstance(segments, Array) else []
 
 
-def _segmented_order(home: Device | None, keys: Any, axis: int, descending: bool, segments: Any) -> Any:
+def _segmented_order(home: Device | None, keys: Any, axis: int, descending: bool, segments: Any) -> AnyArray | Array:
     """Return the indices along an axis that sort each segment of it: an array on the device, or a NumPy array.
 
     Keys are sorted as if there were no segments. A second stable sort then brings those of a segment together.
@@ -271,7 +271,7 @@ def _segmented_order(home: Device | None, keys: Any, axis: int, descending: bool
     return take_along_axis(by_key, Array.of(home, again), axis)
 
 
-def _moved(home: Device, keys: Array, leaves: list[Array], descending: bool) -> tuple[Array, list[Any]]:
+def _moved(home: Device, keys: Array, leaves: list[Array], descending: bool) -> tuple[Array, list[Array]]:
     """Return the keys in order, and the entries of the arrays that belong to them, on the device."""
     executor = home._executor
     for leaf in leaves:
@@ -291,7 +291,7 @@ def _moved(home: Device, keys: Array, leaves: list[Array], descending: bool) -> 
 
 
 def checked_keys(
-    x: Any, axis: int | None, descending: Any, stable: Any, device: Any, what: str, moved: list[Any] | None = None
+    x: Any, axis: int | None, descending: Any, stable: object, device: Any, what: str, moved: list[Any] | None = None
 ) -> tuple[Any, int, Device | None, AnyDType | None]:
     """Return the keys as one array of numbers, the axis counted from 0, the device or None, and the dtype of dates.
 
@@ -334,18 +334,18 @@ def checked_keys(
 # greatest number, which is last in ascending order.
 
 
-def as_numbers(dates: AnyArray, descending: Any) -> AnyArray:
+def as_numbers(dates: AnyArray, descending: object) -> AnyArray:
     """Return numbers in the order of dates or durations, with NaT last."""
     numbers = as_bits(dates)
     return numbers if descending else numbers - np.int64(1)
 
 
-def as_dates(numbers: AnyArray, dtype: AnyDType, descending: Any) -> AnyArray:
+def as_dates(numbers: AnyArray, dtype: AnyDType, descending: object) -> AnyArray:
     """Return the dates that `as_numbers` made numbers of."""
     return from_bits(numbers if descending else numbers + np.int64(1), dtype)
 
 
-def read_checked(home: Device, array: DeviceArray) -> Any:
+def read_checked(home: Device, array: DeviceArray) -> AnyArray:
     """Return a NumPy copy of a result, once the reports of its runs are read."""
     result = array.read()
     home._context.check()

@@ -73,13 +73,13 @@ def not_on_device(what: str, reason: str = "") -> TypeError:
     return TypeError(f"{what} was asked for of a gpuscan.Array: {because}. On the CPU, pass array.numpy()")
 
 
-def _is_foreign(value: Any) -> bool:
+def _is_foreign(value: object) -> bool:
     """Return True for an object of another library that implements ``__array_ufunc__`` itself."""
     known = isinstance(value, (Array, Parameter, np.ndarray, np.generic))
     return not known and getattr(type(value), "__array_ufunc__", None) is not None
 
 
-def _refuse(name: str, options: dict[str, Any]) -> None:
+def _refuse(name: str, options: Mapping[str, object]) -> None:
     """Raise TypeError if an option is left that would change the result."""
     # The type is checked first, since comparing an array with a value gives an array, not a bool.
     harmless = {"where": True, "subok": True, "order": "K", "casting": "same_kind"}
@@ -171,7 +171,7 @@ def _as_argument(ufunc: np.ufunc, value: Any, values: list[Any]) -> Any:
 
 
 def _map_of(
-    ufunc: np.ufunc, key: tuple[Any, ...], constants: tuple[Any, ...], dtype: Any, wanted: tuple[AnyDType, ...]
+    ufunc: np.ufunc, key: tuple[object, ...], constants: tuple[object, ...], dtype: object, wanted: tuple[AnyDType, ...]
 ) -> Map:
     """Return the ufunc as a traced function of its arrays, from an earlier call if there was one."""
     return _cached_map(ufunc, key, _Unkeyed(constants), dtype, wanted)
@@ -194,7 +194,7 @@ class _Unkeyed:
 def _cached_map(
     ufunc: np.ufunc, key: tuple[Any, ...], constants: _Unkeyed, dtype: Any, wanted: tuple[AnyDType, ...]
 ) -> Map:
-    def function(numbers: tuple[Any, ...]) -> Any:
+    def function(numbers: tuple[object, ...]) -> Any:
         arrays, others = iter(numbers), iter(constants.values)
         operands = [next(others) if isinstance(each, _Constant) else next(arrays) for each in key]
         if dtype is not None:
@@ -290,7 +290,7 @@ def _reduced_at(
     return result if known["out"] is None else np.positive(result, out=known["out"])
 
 
-def _checked_indices(name: str, indices: Any, length: int) -> AnyArray:
+def _checked_indices(name: str, indices: object, length: int) -> AnyArray:
     """Return the indices, which the CPU needs.
 
     Raises:

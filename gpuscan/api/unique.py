@@ -78,7 +78,7 @@ def unique_values(x: Of[S], /, *, device: Devices = ...) -> NDArray[S]: ...
 @overload
 def unique_values(x: ArrayLike, /, *, device: Devices = ...) -> NDArray[Any]: ...
 @launchable
-def unique_values(x: Any, /, *, device: Devices = None) -> Any:
+def unique_values(x: object, /, *, device: Devices = None) -> Any:
     """Return each value of an array once, in order.
 
     ``values[0] < values[1] < …``, and every element of `x` is one of them. The array is sorted, and the first element
@@ -112,7 +112,7 @@ def unique_counts(x: Of[S], /, *, device: Devices = ...) -> UniqueCountsResult[N
 @overload
 def unique_counts(x: ArrayLike, /, *, device: Devices = ...) -> UniqueCountsResult[NDArray[Any], NDArray[np.int64]]: ...
 @launchable
-def unique_counts(x: Any, /, *, device: Devices = None) -> UniqueCountsResult[Any, Any]:
+def unique_counts(x: object, /, *, device: Devices = None) -> UniqueCountsResult[Any, Any]:
     """Return each value of an array once, in order, and how often it is there.
 
     ``counts[i]`` is the number of elements that equal ``values[i]``.
@@ -145,7 +145,7 @@ def unique_inverse(
     x: ArrayLike, /, *, device: Devices = ...
 ) -> UniqueInverseResult[NDArray[Any], NDArray[np.int64]]: ...
 @launchable
-def unique_inverse(x: Any, /, *, device: Devices = None) -> UniqueInverseResult[Any, Any]:
+def unique_inverse(x: object, /, *, device: Devices = None) -> UniqueInverseResult[Any, Any]:
     """Return each value of an array once, in order, and which of them each element is.
 
     ``values[inverse_indices] == x``.
@@ -177,7 +177,7 @@ def unique_all(x: Of[S], /, *, device: Devices = ...) -> UniqueAllResult[NDArray
 @overload
 def unique_all(x: ArrayLike, /, *, device: Devices = ...) -> UniqueAllResult[NDArray[Any], NDArray[np.int64]]: ...
 @launchable
-def unique_all(x: Any, /, *, device: Devices = None) -> UniqueAllResult[Any, Any]:
+def unique_all(x: object, /, *, device: Devices = None) -> UniqueAllResult[Any, Any]:
     """Return each value of an array once, in order, with its first place, its inverse indices and its count.
 
     ``x.reshape(-1)[indices] == values``, and ``values[inverse_indices] == x``.
@@ -208,7 +208,7 @@ def run_length_encode(x: Of[S], /, *, device: Devices = ...) -> RunLengths[NDArr
 @overload
 def run_length_encode(x: ArrayLike, /, *, device: Devices = ...) -> RunLengths[NDArray[Any], NDArray[np.int64]]: ...
 @launchable
-def run_length_encode(x: Any, /, *, device: Devices = None) -> RunLengths[Any, Any]:
+def run_length_encode(x: object, /, *, device: Devices = None) -> RunLengths[Any, Any]:
     """Return the value of each run of equal neighbours, and the length of the run.
 
     ``np.repeat(values, counts)`` is `x` again. 0.0 equals -0.0, and each NaN is a run of its own.
@@ -262,7 +262,7 @@ def run_length_encode(x: Any, /, *, device: Devices = None) -> RunLengths[Any, A
 
 
 def find_unique(
-    x: Any,
+    x: object,
     device: Devices = None,
     *,
     indices: bool = False,

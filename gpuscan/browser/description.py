@@ -103,7 +103,7 @@ def _paths(element: Element) -> list[tuple[Any, ...]]:
     return list(element.structure.paths())
 
 
-def _types(fields: Sequence[Mapping[str, Any]]) -> str:
+def _types(fields: Sequence[Mapping[str, object]]) -> str:
     """Return the types of scan.js, with those of the arrays that a plan of the fields takes."""
     arrays = [f'ArrayTypes["{field["type"]}"]' for field in fields]
     named = "; ".join(f"{json.dumps(field['name'])}: {array}" for field, array in zip(fields, arrays, strict=True))
@@ -121,7 +121,7 @@ def _seed(problem: Problem) -> list[int] | None:
     return words
 
 
-def _variant(variant: Variant, shaders: dict[str, str]) -> dict[str, Any]:
+def _variant(variant: Variant, shaders: dict[str, str]) -> dict[str, object]:
     """Return what scan.js has to know about a plan, and add the texts of its shaders. Equal ones share a file."""
     plan = variant.plan
     stages = []
@@ -197,7 +197,7 @@ def earlier_plan(folder: Path) -> dict[str, Any]:
     return plan if isinstance(plan, dict) and str(plan.get("format")).startswith(FORMAT.rpartition(" ")[0]) else {}
 
 
-def written_files(plan: Mapping[str, Any]) -> dict[str, str]:
+def written_files(plan: Mapping[str, object]) -> dict[str, str]:
     """Return the digest of each file that an export wrote, by its name. Ignore names that no export gives."""
     files = plan.get("files")
     named = files.items() if isinstance(files, dict) else ()
@@ -212,7 +212,7 @@ def digest_of(path: Path) -> str:
         return ""
 
 
-def scan_text(plan: Mapping[str, Any]) -> str:
+def scan_text(plan: Mapping[str, object]) -> str:
     """Return what a plan computes, in words: the operator, the fields and the options, but not the length."""
     fields = plan.get("fields")
     typed = [

@@ -34,16 +34,16 @@ METHODS = ("totals", "sequential")
 
 
 def scan(
-    x: Any,
-    op: Any = "add",
+    x: object,
+    op: object = "add",
     *,
     axis: int | None = None,
     exclusive: bool = False,
     reverse: bool = False,
-    initial: Any = None,
-    dtype: Any = None,
-    before: Callable[..., Any] | None = None,
-    after: Callable[[Any], Any] | None = None,
+    initial: object = None,
+    dtype: object = None,
+    before: Callable[..., object] | None = None,
+    after: Callable[[Any], object] | None = None,
     method: str = "totals",
 ) -> Any:
     """Return the running combination of a dask array's elements along an axis, as a lazy dask array.
@@ -98,7 +98,7 @@ def scan(
     return scan_by_totals(call, seeds)
 
 
-def reduce(x: Any, op: Any = "add", *, axis: int | tuple[int, ...] | None = None) -> Any:
+def reduce(x: object, op: object = "add", *, axis: int | tuple[int, ...] | None = None) -> Any:
     """Return the combination of all elements of a dask array, or of those along some axes, as a lazy dask array.
 
     ``op(…op(x[0], x[1])…, x[n-1])``. Each block is reduced by the default device of its worker, and the totals of each
@@ -140,7 +140,7 @@ def reduce(x: Any, op: Any = "add", *, axis: int | tuple[int, ...] | None = None
 # Write a call as a graph of tasks, with dask's own building blocks.
 
 
-def scan_by_totals(call: Call, seeds: Sequence[Any]) -> Any:
+def scan_by_totals(call: Call, seeds: Sequence[object]) -> Any:
     """Return the scan by totals of blocks, which are computed from arrays of their own.
 
     Otherwise every block would be kept until its prefix is known.
@@ -240,7 +240,7 @@ def reduce_axis(call: Call) -> Any:
     return work.elements.nested(_unboxed(call, boxes, call.elements, rows))
 
 
-def _boxes(call: Call, function: Callable[..., Any], arrays: Sequence[Any], prefixes: Any = None) -> Any:
+def _boxes(call: Call, function: Callable[..., object], arrays: Sequence[object], prefixes: object = None) -> Any:
     """Return a dask array with one object for each block: what a function of the blocks' arrays returns."""
     pairs = [part for place, array in enumerate(arrays) for part in (array, call.indices(place))]
     first = () if prefixes is None else (prefixes, call.lead)
@@ -248,7 +248,7 @@ def _boxes(call: Call, function: Callable[..., Any], arrays: Sequence[Any], pref
     return da.blockwise(function, call.lead, *first, *pairs, **options)
 
 
-def _unboxed(call: Call, boxes: Any, like: Sequence[Any], lead: tuple[int, ...] | None = None) -> list[Any]:
+def _unboxed(call: Call, boxes: object, like: Sequence[Any], lead: tuple[int, ...] | None = None) -> list[Any]:
     """Return the dask arrays of the blocks that a dask array of objects holds.
 
     Args:
@@ -347,7 +347,7 @@ def _first_blocks(tasks: Mapping[Any, Any], blocks: Sequence[Sequence[Any]]) -> 
     return first
 
 
-def _after(carry: Any, value: Any) -> Any:
+def _after(carry: object, value: object) -> Any:
     return value
 
 
@@ -393,7 +393,7 @@ class Call:
         own = (self.arrays if arrays is None else arrays)[place].ndim - self.ndim
         return (*self.lead, *(self.ndim + 100 * (place + 1) + i for i in range(own)))
 
-    def without_axis(self, values: Sequence[Any]) -> tuple[Any, ...]:
+    def without_axis(self, values: Sequence[object]) -> tuple[Any, ...]:
         """Return what belongs to the axes other than the scanned one."""
         return tuple(value for i, value in enumerate(values) if i != self.axis)
 
@@ -409,7 +409,7 @@ class Call:
 
 
 def call_of(
-    x: Any,
+    x: object,
     op: Any,
     axis: int | None,
     dtype: Any,
@@ -465,7 +465,7 @@ def call_of(
     return call
 
 
-def _apply_to_pair(function: Callable[[Any, Any], Any], pair: Any) -> Any:
+def _apply_to_pair(function: Callable[[Any, Any], object], pair: Any) -> Any:
     return function(*pair)
 
 
@@ -491,7 +491,7 @@ def _indices_along(array: Any, ndim: int, axis: int) -> Any:
     return da.broadcast_to(along[(slice(None), *[None] * (ndim - axis - 1))], shape, chunks=chunks)
 
 
-def _as_dask_array(x: Any) -> Any:
+def _as_dask_array(x: object) -> Any:
     check_library(x, ["xarray"])
     return da.asarray(x)
 
@@ -514,7 +514,7 @@ def is_shared(value: Any, array: Any, ndim: int) -> bool:
     return True  # one record, such as a tuple
 
 
-def with_initial(call: Call, initial: Any) -> tuple[Call, tuple[Any, ...]]:
+def with_initial(call: Call, initial: object) -> tuple[Call, tuple[Any, ...]]:
     """Return the call with the initial value that all rows share, or dask arrays of one for each row.
 
     Raises:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import gpuscan
+from gpuscan.array_types import AnyArray
 from gpuscan.elements import Structure
 
 # An array for each array of a bundle.
@@ -41,7 +42,7 @@ class Work:
     after: Callable[[Any], Any] | None = None
     initial: Any = None
 
-    def scanned(self, leaves: Sequence[Any], prefix: Leaves | None = None, **options: Any) -> Leaves:
+    def scanned(self, leaves: Sequence[object], prefix: Leaves | None = None, **options: object) -> Leaves:
         """Return the scan of a block, one array for each array of the results."""
         initial = self.initial if prefix is None else self.elements.nested(prefix)
         asked = {"axis": self.axis, "exclusive": self.exclusive, "reverse": self.reverse, "dtype": self.dtype}
@@ -49,7 +50,7 @@ class Work:
         found = gpuscan.scan(self.structure.nested(leaves), self.op, initial=initial, **(asked | options))
         return tuple(self.results.flatten(found))
 
-    def reduced(self, leaves: Sequence[Any], **options: Any) -> Leaves:
+    def reduced(self, leaves: Sequence[object], **options: Any) -> Leaves:
         """Return the reduction of arrays along the axis, without `after`."""
         found = gpuscan.reduce(self.structure.nested(leaves), self.op, axis=self.axis, before=self.before, **options)
         return tuple(self.elements.flatten(found))
@@ -102,7 +103,7 @@ class Work:
         """Return the scan of a block of one array."""
         return self.scanned([leaf], prefixes.item())[0]
 
-    def step(self, carry: Sequence[Any], *leaves: Any) -> tuple[Leaves, Leaves]:
+    def step(self, carry: Sequence[object], *leaves: Any) -> tuple[Leaves, Leaves]:
         """Return the scan of a block, and the carry for the next one.
 
         Args:
@@ -127,11 +128,11 @@ class Work:
         return boxed(tuple(map(np.asarray, self.reduced(_joined(totals.ravel(), self.axis)))), self.ndim - 1)
 
 
-def _joined(parts: Sequence[Leaves], axis: int) -> list[Any]:
+def _joined(parts: Sequence[Leaves], axis: int) -> list[AnyArray]:
     return [np.concatenate(each, axis) for each in zip(*parts, strict=True)]
 
 
-def boxed(value: Any, ndim: int) -> Any:
+def boxed(value: object, ndim: int) -> AnyArray:
     """Return an array of one object."""
     box = np.empty((1,) * ndim, object)
     box[(0,) * ndim] = value

@@ -58,7 +58,7 @@ def threads() -> int:
     return int(config.get("num_workers", None) or CPU_COUNT)
 
 
-def adapter_for(worker: Any) -> str:
+def adapter_for(worker: object) -> str:
     """Return the value of GPUSCAN_ADAPTER for a worker of this name.
 
     Raises:

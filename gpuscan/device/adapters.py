@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuscan.device import forks
 from gpuscan.device.backends import module_of, package_of, webgpu
@@ -73,7 +73,7 @@ def best_adapters() -> int:
     return kinds.count(kinds[0]) if kinds else 0
 
 
-def adapter_number(wanted: Any) -> int | None:
+def adapter_number(wanted: object) -> int | None:
     """Return the number that `wanted` is, or that GPUSCAN_ADAPTER is if `wanted` is None; None if it is no number.
 
     A string of digits is a number, and never a part of a summary: most summaries have digits in them.
@@ -86,7 +86,7 @@ def adapter_number(wanted: Any) -> int | None:
     return as_integer(wanted)
 
 
-def no_number_error(wanted: Any, adapters: Sequence[str]) -> AdapterNotFoundError:
+def no_number_error(wanted: object, adapters: Sequence[str]) -> AdapterNotFoundError:
     """Return the error about a number that no adapter has.
 
     Args:

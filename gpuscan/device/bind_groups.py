@@ -66,7 +66,7 @@ class BindGroups:
         ]
         return self._find(key) or self._keep(key, stage.dispatch.layout, bound)
 
-    def _find(self, key: tuple[Any, ...]) -> Any:
+    def _find(self, key: tuple[object, ...]) -> Any:
         """Return the group that is kept under a key; None if there is none."""
         with self._lock:
             self._collect()
@@ -77,7 +77,7 @@ class BindGroups:
         self._tidy()
         return found[0]
 
-    def _keep(self, key: tuple[Any, ...], layout: wgpu.GPUBindGroupLayout, bound: Bound) -> Any:
+    def _keep(self, key: tuple[object, ...], layout: wgpu.GPUBindGroupLayout, bound: Bound) -> Any:
         """Make a group, and keep it under a key, which ends with the ids of its buffers."""
         with self._lock:
             group = self._queue.bind_group(layout, bound)
@@ -97,7 +97,7 @@ class BindGroups:
             weakref.finalize(buffer, _drop, weakref.ref(self), id(buffer)).atexit = False
         return self._keys[id(buffer)]
 
-    def _forget(self, key: tuple[Any, ...]) -> None:
+    def _forget(self, key: tuple[object, ...]) -> None:
         self._kept.pop(key, None)
         for buffer in key[1:]:
             if buffer in self._keys:

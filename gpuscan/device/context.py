@@ -467,7 +467,7 @@ class DeviceContext:
             _log.debug("compiled shader %r of %s in %.3f s", kernel.stage, kernel.operator_label, seconds)
         return pipeline, layout
 
-    def stage(self, template: str, *, moving: bool = False, **values: Any) -> Pipeline:
+    def stage(self, template: str, *, moving: bool = False, **values: object) -> Pipeline:
         """Return a stage that is no part of a scan plan, such as a copy. It is compiled once, from a template.
 
         Args:

@@ -143,7 +143,7 @@ class DeviceArray(OnDevice):
         if self.owner is not None:
             self.owner.recorded()
 
-    def viewed(self, shape: tuple[int, ...], dtype: Any = None, offset: int = 0) -> DeviceArray:
+    def viewed(self, shape: tuple[int, ...], dtype: object = None, offset: int = 0) -> DeviceArray:
         """Return an array in C order in the same bytes, from `offset` bytes after the begin of this one."""
         self.check_contiguous()
         return DeviceArray(
@@ -151,7 +151,7 @@ class DeviceArray(OnDevice):
         )
 
     def made(
-        self, owner: Allocation, shape: tuple[int, ...], dtype: Any, offset: int, strides: tuple[int, ...] | None
+        self, owner: Allocation, shape: tuple[int, ...], dtype: object, offset: int, strides: tuple[int, ...] | None
     ) -> DeviceArray:
         """Return an array on the same device, over memory of the pool."""
         array = DeviceArray(self.context, owner.buffer, shape, dtype, offset, owner)
@@ -226,7 +226,7 @@ def checked_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
     return axes
 
 
-def checked_dtype(dtype: Any) -> AnyDType:
+def checked_dtype(dtype: object) -> AnyDType:
     """Return the dtype in native byte order, if arrays on a device can have it.
 
     Raises:
@@ -243,7 +243,7 @@ def checked_dtype(dtype: Any) -> AnyDType:
     return native
 
 
-def empty(context: DeviceContext, shape: int | tuple[int, ...], dtype: Any) -> DeviceArray:
+def empty(context: DeviceContext, shape: int | tuple[int, ...], dtype: object) -> DeviceArray:
     """Return an array of this shape. It contains arbitrary data from earlier use."""
     axes, kind = checked_shape(shape), checked_dtype(dtype)
     with guarded(context):
@@ -251,7 +251,7 @@ def empty(context: DeviceContext, shape: int | tuple[int, ...], dtype: Any) -> D
     return DeviceArray(context, owner.buffer, axes, kind, 0, owner)
 
 
-def uploaded(context: DeviceContext, given: AnyArray, dtype: Any = None) -> DeviceArray:
+def uploaded(context: DeviceContext, given: AnyArray, dtype: object = None) -> DeviceArray:
     """Return a copy of a NumPy array on the device, in C order.
 
     Args:

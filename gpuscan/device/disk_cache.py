@@ -10,6 +10,7 @@ import json
 import math
 import os
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import platformdirs
 _MAX_BYTES = 1 << 20
 
 
-def read(folder: str, key: dict[str, Any]) -> Any:
+def read(folder: str, key: Mapping[str, object]) -> Any:
     """Return the content that was written under the key, or None. Its numbers are finite."""
     try:
         kept = json.loads(_read_text(_path(folder, key)), parse_float=_finite, parse_constant=_finite)
@@ -57,7 +58,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def write(folder: str, key: dict[str, Any], content: Any) -> Path | None:
+def write(folder: str, key: Mapping[str, object], content: object) -> Path | None:
     """Write the content under the key, and return the path of the file, or None if it could not be written.
 
     Another process never reads half a file.
@@ -78,7 +79,7 @@ def write(folder: str, key: dict[str, Any], content: Any) -> Path | None:
     return None
 
 
-def _path(folder: str, key: dict[str, Any]) -> Path:
+def _path(folder: str, key: Mapping[str, object]) -> Path:
     """Return the path of a key's file.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuscan.device.backends import error_type, webgpu
 from gpuscan.device.guards import guarded
@@ -23,7 +23,7 @@ _ENCODER_STATES = {
 }
 
 
-def check_buffer(wgpu_device: wgpu.GPUDevice, buffer: Any, name: str, usages: Sequence[str] = ("STORAGE",)) -> None:
+def check_buffer(wgpu_device: wgpu.GPUDevice, buffer: object, name: str, usages: Sequence[str] = ("STORAGE",)) -> None:
     """Check that `buffer` is a buffer of the device with these usages.
 
     Args:
@@ -95,7 +95,7 @@ def check_state(device: DeviceContext, buffer: wgpu.GPUBuffer, name: str) -> Non
         device.wgpu_device.create_bind_group(layout=device.lone_layout, entries=[entry])
 
 
-def check_encoder(wgpu_device: wgpu.GPUDevice, encoder: Any) -> None:
+def check_encoder(wgpu_device: wgpu.GPUDevice, encoder: object) -> None:
     """Check that `encoder` is a command encoder of the device.
 
     Raises:
@@ -128,6 +128,6 @@ def recording(wgpu_device: wgpu.GPUDevice) -> Iterator[None]:
         raise
 
 
-def _check_device(wgpu_device: wgpu.GPUDevice, thing: Any, name: str) -> None:
+def _check_device(wgpu_device: wgpu.GPUDevice, thing: object, name: str) -> None:
     if getattr(thing, "_device", wgpu_device) is not wgpu_device:
         raise ValueError(f"{name} is of another device; make it on the plan's or array's own, device.wgpu_device")

@@ -73,7 +73,7 @@ class HoldingQueue(ABC):
         """Return the encoder's commands."""
 
     @abstractmethod
-    def _send(self, commands: Any) -> None:
+    def _send(self, commands: object) -> None:
         """Submit the commands. Ctrl-C is held back meanwhile."""
 
     @property
@@ -133,7 +133,7 @@ class HoldingQueue(ABC):
                     self._forget(taken)
                 raise
 
-    def submit(self, encoder: Any) -> None:
+    def submit(self, encoder: object) -> None:
         """Finish the encoder and submit its commands after the held runs; an interrupt is raised after that."""
         self.end_recording()
         with self._lock:
@@ -152,10 +152,10 @@ class HoldingQueue(ABC):
         if self.recording is not None and self.recording.thread == threading.get_ident():
             self.recording.end()
 
-    def _flushing(self, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _flushing(self, method: Callable[..., object]) -> Callable[..., Any]:
         """Return a method of the package's queue that submits the held runs first."""
 
-        def call(*arguments: Any, **options: Any) -> Any:
+        def call(*arguments: object, **options: object) -> Any:
             with self._lock:
                 if not self._submitting:
                     self.flush()

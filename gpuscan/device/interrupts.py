@@ -95,7 +95,7 @@ class interrupts_held:  # noqa: N801
             signal(_INTERRUPT, self._hold)
             interrupts_held._holding = True
 
-    def _hold(self, *event: Any) -> None:
+    def _hold(self, *event: object) -> None:
         self._held.append(event)
 
     def __exit__(

@@ -98,7 +98,7 @@ class _Library:
         self.numbers = itertools.count(1)
 
         @ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")  # type: ignore[untyped-decorator]
-        def on_mapped(status: int, message: Any, number: Any, _: Any) -> None:
+        def on_mapped(status: int, message: Any, number: object, _: object) -> None:
             text = None
             if status != lib.WGPUMapAsyncStatus_Success:
                 length = min(int(message.length), 4096) if message.data != ffi.NULL else 0
@@ -137,7 +137,7 @@ def missing_internal(wgpu_device: wgpu.GPUDevice) -> str | None:
         return f"{type(error).__name__}: {error}"
 
 
-def _missing_in(ffi: Any, lib: Any) -> str | None:
+def _missing_in(ffi: Any, lib: object) -> str | None:
     for name in _CONSTANTS:
         if not hasattr(lib, name):
             return name
@@ -406,7 +406,7 @@ class NativeQueue(HoldingQueue):
         """Return the encoder's commands."""
         return self.library.checked.wgpuCommandEncoderFinish(encoder.handle, self.library.ffi.NULL)
 
-    def _send(self, commands: Any) -> None:
+    def _send(self, commands: object) -> None:
         """Submit the commands."""
         library = self.library
         try:
@@ -449,7 +449,7 @@ class NativeQueue(HoldingQueue):
 
     # ----- Polls. Ctrl-C is held back meanwhile.
 
-    def poll(self, wait: int, index: Any) -> bool:
+    def poll(self, wait: int, index: object) -> bool:
         """Let the library call back for mapped buffers; return True if the GPU has nothing to do.
 
         Args:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -58,7 +58,9 @@ class Submitting(OpenDevice, Protocol):
         """Return memory with these 32-bit words."""
 
 
-def encode(context: Submitting, encoder: Any, steps: Sequence[Step], timestamps: dict[str, Any] | None = None) -> None:
+def encode(
+    context: Submitting, encoder: Any, steps: Sequence[Step], timestamps: Mapping[str, object] | None = None
+) -> None:
     """Record steps into a command encoder without an open pass.
 
     Args:
@@ -262,12 +264,12 @@ class Program:
         return outputs
 
 
-def _grid(grid: Any, slots: Sequence[Any]) -> Grid:
+def _grid(grid: Any, slots: Sequence[object]) -> Grid:
     """Return a grid, with the buffer that holds it in the place of its slot."""
     return Binding(slots[grid.slot], grid.offset, grid.size) if isinstance(grid, Part) else grid
 
 
-def _dispatch(stage: Stage, slots: Sequence[Any], offset: int | None) -> Dispatch:
+def _dispatch(stage: Stage, slots: Sequence[object], offset: int | None) -> Dispatch:
     """Return the dispatch of a stage over the buffers in the slots."""
     bound = [
         (number, Binding(slots[part.slot], part.offset, part.size))
@@ -469,7 +471,7 @@ class Recording:
         slot = self._slots.get(id(buffer))
         return slot if slot is not None and slot.kind in ("argument", "memory") else None
 
-    def program(self, outputs: Sequence[wgpu.GPUBuffer], form: Any = None) -> ProgramTemplate | None:
+    def program(self, outputs: Sequence[wgpu.GPUBuffer], form: object = None) -> ProgramTemplate | None:
         """Return the program of the call, for any sizes; None if there is none.
 
         Args:

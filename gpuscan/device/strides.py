@@ -88,7 +88,7 @@ def overlaps_itself(shape: Sequence[int], strides: Sequence[int], itemsize: int)
 # ----- Indices
 
 
-def indexed(shape: Axes, strides: Axes, index: Any) -> tuple[Axes, Axes, int]:
+def indexed(shape: Axes, strides: Axes, index: object) -> tuple[Axes, Axes, int]:
     """Return the shape, the strides and the offset in bytes of a view by basic indexing.
 
     Example:
@@ -127,7 +127,7 @@ def indexed(shape: Axes, strides: Axes, index: Any) -> tuple[Axes, Axes, int]:
     return tuple(lengths), tuple(steps), 0 if 0 in lengths else offset
 
 
-def _full_index(index: Any, ndim: int) -> list[Any]:
+def _full_index(index: object, ndim: int) -> list[Any]:
     """Return the parts of an index with a slice for each axis that it leaves out.
 
     Raises:
@@ -150,7 +150,7 @@ def _full_index(index: Any, ndim: int) -> list[Any]:
     return [*parts[:gap], *[slice(None)] * (ndim - count), *parts[gap + 1 :]]
 
 
-def _is_integer(part: Any) -> bool:
+def _is_integer(part: object) -> bool:
     """Return True for an integer. Arrays of one integer are, too, but not those with axes."""
     return hasattr(part, "__index__") and not isinstance(part, (bool, type)) and getattr(part, "shape", ()) == ()
 
@@ -158,7 +158,7 @@ def _is_integer(part: Any) -> bool:
 # ----- Shapes
 
 
-def resolved_shape(shape: Axes, wanted: Sequence[Any]) -> Axes:
+def resolved_shape(shape: Axes, wanted: Sequence[object]) -> Axes:
     """Return the shape that a caller asked for, with -1 replaced by the length that is left.
 
     Raises:
@@ -204,7 +204,7 @@ def reshaped(shape: Axes, strides: Axes, wanted: Axes) -> Axes | None:
     return (*steps, *[0 for _ in lengths])
 
 
-def permutation(ndim: int, axes: Iterable[Any]) -> Axes:
+def permutation(ndim: int, axes: Iterable[object]) -> Axes:
     """Return the order of axes that a caller asked for, counted from 0; all reversed without any.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -101,7 +101,7 @@ def _resolve(
     length: int,
     places: DeviceArray,
     error: Callable[..., Exception | None],
-    known: tuple[Any, ...],
+    known: tuple[object, ...],
     *,
     first: bool = True,
     labels: bool = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def _submit(
     workgroups: int,
     clears: Sequence[DeviceArray] = (),
     /,
-    **values: Any,
+    **values: object,
 ) -> None:
     """Submit a stage of this module, and before it what clears arrays. The caller holds the lock."""
     bound: list[Binding] = [uniform_of(context, numbers), *(array.binding() for array in arrays)]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from gpuscan.engine.element_copy import (
 )
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.head_bits import ComparedKeys, HeadBits, MarkedHeads, can_compare, with_keys, with_offsets_there
-from gpuscan.engine.job import Job, Layout
+from gpuscan.engine.job import Job, Layout, PlanOptions
 from gpuscan.engine.places import DeviceSource
 from gpuscan.engine.preparation import check_elements, row_too_long, tile_on, whole_tile
 from gpuscan.engine.segment_heads import segment_heads
@@ -74,7 +74,7 @@ class _Call:
     leaves: Sequence[DeviceArray]
     results: Sequence[DeviceArray]
     count: DeviceArray | None
-    options: dict[str, Any]
+    options: PlanOptions
 
 
 def scan_device(
@@ -84,7 +84,7 @@ def scan_device(
     *,
     out: Sequence[DeviceArray] | None = None,
     count: DeviceArray | None = None,
-    **options: Any,
+    **options: Unpack[PlanOptions],
 ) -> list[DeviceArray]:
     """Return the result of a problem with arrays on the device: one array on the device for each field.
 

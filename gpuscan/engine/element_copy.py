@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
@@ -91,7 +91,7 @@ def transposed(array: DeviceArray, rows: int, columns: int, element_bytes: int) 
     return StridedView(array, 0, (outer, columns, rows), (outer_step, step, row_step), element_bytes)
 
 
-def copied(view: StridedView, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
+def copied(view: StridedView, shape: tuple[int, ...], dtype: object) -> DeviceArray:
     """Return the view's elements as a new array of this shape and dtype."""
     result = empty(view.array.context, shape, dtype)
     copy_elements(view, result)

@@ -132,7 +132,7 @@ class Executor:
         return plan
 
     def _plan_part(self, job: Job, part: Part) -> ScanPlan:
-        options = dict(job.options)
+        options = job.options.copy()
         if part.tile is not None and options.get("tile") is None:
             options["tile"] = part.tile
         if not part.is_slab and part.length != part.spec.length:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def label_range(found: SortedLabels) -> tuple[int, int]:
 def reduce_groups(
     executor: Executor,
     problem: Problem,
-    labels: Any,
+    labels: object,
     groups: int,
     *,
     out: Sequence[DeviceArray] | None = None,

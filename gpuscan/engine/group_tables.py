@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -158,7 +158,24 @@ def _by_rows(problem: Problem, labels: DeviceArray) -> DeviceArray:
     return labels.viewed((problem.rows, length) if by_element else (length,))
 
 
-def plan_table(executor: Executor, problem: Problem, labels: FewLabels, **options: Any) -> TabledGroups | None:
+class TableOptions(TypedDict, total=False):
+    """The arguments of `gpuscan.planning.group_plan.plan_groups` that tests pass."""
+
+    subgroups: bool | None
+    stretch: int | None
+    in_table: bool | None
+
+
+class GroupOptions(TableOptions, total=False):
+    """The arguments of `gpuscan.planning.group_plan.plan_groups` that have defaults."""
+
+    reduces: bool
+    checked: bool
+
+
+def plan_table(
+    executor: Executor, problem: Problem, labels: FewLabels, **options: Unpack[GroupOptions]
+) -> TabledGroups | None:
     """Return how groups are combined by a table; None if it cannot be, or if sorting the labels is faster.
 
     Args:
@@ -199,7 +216,7 @@ def combine_speculatively(
     *,
     reduces: bool,
     all_stages: bool = False,
-    **options: Any,
+    **options: Unpack[TableOptions],
 ) -> TabledGroups | None:
     """Submit the combination of the elements of stretches before the largest label is read, and return the groups.
 

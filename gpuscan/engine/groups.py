@@ -66,7 +66,7 @@ class Grouped:
 def scan_groups(
     executor: Executor,
     problem: Problem,
-    labels: Any,
+    labels: object,
     strategy: str = "auto",
     *,
     out: Sequence[DeviceArray] | None = None,
@@ -99,7 +99,7 @@ def scan_groups(
 
 
 def _scan(
-    executor: Executor, problem: Problem, labels: Any, strategy: str, out: Sequence[DeviceArray] | None
+    executor: Executor, problem: Problem, labels: object, strategy: str, out: Sequence[DeviceArray] | None
 ) -> list[DeviceArray]:
     """Return the result by a table if the labels have one, else in their order. Missing labels are one group."""
     if isinstance(labels, TabledGroups):
@@ -117,7 +117,7 @@ def _scan(
     return written(results, out)
 
 
-def _are_counted(labels: Any) -> bool:
+def _are_counted(labels: object) -> bool:
     """Return True if no label is negative, which was seen when the largest of them was read as an unsigned number."""
     return isinstance(labels, TabledGroups) and labels.labels.dtype.itemsize > 1
 
@@ -195,7 +195,7 @@ def _nan_where_missing(labels: AnyDType, dtype: AnyDType) -> Map:
     return traced(function, element_of([labels, dtype], tuple_of(2)), "groups")
 
 
-def _tabled(executor: Executor, problem: Problem, labels: Any, *, all_stages: bool) -> TabledGroups | None:
+def _tabled(executor: Executor, problem: Problem, labels: object, *, all_stages: bool) -> TabledGroups | None:
     """Return the groups by a table, perhaps with some or `all_stages` submitted; None to sort the labels."""
     if isinstance(labels, DeviceArray):
         begun = combine_speculatively(executor, problem, labels, None, reduces=False, all_stages=all_stages)
@@ -205,7 +205,7 @@ def _tabled(executor: Executor, problem: Problem, labels: Any, *, all_stages: bo
     return None if few is None else plan_table(executor, problem, few)
 
 
-def sort_labels(executor: Executor, problem: Problem, labels: Any, *, moves: bool = False) -> SortedLabels:
+def sort_labels(executor: Executor, problem: Problem, labels: object, *, moves: bool = False) -> SortedLabels:
     """Submit the sort of the labels of each row, or of those of all rows alike.
 
     Args:
@@ -233,7 +233,7 @@ def sort_labels(executor: Executor, problem: Problem, labels: Any, *, moves: boo
     return SortedLabels(found.keys.viewed(shape), found.places)
 
 
-def grouped(executor: Executor, problem: Problem, labels: Any, *, moves: bool = False) -> Grouped:
+def grouped(executor: Executor, problem: Problem, labels: object, *, moves: bool = False) -> Grouped:
     """Return the problem with the elements in the order of their labels. Labels are sorted first if need be.
 
     `moves` is that of `sort_labels`: True if the elements need not go back to their places.
@@ -261,7 +261,7 @@ def in_label_order(problem: Problem, labels: SortedLabels) -> Problem:
     return replace(problem, shape=shape, axis=len(shape) - 1, heads=heads)
 
 
-def _on_device(executor: Executor, array: Any) -> DeviceArray:
+def _on_device(executor: Executor, array: object) -> DeviceArray:
     if not isinstance(array, DeviceArray):
         return uploaded(executor.context, np.asarray(array))
     array.check("STORAGE")

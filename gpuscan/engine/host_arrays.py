@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from gpuscan.engine.device_arrays import segment_ranks
 from gpuscan.engine.element_copy import StridedView, copied
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.head_bits import HeadBits, MarkedHeads, UploadedHeads
-from gpuscan.engine.job import Job, Layout
+from gpuscan.engine.job import Job, Layout, PlanOptions
 from gpuscan.engine.mapped_files import is_mapped_file
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostRows, HostSink, HostSlabs, HostSource
 from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, tile_on, whole_tile
@@ -54,7 +54,7 @@ def scan_host(
     *,
     outputs: Arrays | None = None,
     piece_bytes: int | None = None,
-    **options: Any,
+    **options: Unpack[PlanOptions],
 ) -> Arrays:
     """Return the result of a problem of NumPy arrays: one array for each field.
 
@@ -101,7 +101,7 @@ class _Scan:
         strategy: str,
         results: Arrays,
         piece_bytes: int | None,
-        options: dict[str, Any],
+        options: PlanOptions,
     ) -> None:
         self._executor, self._problem, self._strategy = executor, problem, strategy
         self._results, self._piece_bytes, self._options = results, piece_bytes, options
@@ -170,7 +170,7 @@ class _Scan:
     def _tiles(self, spec: ScanSpec) -> tuple[TileShape, ...]:
         """Return the tiles that the planner may choose: a scan may have to continue without subgroups."""
         given = self._options.get("tile")
-        if given is not None:
+        if isinstance(given, TileShape):
             return (given,)
         return tuple(tile_on(self._executor.context, spec, subgroups) for subgroups in (True, False))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -24,10 +24,27 @@ from gpuscan.planning.heuristics import TRANSFERS
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
     from gpuscan.planning.capabilities import Capabilities
-    from gpuscan.planning.kernel_parts import Placement
+    from gpuscan.planning.kernel_parts import InjectedFaults, Placement
     from gpuscan.planning.partition import Part
     from gpuscan.planning.plan import ScanPlan
     from gpuscan.planning.spec import ScanSpec
+    from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+
+
+class PlanOptions(TypedDict, total=False):
+    """Further arguments of `plan_scan`, for one call or one part of it."""
+
+    tile: TileShape | ColumnTile | None
+    subgroups: bool
+    piece: int | None
+    one_workgroup_folds: bool | None
+    test_build: InjectedFaults
+
+
+class PlacedOptions(PlanOptions, total=False):
+    """The same, and where the arrays are in their buffers."""
+
+    placement: Placement | None
 
 
 @dataclass(frozen=True)
@@ -60,7 +77,7 @@ class Job:
     heads: HeadBits | None = None
     count: DeviceArray | None = None
     placement: Placement | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    options: PlanOptions = field(default_factory=PlanOptions)
     plans: dict[int, ScanPlan] | None = None
     kind: object | None = None
     drains_apart: bool = False

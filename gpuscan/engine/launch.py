@@ -37,8 +37,8 @@ def launch(
     key: Hashable,
     sizes: tuple[int, ...],
     arrays: Sequence[Any],
-    compute: Callable[[Parameters | None, Sequence[Any]], tuple[Any, Any]],
-    out: Any = None,
+    compute: Callable[[Parameters | None, Sequence[Any]], tuple[object, object]],
+    out: object = None,
     floats: Sequence[float] = (),
     functions: Hashable = None,
 ) -> Any:
@@ -173,8 +173,8 @@ def _record(
     key: Hashable,
     sizes: tuple[int, ...],
     arrays: Sequence[Any],
-    compute: Callable[[Parameters | None, Sequence[Any]], tuple[Any, Any]],
-    out: Any,
+    compute: Callable[[Parameters | None, Sequence[Any]], tuple[object, object]],
+    out: object,
     floats: Sequence[float],
     functions: Hashable,
 ) -> Any:
@@ -245,7 +245,7 @@ def _with_sizes(context: DeviceContext, arrays: Sequence[Any], trace: SizeTrace)
     return found
 
 
-def _without_sizes(result: Any, arguments: Mapping[int, Any]) -> Any:
+def _without_sizes(result: Any, arguments: Mapping[int, object]) -> Any:
     """Return a result with the numbers of this call in the place of sizes.
 
     Args:
@@ -370,7 +370,7 @@ class _Form:
         return _Result(place, shape, np.dtype(dtype), array.offset, array._strides)
 
 
-def _made(form: Any, arrays: Sequence[Any], outputs: Sequence[Allocation], out: Any) -> Any:
+def _made(form: Any, arrays: Sequence[Any], outputs: Sequence[Allocation], out: object) -> Any:
     """Return a result of this form, over the arrays of a call and the memory that it took."""
     kind = type(form)
     if kind is _Result:

@@ -25,7 +25,7 @@ def release_pages(array: AnyArray) -> None:
         mapping.madvise(mmap.MADV_DONTNEED)
 
 
-def shared_map(array: Any) -> mmap.mmap | None:
+def shared_map(array: object) -> mmap.mmap | None:
     """Return the mapping behind a `np.memmap` that shares its pages with the file, or None.
 
     Changes to the pages of a private mapping exist only in memory, so they must not be released. A plain `mmap.mmap`

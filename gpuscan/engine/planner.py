@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from gpuscan.device.context import strategy_key
 from gpuscan.engine.preparation import tile_on
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpuscan.device.context import DeviceContext
-    from gpuscan.engine.job import Layout
+    from gpuscan.engine.job import Layout, PlacedOptions
     from gpuscan.planning.plan import ScanPlan
     from gpuscan.planning.spec import ScanSpec
 
@@ -36,7 +36,9 @@ class Planner:
         self._plans: RecentValues[tuple[Any, ...], ScanPlan] = RecentValues(_MAX_PLANS)
         self._layouts: RecentValues[tuple[Any, ...], Layout] = RecentValues(_MAX_PLANS)
 
-    def plan(self, spec: ScanSpec, strategy: str, *, without: tuple[str, ...] = (), **options: Any) -> ScanPlan:
+    def plan(
+        self, spec: ScanSpec, strategy: str, *, without: tuple[str, ...] = (), **options: Unpack[PlacedOptions]
+    ) -> ScanPlan:
         """Return the plan for a scan, kept for later calls of its kind.
 
         Args:
@@ -57,9 +59,9 @@ class Planner:
                 plan = self._plans.keep(key, self._new_plan(spec, strategy, without, options))
             return plan
 
-    def _new_plan(self, spec: ScanSpec, strategy: str, without: tuple[str, ...], options: dict[str, Any]) -> ScanPlan:
+    def _new_plan(self, spec: ScanSpec, strategy: str, without: tuple[str, ...], options: PlacedOptions) -> ScanPlan:
         context = self._context
-        options = dict(options)
+        options = options.copy()
         chosen, reason = context.strategy(strategy, without=without)
         capabilities = context.capabilities_without(without)
         if options.get("tile") is None and spec.inner == 1:
@@ -74,7 +76,7 @@ class Planner:
         _log.debug("%s of %d elements by %s: %s", spec.operator_name, plan.length, plan.strategy, plan.reason)
         return plan
 
-    def bindable_plan(self, spec: ScanSpec, plan: ScanPlan, **options: Any) -> ScanPlan:
+    def bindable_plan(self, spec: ScanSpec, plan: ScanPlan, **options: Unpack[PlacedOptions]) -> ScanPlan:
         """Return the plan, or that of ``three_dispatch`` if the tile state of this one exceeds a binding."""
         limit = self._context.binding_limit
         if not plan.posts or plan.state_bytes <= limit:

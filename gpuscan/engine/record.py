@@ -177,7 +177,7 @@ def stage_dispatch(
     elements: int,
     offset: int | None = None,
     /,
-    **values: Any,
+    **values: object,
 ) -> Dispatch:
     """Return the dispatch of a stage that is no part of a scan plan, such as a copy.
 
@@ -205,7 +205,7 @@ def submit_stage(
     elements: int,
     held: bool,
     /,
-    **values: Any,
+    **values: object,
 ) -> None:
     """Submit a stage that is no part of a scan plan, in workgroups of `WORKGROUP_SIZE`. The caller holds the lock.
 

@@ -58,7 +58,7 @@ def reduce_runs(executor: Executor, problem: Problem) -> Runs:
     return Runs(results, counts.viewed((length,), offset=4 * RUNS_AT), counts.viewed((1,)))
 
 
-def _one(value: Any) -> Any:
+def _one(value: object) -> Any:
     """Return what an element adds to the length of its run."""
     return np.ones_like(value, np.uint32)
 

@@ -199,17 +199,18 @@ class _Call:
     series: int = 0
     ends: int = 0
 
-    def steps(self, stage: str, arrays: list[DeviceArray], **values: Any) -> list[Step]:
+    def steps(self, stage: str, arrays: list[DeviceArray], **given: object) -> list[Step]:
         """Return the dispatches of a stage, for some states after the other.
 
         Args:
             stage: ``"scan"`` or ``"gradient"``.
             arrays: what it binds after the call.
-            values: variables of its template, other than those that follow from the shapes.
+            given: variables of its template, other than those that follow from the shapes.
         """
         batches, groups, channels, _, length = self.shape
         state_count, chunks = self.decays[3], -(-length // self.chunk)
-        values = {"channels": _channels_of_workgroup(channels), "times": ARRAYS.selective_times} | values
+        values: dict[str, Any] = {"channels": _channels_of_workgroup(channels), "times": ARRAYS.selective_times}
+        values |= given
         values |= {"inward_varies": self.inward[-1] > 1, "outward_varies": self.outward[-1] > 1}
         workgroups = -(-channels // values["channels"]) * groups * batches * chunks
         strides = [_strides(self.decays)[0], *_strides(self.inward), *_strides(self.outward)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,7 +31,7 @@ _STEPS = 1 << 16
 def run_loop(
     context: DeviceContext,
     step: Map,
-    init: Sequence[Any],
+    init: Sequence[object],
     states: Sequence[Scalar],
     xs: Sequence[DeviceArray],
     fields: Sequence[Field],
@@ -129,7 +129,7 @@ def _submit(
         )
 
 
-def _in_words(context: DeviceContext, value: Any, scalar: Scalar, shape: tuple[int, ...]) -> DeviceArray:
+def _in_words(context: DeviceContext, value: object, scalar: Scalar, shape: tuple[int, ...]) -> DeviceArray:
     """Return the first numbers of the carry, one for each row, in whole words and in memory of their own."""
     dtype = word_dtype(scalar)
     if not isinstance(value, DeviceArray):

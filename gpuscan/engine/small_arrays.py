@@ -42,7 +42,7 @@ def scan_small(executor: Executor, problem: Problem, strategy: str, results: Seq
         leaves = [uploaded(context, leaf) for leaf in problem.leaves]
         key = ("NumPy", problem.kind, problem.keep_last_only, *strategy_key(strategy))
 
-        def compute(parameters: Parameters | None, given: Sequence[Any]) -> tuple[Any, None]:
+        def compute(parameters: Parameters | None, given: Sequence[object]) -> tuple[Any, None]:
             del parameters
             return scan_device(executor, problem.with_leaves(tuple(given)), strategy), None
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
     from gpuscan.elements import Scalar
     from gpuscan.engine.executor import Executor
+    from gpuscan.planning.kernel_parts import InjectedFaults
     from gpuscan.planning.sort_plan import TileSort
 
 
@@ -44,6 +46,14 @@ class Sorted:
     places: DeviceArray | None
 
 
+class SortPlanOptions(TypedDict, total=False):
+    """Further arguments of `plan_sort`, which tests and the search for the best tiles pass."""
+
+    subgroups: bool | None
+    tile_size: int | None
+    test_build: InjectedFaults
+
+
 def sort_device(
     executor: Executor,
     keys: DeviceArray,
@@ -54,7 +64,7 @@ def sort_device(
     with_places: bool = False,
     words: DeviceArray | None = None,
     strategy: str = "auto",
-    **options: Any,
+    **options: Unpack[SortPlanOptions],
 ) -> Sorted:
     """Sort an array on a device along an axis; equal keys keep their order.
 
@@ -154,7 +164,7 @@ def _narrowed(array: DeviceArray, dtype: AnyDType) -> DeviceArray:
 
 
 def _sort(
-    executor: Executor, keys: Keys, asked: str, options: dict[str, Any]
+    executor: Executor, keys: Keys, asked: str, options: SortPlanOptions
 ) -> tuple[DeviceArray | None, DeviceArray | None]:
     """Submit the sort; return the keys and the places, in words. A strategy that times out gives way to another one."""
     context = executor.context
@@ -388,7 +398,7 @@ class _TileSort:
         name: str,
         bound: list[Binding],
         workgroups: int,
-        values: dict[str, Any],
+        values: Mapping[str, object],
         offset: int | None = None,
     ) -> Dispatch:
         """Return a stage over the keys; `offset` is the dynamic one of its parameters."""

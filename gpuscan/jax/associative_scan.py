@@ -22,7 +22,7 @@ from gpuscan.operators.row_functions import check_combined, row_operator
 from gpuscan.problem.arguments import as_flag, as_integer, check_library
 
 
-def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+def associative_scan(fn: Callable[[Any, Any], object], elems: object, reverse: bool = False, axis: int = 0) -> Any:
     """Return the running combination of the elements along an axis, as `jax.lax.associative_scan` does.
 
     ``y[0] = x[0]`` and ``y[i] = fn(y[i-1], x[i])``. The function is traced by JAX and becomes a kernel of one scan on
@@ -73,14 +73,14 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     reverse = as_flag("reverse", reverse)
     count = len(leaves)
 
-    def flat(left: Any, right: Any) -> Any:
+    def flat(left: object, right: object) -> Any:
         return jax.tree.leaves(fn(jax.tree.unflatten(tree, left), jax.tree.unflatten(tree, right)))
 
     # Values that JAX is tracing, and the function closes over, are operands that all elements share.
     free = free_values(flat, jax.tree.leaves(like), jax.tree.leaves(like))
     operands = [*leaves, *free]
 
-    def make_rows(function: Callable[[Any, Any], Any], times: int) -> RowScan:
+    def make_rows(function: Callable[[Any, Any], object], times: int) -> RowScan:
         """Return the scan with a function of two lists, which hold the operands `times` times."""
         like = operands * times
         dtypes = [np.dtype(leaf.dtype) for leaf in like]
@@ -98,7 +98,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         shared = left[count:]
         return [*call_with(flat, free, shared, left[:count], right[:count]), *shared]
 
-    def by_jax(*values: Any) -> tuple[Any, ...]:
+    def by_jax(*values: object) -> tuple[Any, ...]:
         shared = values[count:]
 
         def function(left: Any, right: Any) -> Any:
@@ -110,7 +110,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     return jax.tree.unflatten(tree, scan.results(operands)[:count])
 
 
-def _checked_axis(leaves: Sequence[Any], axis: Any) -> int:
+def _checked_axis(leaves: Sequence[Any], axis: object) -> int:
     """Return the axis counted from 0.
 
     Raises:
@@ -250,13 +250,13 @@ def _thirds(arrays: Arrays) -> tuple[Arrays, Arrays, Arrays]:
 
 
 @_derivative.def_impl
-def _computed(*arrays: Any, scan: DifferentiableScan, transposed: bool) -> list[Any]:
+def _computed(*arrays: object, scan: DifferentiableScan, transposed: bool) -> list[Any]:
     leaves, results, vectors = _thirds(arrays)
     return [*(scan.cotangents(leaves, results, vectors) if transposed else scan.rates(leaves, vectors))]
 
 
 @_derivative.def_abstract_eval
-def _shaped(*avals: Any, **_: Any) -> list[Any]:
+def _shaped(*avals: object, **_: object) -> list[Any]:
     return [jax.core.ShapedArray(each.shape, each.dtype) for each in _thirds(avals)[0]]
 
 
@@ -279,14 +279,14 @@ def _derived_again(primals: Arrays, tangents: Arrays, **options: Any) -> tuple[l
     return found, [one + other for one, other in zip(by_vectors, by_leaves, strict=True)]
 
 
-def _transposed(given: Arrays, *primals: Any, scan: DifferentiableScan, transposed: bool) -> list[Any]:
+def _transposed(given: Arrays, *primals: object, scan: DifferentiableScan, transposed: bool) -> list[Any]:
     leaves, results, _ = _thirds(primals)
     weights = map(ad.instantiate_zeros, given)
     found: list[Any] = _derivative.bind(*leaves, *results, *weights, scan=scan, transposed=not transposed)
     return [None] * (len(leaves) + len(results)) + found
 
 
-def _batched(arrays: Arrays, axes: Sequence[int | None], **options: Any) -> tuple[list[Any], list[int]]:
+def _batched(arrays: Arrays, axes: Sequence[int | None], **options: object) -> tuple[list[Any], list[int]]:
     size = next(array.shape[axis] for array, axis in zip(arrays, axes, strict=True) if axis is not None)
     whole = [
         jnp.broadcast_to(array, (size, *array.shape)) if axis is None else jnp.moveaxis(array, axis, 0)
@@ -305,7 +305,7 @@ mlir.register_lowering(_derivative, mlir.lower_fun(_computed, multiple_results=T
 def _called(function: Callable[[list[Any]], list[Any]], arguments: Arrays, like: Arrays) -> tuple[Any, ...]:
     """Return the arrays that a function of NumPy arrays gives on the host; they are like `like`."""
 
-    def on_host(*arrays: Any) -> tuple[Any, ...]:
+    def on_host(*arrays: object) -> tuple[Any, ...]:
         return tuple(function([np.asarray(array) for array in arrays]))
 
     shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in like)

@@ -17,9 +17,9 @@ from gpuscan.problem.arguments import as_flag, as_integer
 
 
 def loop(
-    f: Callable[[Any, Any], tuple[Any, Any]],
-    init: Any,
-    xs: Any,
+    f: Callable[[Any, Any], tuple[object, object]],
+    init: object,
+    xs: object,
     length: int | None = None,
     reverse: bool = False,
 ) -> tuple[Any, Any]:
@@ -74,7 +74,7 @@ def loop(
     returned, rest = (jax.tree.flatten(each) for each in shapes)
     _check_carry(returned, (likes, tree))
 
-    def flat(carry: Any, x: Any) -> Any:
+    def flat(carry: object, x: object) -> Any:
         return jax.tree.leaves(called(carry, x))
 
     # What JAX is tracing, and the step closes over, is a part of the carry that stays as it is.

@@ -55,7 +55,7 @@ def row_function(
 
 
 def array_step(
-    function: Callable[..., Any], carry: Sequence[Any], xs: Sequence[Any], name: str
+    function: Callable[..., object], carry: Sequence[object], xs: Sequence[object], name: str
 ) -> tuple[Callable[[Sequence[Numbers]], list[Numbers]], list[tuple[int, ...]], list[AnyDType]]:
     """Return the step of a loop as a function of arrays of numbers, and the shapes and dtypes of its results.
 
@@ -74,7 +74,7 @@ def array_step(
     return interpreted, shapes, [np.dtype(each.dtype) for each in closed.out_avals]
 
 
-def free_values(function: Callable[..., Any], left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
+def free_values(function: Callable[..., object], left: Sequence[object], right: Sequence[object]) -> list[Any]:
     """Return the values that JAX is tracing and that a function of two lists closes over.
 
     Args:
@@ -109,7 +109,7 @@ def _run(jaxpr: Any, consts: Sequence[Numbers], arguments: Sequence[Numbers], na
     """Return the results of a jaxpr."""
     known: dict[Any, Numbers] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *arguments), strict=True))
 
-    def read(atom: Any) -> Numbers:
+    def read(atom: object) -> Numbers:
         if isinstance(atom, Literal):
             return constants_of(np.asarray(atom.val, atom.aval.dtype))
         return known[atom]
@@ -227,7 +227,7 @@ def rounded(x: Numbers, *, rounding_method: Any) -> Numbers:
     return apply(np.rint, x)
 
 
-def broadcast_in_dim(x: Numbers, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], **_: Any) -> Numbers:
+def broadcast_in_dim(x: Numbers, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], **_: object) -> Numbers:
     own = [1] * len(shape)
     for axis, place in enumerate(broadcast_dimensions):
         own[place] = x.shape[axis]
@@ -250,7 +250,7 @@ def iota(*, dtype: Any, shape: Sequence[int], dimension: int, **_: Any) -> Numbe
     return constants_of(np.broadcast_to(np.expand_dims(along, others), tuple(shape)))
 
 
-def reshape(x: Numbers, *, new_sizes: Sequence[int], dimensions: Any, **_: Any) -> Numbers:
+def reshape(x: Numbers, *, new_sizes: Sequence[int], dimensions: object, **_: object) -> Numbers:
     if dimensions is not None:
         raise NotImplementedError("reshape in another order")
     return x.reshape(tuple(new_sizes))
@@ -259,7 +259,7 @@ def reshape(x: Numbers, *, new_sizes: Sequence[int], dimensions: Any, **_: Any) 
 # ----- Small matrices
 
 
-def lu(x: Numbers, **_: Any) -> list[Numbers]:
+def lu(x: Numbers, **_: object) -> list[Numbers]:
     """Return the factors, the row that each one was swapped with, and the order of the rows."""
 
     def factor(rows: Rows) -> tuple[Rows, list[Any], list[Any]]:
@@ -272,7 +272,7 @@ def lu(x: Numbers, **_: Any) -> list[Numbers]:
     return over_matrices(factor, x)
 
 
-def cholesky(x: Numbers, **_: Any) -> list[Numbers]:
+def cholesky(x: Numbers, **_: object) -> list[Numbers]:
     return over_matrices(lambda rows: [factor_cholesky(rows)], x)
 
 

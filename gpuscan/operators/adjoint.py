@@ -328,7 +328,7 @@ def map_of(graph: Graph, source: Element, fields: Sequence[Sequence[Node]], resu
     """Return a function of one element, given by the nodes of each field of its result."""
     traced = Result(tuple(tuple(nodes) for nodes in fields), result)
 
-    def function(value: Any) -> Any:
+    def function(value: object) -> Any:
         leaves = source.structure.flatten(value)
         compute = traced_again if isinstance(leaves[0], Traced) else evaluated
         return result.structure.unflatten(compute(fields, source, result, leaves))
@@ -349,7 +349,7 @@ def with_flag(fields: Sequence[Field], count: int) -> Map:
     return map_of(graph, bundle_of(fields), nodes, bundle_of([*kept, Field("begun", BOOL)]))
 
 
-def _right(left: Any, right: Any) -> Any:
+def _right(left: object, right: object) -> Any:
     del left
     return right
 
@@ -362,7 +362,7 @@ LAST = Operator("last", _right)
 def sum_of(count: int) -> Operator:
     """Return the operator that adds bundles of this many arrays."""
 
-    def add(left: Sequence[Any], right: Sequence[Any]) -> Any:
+    def add(left: Sequence[object], right: Sequence[Any]) -> Any:
         return tuple(left[i] + right[i] for i in range(count))
 
     return Operator("sum", add)
@@ -584,7 +584,7 @@ def transitions(pattern: Pattern, carried: int = 0) -> Transitions:
     return Transitions(pattern, places, Operator("transition", combine), width)
 
 
-def _entries(earlier: Any, later: Any, entry: int, other: int, like: Any) -> Any:
+def _entries(earlier: Any, later: Any, entry: int, other: int, like: object) -> Any:
     """Return the product of an entry of the later matrix and one of the earlier, in the type of `like`."""
     if other == ONE:
         return np.ones_like(like) if entry == ONE else later[entry]

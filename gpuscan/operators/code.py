@@ -126,7 +126,7 @@ def combine_code(operator: Operator, element: Element, native_int64: bool, *, ca
 
 
 def map_code(
-    function: Callable[[Any], Any],
+    function: Callable[[Any], object],
     element: Element,
     name: str,
     native_int64: bool,

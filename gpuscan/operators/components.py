@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyDType
 from gpuscan.operators.expression_graph import numpy_function
 from gpuscan.operators.traced_array import Traced, elementwise
 from gpuscan.operators.traced_ufuncs import build
@@ -31,12 +32,12 @@ class _Other:
 OTHER = _Other()
 
 
-def is_other(number: Any) -> bool:
+def is_other(number: object) -> bool:
     """Return True if the number is not computed."""
     return number is OTHER
 
 
-def gathered(numbers: Sequence[Any], shape: tuple[int, ...]) -> Numbers:
+def gathered(numbers: Sequence[object], shape: tuple[int, ...]) -> Numbers:
     """Return an array of these numbers. `np.array` would take apart a number that is itself an array."""
     flat = np.empty(len(numbers), object)
     for place, number in enumerate(numbers):
@@ -49,7 +50,7 @@ def numbers_of(value: Any, shape: tuple[int, ...]) -> Numbers:
     return gathered([value[(..., *at)] for at in np.ndindex(shape)] if shape else [value], shape)
 
 
-def constants_of(values: Any) -> Numbers:
+def constants_of(values: object) -> Numbers:
     """Return the numbers of an array of constants. 16-bit floats become float32, in which they are combined."""
     array = np.asarray(values)
     if is_narrow(array.dtype):
@@ -62,7 +63,7 @@ def is_narrow(dtype: AnyDType) -> bool:
     return dtype.itemsize == 2 and dtype.kind not in "iu"
 
 
-def array_of(numbers: Numbers, like: Any, dtype: AnyDType) -> Any:
+def array_of(numbers: Numbers, like: object, dtype: AnyDType) -> Any:
     """Return a traced value or an array that has these numbers along its last axes.
 
     Args:
@@ -79,7 +80,7 @@ def array_of(numbers: Numbers, like: Any, dtype: AnyDType) -> Any:
     return np.full_like(like, number, dtype=dtype)
 
 
-def apply(function: Callable[..., Any], *arrays: Any) -> Numbers:
+def apply(function: Callable[..., object], *arrays: object) -> Numbers:
     """Return a function of numbers for each place of arrays, which are broadcast; single numbers are, too."""
     whole = np.broadcast_arrays(*(each if isinstance(each, np.ndarray) else gathered([each], ()) for each in arrays))
     shape = whole[0].shape
@@ -90,7 +91,7 @@ def apply(function: Callable[..., Any], *arrays: Any) -> Numbers:
     return gathered(results, shape)
 
 
-def folded(function: Callable[[Any, Any], Any], array: Numbers, axes: Sequence[int]) -> Numbers:
+def folded(function: Callable[[Any, Any], object], array: Numbers, axes: Sequence[int]) -> Numbers:
     """Return the combination along axes, from the first to the last."""
     axes = sorted(axis % array.ndim for axis in axes)
     kept = [axis for axis in range(array.ndim) if axis not in axes]
@@ -142,7 +143,7 @@ def erf(x: Any) -> Any:
     return elementwise(x.graph, lambda node: build(x.graph, "erf", (node,), x.scalar), [x.nodes], x.scalar)
 
 
-def converted(x: Any, dtype: np.dtype[Any]) -> Any:
+def converted(x: Any, dtype: AnyDType) -> Any:
     """Return the number in another dtype; for a 16-bit float in float32, in which such floats are combined."""
     dtype = np.dtype(np.float32) if is_narrow(dtype) else dtype
     return x.astype(dtype)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ class Calculus:
         narrow = node.scalar.kind == "float" and node.scalar.bits == 16
         return self.graph.cast(node, FLOAT32) if narrow else node
 
-    def like(self, value: Any, node: Node) -> Node:
+    def like(self, value: object, node: Node) -> Node:
         """Return a constant in the type of a node."""
         return self.graph.constant(value, node.scalar)
 

@@ -15,7 +15,9 @@ from gpuscan.operators.traced_array import Traced
 Array = AnyArray
 
 
-def evaluated(fields: Sequence[Sequence[Node]], source: Element, result: Element, leaves: Sequence[Array]) -> list[Any]:
+def evaluated(
+    fields: Sequence[Sequence[Node]], source: Element, result: Element, leaves: Sequence[Array]
+) -> list[AnyArray]:
     """Return the fields of a function's result as arrays (*axes, *shape of the field).
 
     Args:

@@ -110,7 +110,7 @@ class Graph:
         self._known: dict[Any, Node] = {}
         self._operations = 0
 
-    def _node(self, op: str, args: tuple[Node, ...], scalar: Scalar, data: Any = None) -> Node:
+    def _node(self, op: str, args: tuple[Node, ...], scalar: Scalar, data: object = None) -> Node:
         key = (op, tuple(arg.index for arg in args), scalar, data)
         node = self._known.get(key)
         if node is None:
@@ -135,7 +135,7 @@ class Graph:
     def input(self, argument: int, field: int, component: int, scalar: Scalar) -> Node:
         return self._node("input", (), scalar, (argument, field, component))
 
-    def constant(self, value: Any, scalar: Scalar) -> Node:
+    def constant(self, value: object, scalar: Scalar) -> Node:
         """Return the node of a constant. `value` is converted as ``astype`` does it, to the type's compute form."""
         with np.errstate(all="ignore"):
             return self._node("constant", (), scalar, derive(bytes_in(compute_dtype(scalar)), value))
@@ -144,7 +144,7 @@ class Graph:
         """Return the node of a constant of another graph."""
         return self._node("constant", (), node.scalar, present(node.data) if self._with_floats else node.data)
 
-    def _compute(self, function: Callable[..., Any], args: Sequence[Node], scalar: Scalar) -> Node:
+    def _compute(self, function: Callable[..., object], args: Sequence[Node], scalar: Scalar) -> Node:
         """Return the constant that NumPy computes from constants."""
         with np.errstate(all="ignore"):
             data = [arg.data for arg in args]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dis
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from functools import lru_cache
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodDescriptorType, ModuleType
 from typing import Any
@@ -36,7 +36,7 @@ class _NeedsFloatsError(Exception):
     """A function cannot be called with parameters in the place of its floats."""
 
 
-def function_key(function: Any, *, numbers: bool = True, floats: list[float] | None = None) -> Hashable | None:
+def function_key(function: object, *, numbers: bool = True, floats: list[float] | None = None) -> Hashable | None:
     """Return a value that is equal for functions that compute the same; None if that cannot be told.
 
     The value describes the function's code and all that it reads: functions in the same way, numbers, and short arrays
@@ -80,7 +80,7 @@ def with_parameters(function: FunctionType, parameters: Parameters, first: int) 
     """
     leaves = iter(parameters.leaves[first:])
 
-    def replacement(value: Any) -> Any:
+    def replacement(value: object) -> Any:
         if type(value) is float:
             return Parameter(next(leaves))
         return again(value) if type(value) is FunctionType and not never_changes(value) else value
@@ -97,7 +97,7 @@ def with_parameters(function: FunctionType, parameters: Parameters, first: int) 
     return Switch(function, again(function), parameters)
 
 
-def never_changes(function: Any) -> bool:
+def never_changes(function: object) -> bool:
     """Return True for a function of a module of a package that never changes."""
     if type(function) is not FunctionType or function.__closure__ is not None or "<" in function.__qualname__:
         return False
@@ -105,14 +105,14 @@ def never_changes(function: Any) -> bool:
     return _is_of_fixed(function.__globals__.get("__name__"))
 
 
-def has_closure(function: Any) -> bool:
+def has_closure(function: object) -> bool:
     """Return True for a function that closes over variables."""
     code = getattr(function, "__code__", None)
     return code is not None and len(code.co_freevars) > 0
 
 
 def _value_key(
-    value: Any, numbers: bool, within: list[Any], floats: list[float] | None = None, *, shared: bool = False
+    value: Any, numbers: bool, within: Sequence[object], floats: list[float] | None = None, *, shared: bool = False
 ) -> Hashable:
     """Return the key of a function or of a value that it reads.
 
@@ -157,13 +157,13 @@ def _value_key(
     raise _UnknownError
 
 
-def _is_of_fixed(module: Any) -> bool:
+def _is_of_fixed(module: object) -> bool:
     """Return True for the name of a module of a package that never changes."""
     return isinstance(module, str) and module.partition(".")[0] in _FIXED
 
 
 def _code_key(
-    function: FunctionType, numbers: bool, within: list[Any], floats: list[float] | None, shared: bool
+    function: FunctionType, numbers: bool, within: Sequence[object], floats: list[float] | None, shared: bool
 ) -> Hashable:
     """Return the key of a Python function."""
     if never_changes(function):

@@ -37,7 +37,7 @@ def factor_lu(rows: Rows, size: int) -> list[Any]:
     return swaps
 
 
-def swap_rows(rows: Rows, row: int, place: Any) -> None:
+def swap_rows(rows: Rows, row: int, place: object) -> None:
     """Swap a row in place with the one after it that has the number `place`, if there is one."""
     for below in range(row + 1, len(rows)):
         here = place == below
@@ -89,7 +89,7 @@ def determinant(a: Rows) -> Any:
     return result
 
 
-def sign_of_swaps(swaps: Sequence[Any], one: Any) -> Any:
+def sign_of_swaps(swaps: Sequence[object], one: Any) -> Any:
     """Return the sign of the permutation that swaps make: `one` or its negative."""
     sign = one
     for row, place in enumerate(swaps):
@@ -111,7 +111,7 @@ def transpose_rows(a: Rows) -> Rows:
 # ----- Arrays of numbers whose last two axes are matrices
 
 
-def over_matrices(function: Callable[..., Sequence[Any]], *arrays: Numbers) -> list[Numbers]:
+def over_matrices(function: Callable[..., Sequence[object]], *arrays: Numbers) -> list[Numbers]:
     """Return what a function of matrices gives for each place of the axes before them.
 
     Args:
@@ -135,7 +135,7 @@ def over_matrices(function: Callable[..., Sequence[Any]], *arrays: Numbers) -> l
     ]
 
 
-def _array(numbers: Any) -> Numbers:
+def _array(numbers: object) -> Numbers:
     """Return nested lists of numbers as an array."""
     if not isinstance(numbers, list):
         return gathered([numbers], ())

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.elements import Field
 from gpuscan.errors import OperatorError
 from gpuscan.operators.operator import Operator, name_of
@@ -18,13 +19,13 @@ INTEGERS = frozenset({"signed", "unsigned"})
 FLOATS = frozenset({"float"})
 
 
-def _lowest(field: Field) -> Any:
+def _lowest(field: Field) -> float | int:
     if field.scalar.kind == "float":
         return -np.inf
     return False if field.scalar.kind == "bool" else np.iinfo(field.scalar.dtype).min
 
 
-def _highest(field: Field) -> Any:
+def _highest(field: Field) -> float | int:
     if field.scalar.kind == "float":
         return np.inf
     return True if field.scalar.kind == "bool" else np.iinfo(field.scalar.dtype).max
@@ -43,7 +44,7 @@ def _all_bits(field: Field) -> Any:
     return ~np.zeros((), dtype=field.scalar.dtype)
 
 
-def _eye(field: Field) -> Any:
+def _eye(field: Field) -> AnyArray:
     return np.eye(field.shape[0], dtype=field.scalar.dtype)
 
 
@@ -55,9 +56,9 @@ class NamedOperator(Operator):
 
 
 def _builtin(
-    ufunc: np.ufunc, kinds: frozenset[str], identity: Callable[[Field], Any], element_axes: int = 0
+    ufunc: np.ufunc, kinds: frozenset[str], identity: Callable[[Field], object], element_axes: int = 0
 ) -> Operator:
-    def function(left: Any, right: Any) -> Any:
+    def function(left: object, right: object) -> Any:
         return ufunc(left, right)
 
     return NamedOperator(ufunc.__name__, function, identity=identity, kinds=kinds, element_axes=element_axes)
@@ -142,7 +143,7 @@ def resolve(op: Any) -> Operator:
     raise OperatorError(f"op={op!r} was passed, which is no operator; {_choices()}")
 
 
-def _advice_for(op: Any) -> str | None:
+def _advice_for(op: object) -> str | None:
     """Return what to do instead of passing a function of a whole array as the operator; None for anything else."""
     for name, function, sign in (("argmax", np.argmax, ">"), ("argmin", np.argmin, "<")):
         if op is function or (isinstance(op, str) and op == name):

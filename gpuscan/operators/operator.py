@@ -48,7 +48,7 @@ class Operator:
         """The operator as messages name it: by its name, if it has one."""
         return UNNAMED if self.name == UNNAMED else f"the operator {self.name!r}"
 
-    def __call__(self, left: Any, right: Any) -> Any:
+    def __call__(self, left: object, right: object) -> Any:
         """Return ``f(left, right)`` on NumPy arrays or numbers.
 
         Raises:
@@ -77,7 +77,7 @@ class Operator:
             ) from error
         return [self._identity_field(leaf, field) for leaf, field in zip(leaves, element.fields, strict=True)]
 
-    def _identity_field(self, value: Any, field: Field) -> AnyArray:
+    def _identity_field(self, value: object, field: Field) -> AnyArray:
         given = np.asarray(value)
         with np.errstate(all="ignore"):
             try:
@@ -132,7 +132,7 @@ class Operator:
         return f"it combines {', '.join(sorted(self.kinds))} numbers; pass an integer dtype such as dtype=np.int32"
 
 
-def name_of(function: Callable[..., Any]) -> str:
+def name_of(function: Callable[..., object]) -> str:
     name = getattr(function, "__name__", type(function).__name__)
     return UNNAMED if name == "<lambda>" else str(name)
 
@@ -146,7 +146,7 @@ def operator(
     function: None = None, *, identity: Any = None, name: str | None = None, element_axes: int = 0
 ) -> Callable[[Function], Operator]: ...
 def operator(
-    function: Function | None = None, *, identity: Any = None, name: str | None = None, element_axes: int = 0
+    function: Function | None = None, *, identity: object = None, name: str | None = None, element_axes: int = 0
 ) -> Operator | Callable[[Function], Operator]:
     """Make an operator from a Python function of ``(left, right)``; also a decorator.
 
@@ -202,7 +202,7 @@ def operator(
 
 
 def wgsl_operator(
-    source: str, *, identity: Any = None, name: str | None = None, helpers: str = "", element_axes: int = 0
+    source: str, *, identity: object = None, name: str | None = None, helpers: str = "", element_axes: int = 0
 ) -> Operator:
     """Make an operator from WGSL: ``fn combine(a: Element, b: Element) -> Element``.
 
@@ -240,13 +240,13 @@ def wgsl_operator(
     return Operator(name, None, wgsl=source, helpers=helpers, identity=identity, element_axes=element_axes)
 
 
-def check_name(name: Any) -> None:
+def check_name(name: object) -> None:
     """Raise TypeError unless the name is a str or None."""
     if name is not None and not isinstance(name, str):
         raise TypeError(f"an operator's name must be a str, got {name!r}; pass text")
 
 
-def check_axes(element_axes: Any) -> None:
+def check_axes(element_axes: object) -> None:
     """Raise OperatorError unless `element_axes` is a count."""
     if not isinstance(element_axes, int) or element_axes < 0:
         raise OperatorError(f"element_axes counts trailing axes, got {element_axes!r}; pass 0 or more")

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.array_types import AnyDType
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.recent_values import RecentValues
 from gpuscan.sizes import Size, apply, join_bytes
 from gpuscan.sizes import reveal as reveal_size
@@ -86,7 +86,7 @@ class Expression:
         return self.value
 
 
-def derive(function: Callable[..., Any], *operands: Any) -> Any:
+def derive(function: Callable[..., object], *operands: object) -> Any:
     """Return the expression of a function of expressions and constants; its result if the operands are constants.
 
     The function depends on its arguments alone. An error of it is raised, and depends on the values of the operands.
@@ -115,17 +115,17 @@ def derive(function: Callable[..., Any], *operands: Any) -> Any:
     return found
 
 
-def _is_defined(value: Any) -> bool:
+def _is_defined(value: object) -> bool:
     """Return True: where the value is not defined, this is not called."""
     return True
 
 
-def present(value: Any) -> Any:
+def present(value: object) -> Any:
     """Return the value of an expression for the floats that the call has, and any other value as it is."""
     return value.value if type(value) is Expression else value
 
 
-def reveal(value: Any) -> Any:
+def reveal(value: object) -> Any:
     """Reveal the value of a parameter, an expression or a size; return any other value as it is."""
     if type(value) is Size:
         return reveal_size(value)
@@ -158,7 +158,7 @@ class Computation:
         steps: list[tuple[Any, list[int]]] = []
         known: dict[Hashable, int] = {}
 
-        def place(operand: Any) -> int:
+        def place(operand: object) -> int:
             if type(operand) is not Expression:
                 constants.append(operand)
                 return ~(len(constants) - 1)
@@ -269,7 +269,7 @@ class Switch:
         self.__wrapped__, self.with_parameters, self.parameters = function, with_parameters, parameters
         self.__name__, self.__qualname__ = function.__name__, function.__qualname__
 
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
+    def __call__(self, *arguments: object, **options: object) -> Any:
         if _mode.traced is not None:
             _mode.traced.add(self.parameters)
             return self.with_parameters(*arguments, **options)
@@ -304,10 +304,10 @@ def trace_with_floats() -> Iterator[None]:
 # ----- Parameters
 
 
-def _operation(function: Callable[..., Any], *, swapped: bool = False) -> Callable[..., Any]:
+def _operation(function: Callable[..., object], *, swapped: bool = False) -> Callable[..., Any]:
     """Return a method of `Parameter` that records a function of it and of a Python number."""
 
-    def method(self: Parameter, other: Any) -> Any:
+    def method(self: Parameter, other: object) -> Any:
         if type(other) is not Parameter and type(other) not in _NUMBERS:
             return NotImplemented
         return _record(function, other, self) if swapped else _record(function, self, other)
@@ -315,16 +315,16 @@ def _operation(function: Callable[..., Any], *, swapped: bool = False) -> Callab
     return method
 
 
-def _question(function: Callable[..., Any]) -> Callable[..., Any]:
+def _question(function: Callable[..., object]) -> Callable[..., Any]:
     """Return a method of `Parameter` that reveals what a function gives for it."""
 
-    def method(self: Parameter, *arguments: Any) -> Any:
+    def method(self: Parameter, *arguments: object) -> Any:
         return reveal(derive(function, self._expression, *arguments))
 
     return method
 
 
-def _record(function: Callable[..., Any], *operands: Any) -> Any:
+def _record(function: Callable[..., object], *operands: object) -> Any:
     found = derive(function, *(each._expression if type(each) is Parameter else each for each in operands))
     return Parameter(found) if type(found) is Expression else found
 
@@ -365,7 +365,7 @@ class Parameter:
     __hash__ = _question(hash)
     __repr__, __str__, __format__ = _question(repr), _question(str), _question(format)
 
-    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+    def __pow__(self, other: object, modulus: object = None) -> Any:
         if modulus is None and type(other) is int:
             return _record(operator.pow, self, other)
         if type(other) is not Parameter and type(other) not in _NUMBERS:
@@ -385,13 +385,13 @@ class Parameter:
     def __abs__(self) -> Any:
         return _record(operator.abs, self)
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: object) -> Any:
         return self // other, self % other
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self, other: object) -> Any:
         return other // self, other % self
 
-    def __round__(self, digits: Any = None) -> Any:
+    def __round__(self, digits: object = None) -> Any:
         return reveal(derive(round, self._expression)) if digits is None else _record(round, self, digits)
 
     def __getattr__(self, name: str) -> Any:
@@ -401,21 +401,21 @@ class Parameter:
 
     # ----- NumPy reads the value, unless another operand is traced.
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
         return np.array(reveal(self), dtype)
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Any:
         if any(_has_own_form(each) for each in inputs):
             return NotImplemented
         return getattr(ufunc, method)(*map(reveal, inputs), **options)
 
-    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
+    def __array_function__(self, function: Any, types: Any, args: object, options: Any) -> Any:
         if any(kind is not Parameter and kind is not np.ndarray for kind in types):
             return NotImplemented
         return function(*_reveal_all(args), **_reveal_all(options))
 
 
-def _has_own_form(value: Any) -> bool:
+def _has_own_form(value: object) -> bool:
     """Return True for an operand of a ufunc that says itself what the ufunc does."""
     return not isinstance(value, (Parameter, np.ndarray, np.generic)) and hasattr(value, "__array_ufunc__")
 
@@ -429,12 +429,12 @@ def _reveal_all(value: Any) -> Any:
     return reveal(value)
 
 
-def as_parameter(number: Any) -> Any:
+def as_parameter(number: object) -> Any:
     """Return a number as it is; a size of a call that is being recorded as a float that other calls have others of."""
     return Parameter(Parameters([apply(float, number)]).leaves[0]) if type(number) is Size else number
 
 
-def spelling(number: Any) -> Hashable:
+def spelling(number: object) -> Hashable:
     """Return what tells a number from others of its type: how it is written, or what a parameter computes."""
     return number._expression if type(number) is Parameter else repr(number)
 
@@ -449,7 +449,7 @@ def bytes_in(dtype: AnyDType) -> Callable[[Any], bytes]:
 
 
 @functools.lru_cache(maxsize=512)
-def of_bytes(function: Callable[..., Any], sources: tuple[AnyDType, ...]) -> Callable[..., Any]:
+def of_bytes(function: Callable[..., object], sources: tuple[AnyDType, ...]) -> Callable[..., Any]:
     """Return a function of numbers as one of their bytes.
 
     Args:

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +41,7 @@ def raised_at(traceback: TracebackType | None) -> str:
     return place
 
 
-def defined_at(function: Callable[..., Any]) -> str:
+def defined_at(function: Callable[..., object]) -> str:
     """Return the first line of a user's Python function, quoted; empty for any other function."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None or code.co_filename.startswith(_OURS):

@@ -40,7 +40,7 @@ class Result:
     element: Element
 
 
-def trace_operator(function: Callable[..., Any], element: Element, name: str) -> Result:
+def trace_operator(function: Callable[..., object], element: Element, name: str) -> Result:
     """Trace ``function(left, right)``, which must return an element like its arguments."""
     graph, value = call_twice(function, [element, element], name)
     leaves = _flatten(element.structure, value, function, name)
@@ -72,11 +72,11 @@ class Map:
         """The element that the map returns."""
         return self.result.element
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: object) -> Any:
         return self.function(value)
 
 
-def traced(function: Callable[[Any], Any], element: Element, name: str) -> Map:
+def traced(function: Callable[[Any], object], element: Element, name: str) -> Map:
     """Return the function as a `Map` of such elements; a `Map` of them is returned as it is.
 
     Raises:
@@ -87,7 +87,7 @@ def traced(function: Callable[[Any], Any], element: Element, name: str) -> Map:
     return (_traced_once if never_changes(function) else _traced)(function, element, name)
 
 
-def _traced(function: Callable[[Any], Any], element: Element, name: str) -> Map:
+def _traced(function: Callable[[Any], object], element: Element, name: str) -> Map:
     graph, value = call_twice(function, [element], name)
     result = _mapped(graph, value, function, name)
     places = tuple(node.index for nodes in result.fields for node in nodes)
@@ -97,14 +97,14 @@ def _traced(function: Callable[[Any], Any], element: Element, name: str) -> Map:
 _traced_once = lru_cache(maxsize=256)(_traced)
 
 
-def trace_map(function: Callable[..., Any], element: Element, name: str) -> Result:
+def trace_map(function: Callable[..., object], element: Element, name: str) -> Result:
     """Trace ``function(x)``, which may return another kind of element."""
     if isinstance(function, Map) and function.source == element:
         return function.result
     return _mapped(*call_twice(function, [element], name), function, name)
 
 
-def _mapped(graph: Graph, value: Any, function: Callable[..., Any], name: str) -> Result:
+def _mapped(graph: Graph, value: object, function: Callable[..., object], name: str) -> Result:
     structure, leaves = structure_of(value)
     for position, leaf in enumerate(map(reveal, leaves)):
         if isinstance(leaf, np.generic):
@@ -126,7 +126,7 @@ def _mapped(graph: Graph, value: Any, function: Callable[..., Any], name: str) -
 
 
 def call_twice(
-    function: Callable[..., Any], elements: Sequence[Element], name: str, *, whole: bool = False
+    function: Callable[..., object], elements: Sequence[Element], name: str, *, whole: bool = False
 ) -> tuple[Graph, Any]:
     """Call the function, and call it again to find out if it depends on more than its arguments.
 
@@ -166,7 +166,7 @@ def call_twice(
     return graph, value
 
 
-def _act_alike(value: Any, again: Any) -> bool:
+def _act_alike(value: object, again: object) -> bool:
     """Return True if a value that was traced with parameters is, for their floats, one that was traced with these."""
     pairs = _nodes_in_pairs(value, again)
     if pairs is None:
@@ -183,7 +183,7 @@ def _act_alike(value: Any, again: Any) -> bool:
     return not images or all(one is other for one, other in zip(*images, strict=True))
 
 
-def _nodes_in_pairs(value: Any, again: Any) -> list[tuple[Node, Node]] | None:
+def _nodes_in_pairs(value: object, again: object) -> list[tuple[Node, Node]] | None:
     """Return the nodes at the same places of two values; None if these have other forms."""
     if isinstance(value, Traced):
         if not isinstance(again, Traced) or value.shape != again.shape or value.scalar != again.scalar:
@@ -203,7 +203,7 @@ def _nodes_in_pairs(value: Any, again: Any) -> list[tuple[Node, Node]] | None:
     return [] if repr(value) == repr(again) else None
 
 
-def _call(function: Callable[..., Any], arguments: Sequence[Any], name: str) -> Any:
+def _call(function: Callable[..., object], arguments: Sequence[object], name: str) -> Any:
     try:
         return function(*arguments)
     except OperatorError:
@@ -228,7 +228,7 @@ def _input(graph: Graph, argument: int, index: int, field: Field) -> Traced:
     return Traced(graph, nodes, field.scalar)
 
 
-def _nodes_of(value: Any, graph: Graph) -> Any:
+def _nodes_of(value: object, graph: Graph) -> Any:
     """Return a value in a form that can be compared: the indices of its nodes, and if they are of this graph."""
     if isinstance(value, Traced):
         return value.graph is graph, value.shape, tuple(node.index for node in value.nodes.ravel())
@@ -242,7 +242,7 @@ def _nodes_of(value: Any, graph: Graph) -> Any:
 # ----- The result of an operator, compared with the element
 
 
-def _flatten(structure: Structure, value: Any, function: Callable[..., Any], name: str) -> list[Any]:
+def _flatten(structure: Structure, value: object, function: Callable[..., object], name: str) -> list[Any]:
     """Return the leaves of what the function returned, in the order of the element's fields."""
     if structure.kind == "leaf":
         if isinstance(value, (tuple, list, dict)):
@@ -278,7 +278,9 @@ def _flatten(structure: Structure, value: Any, function: Callable[..., Any], nam
     ]
 
 
-def _field_nodes(graph: Graph, leaf: Any, field: Field, function: Callable[..., Any], name: str) -> tuple[Node, ...]:
+def _field_nodes(
+    graph: Graph, leaf: object, field: Field, function: Callable[..., object], name: str
+) -> tuple[Node, ...]:
     """Return the nodes of one field of the result, in the field's type and shape."""
     shown = f"field {field.name} of what {name} returns"
     if not isinstance(leaf, Traced):
@@ -318,7 +320,7 @@ def _field_nodes(graph: Graph, leaf: Any, field: Field, function: Callable[..., 
     return tuple(leaf.nodes.ravel())
 
 
-def structure_of(value: Any) -> tuple[Structure, list[Any]]:
+def structure_of(value: object) -> tuple[Structure, list[Any]]:
     """Return the structure and the leaves of a value that a map returned."""
     factory: Callable[..., Any] | None = None
     if isinstance(value, Mapping):

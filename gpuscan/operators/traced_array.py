@@ -36,7 +36,7 @@ class ElementShape(tuple[int, ...]):
         from_start = isinstance(index, slice) and index.start is None and index.step is None
         return ElementShape(found) if from_start and (index.stop is None or index.stop < 0) else found
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Any) -> ElementShape:
         return ElementShape((*self, *other))
 
 
@@ -102,11 +102,11 @@ class Traced(ArrayOperators):
 
     # ----- Conversions
 
-    def astype(self, dtype: Any, copy: bool = True) -> Traced:
+    def astype(self, dtype: object, copy: bool = True) -> Traced:
         scalar = known_scalar(dtype)
         return elementwise(self.graph, lambda node: self.graph.cast(node, scalar), [self.nodes], scalar)
 
-    def view(self, dtype: Any) -> Traced:
+    def view(self, dtype: object) -> Traced:
         scalar = known_scalar(dtype)
         if self.scalar.kind == "float" and self.scalar.bits == 16 and widened(self.nodes.flat):
             raise operator_error(
@@ -115,7 +115,7 @@ class Traced(ArrayOperators):
             )
         return self.bits_as(dtype)
 
-    def bits_as(self, dtype: Any) -> Traced:
+    def bits_as(self, dtype: object) -> Traced:
         """Return the bits as they are stored. `view` gives them only if NumPy has them too."""
         scalar = known_scalar(dtype)
         if scalar == self.scalar:
@@ -131,10 +131,10 @@ class Traced(ArrayOperators):
 
     # ----- Indexing
 
-    def __getitem__(self, index: Any) -> Traced:
+    def __getitem__(self, index: object) -> Traced:
         return Traced(self.graph, np.asarray(self.nodes[self._checked(index)], dtype=object), self.scalar)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: object, value: object) -> None:
         if not self.nodes.flags.writeable:
             raise operator_error(
                 "the function writes into its argument; make a new array: np.copy, np.where or np.stack"
@@ -143,7 +143,7 @@ class Traced(ArrayOperators):
             value = constant_like(self, value)
         self.nodes[self._checked(index)] = value.astype(self.dtype).nodes
 
-    def _checked(self, index: Any) -> Any:
+    def _checked(self, index: object) -> Any:
         parts = index if isinstance(index, tuple) else (index,)
         if any(isinstance(part, Traced) for part in parts):
             raise operator_error(
@@ -174,7 +174,7 @@ class Traced(ArrayOperators):
             return len(self.nodes)
         raise operator_error("a traced array has no len(); write x.shape[-1] for its trailing axis")
 
-    def __contains__(self, item: Any) -> bool:
+    def __contains__(self, item: object) -> bool:
         raise operator_error("`in` asks for one answer; write np.any(x == item, axis=-1)")
 
     # ----- What cannot be traced
@@ -185,7 +185,7 @@ class Traced(ArrayOperators):
             "not, min, max); write np.where(condition, a, b), & | ~, np.minimum, np.maximum"
         )
 
-    def _number(self, *_: Any) -> Any:
+    def _number(self, *_: object) -> Any:
         raise operator_error(
             "the function turns a value that is known only on the GPU into a Python number (int, float, math.*); "
             "write .astype(np.int32), np.exp, np.sqrt and their like, and np.where(condition, a, b) where it decides"
@@ -193,7 +193,7 @@ class Traced(ArrayOperators):
 
     __int__ = __float__ = __complex__ = __index__ = __round__ = item = tolist = _number
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> AnyArray:
         if self.graph.whole and dtype in (None, object):
             numbers = np.empty(self.shape, dtype=object)
             for at in np.ndindex(self.shape):
@@ -216,7 +216,7 @@ class Traced(ArrayOperators):
 
     # ----- NumPy's protocols
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: Any) -> Any:
         out = options.pop("out", None)
         inputs = tuple(map(reveal, inputs)) if has_size(inputs) else inputs
         if method == "reduce" and ufunc in REDUCTIONS:
@@ -235,7 +235,7 @@ class Traced(ArrayOperators):
             target[...] = result
         return out[0] if len(out) == 1 else out
 
-    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
+    def __array_function__(self, function: object, types: Any, args: Any, options: Any) -> Any:
         traced = ARRAY_FUNCTIONS.get(function)
         if traced is None:
             known = ", ".join(sorted(name_of_function(each) for each in ARRAY_FUNCTIONS))
@@ -279,7 +279,7 @@ def complex_of(real: Traced, imag: Traced) -> Traced:
     return elementwise(real.graph, real.graph.complex, [real.nodes, imag.nodes], COMPLEX64)
 
 
-def constant_like(like: Traced, value: Any) -> Traced:
+def constant_like(like: Traced, value: object) -> Traced:
     """Return a constant (a Python number, a NumPy scalar or array) in the type of `like`."""
     return constant(like.graph, value, like.scalar)
 
@@ -300,7 +300,7 @@ def constant(graph: Graph, value: Any, scalar: Scalar) -> Traced:
     return elementwise(graph, lambda number: graph.constant(number, scalar), [numbers.astype(object)], scalar)
 
 
-def fits(value: Any, scalar: Scalar) -> bool:
+def fits(value: object, scalar: Scalar) -> bool:
     """Return True unless the value is a Python int that the integer type cannot hold."""
     if type(value) is not int or scalar.kind not in ("signed", "unsigned"):
         return True
@@ -308,19 +308,19 @@ def fits(value: Any, scalar: Scalar) -> bool:
     return bool(limits.min <= value <= limits.max)
 
 
-def check_fits(value: Any, scalar: Scalar) -> None:
+def check_fits(value: object, scalar: Scalar) -> None:
     if not fits(value, scalar):
         raise operator_error(f"the Python number {value} does not fit {scalar.name}; write np.int64({value})")
 
 
-def is_weak(value: Any) -> bool:
+def is_weak(value: object) -> bool:
     """Return True for a Python number, which takes the type of the other side (NEP 50)."""
     if type(value) is Parameter:
         return is_weak_parameter(value)
     return isinstance(value, (int, float, complex)) and not isinstance(value, (bool, np.generic))
 
 
-def is_weak_parameter(value: Any) -> bool:
+def is_weak_parameter(value: object) -> bool:
     """Return True for a parameter in the place of a Python float or complex number."""
     return type(value) is Parameter and value.kind in (float, complex)
 
@@ -330,7 +330,7 @@ _PYTHON_TYPES: dict[str, type] = {"signed": int, "float": float, "complex": comp
 _WEAK_DTYPES: dict[type, Any] = {int: np.int32, float: np.float32, complex: np.complex64}
 
 
-def weak_dtype(dtypes: Sequence[Any], traced: Sequence[Traced]) -> Any:
+def weak_dtype(dtypes: Sequence[object], traced: Sequence[Traced]) -> Any:
     """Return the dtype of what a step of a loop computes of Python numbers and bools; None if there are others."""
     python = [each for each in dtypes if isinstance(each, type) and each in _WEAK_DTYPES]
     others = [each for each in dtypes if not isinstance(each, type) and each != np.dtype(bool)]
@@ -339,7 +339,7 @@ def weak_dtype(dtypes: Sequence[Any], traced: Sequence[Traced]) -> Any:
     return np.dtype(_WEAK_DTYPES[max(python, key=list(_WEAK_DTYPES).index)])
 
 
-def dtype_or_type(value: Any, traced: Sequence[Traced]) -> Any:
+def dtype_or_type(value: object, traced: Sequence[Traced]) -> Any:
     """Return an operand as NumPy's promotion takes it: its dtype, or the Python type of a Python number."""
     if isinstance(value, Traced):
         return _PYTHON_TYPES[value.scalar.kind] if value.weak else value.dtype
@@ -354,7 +354,7 @@ def dtype_or_type(value: Any, traced: Sequence[Traced]) -> Any:
     return float if dtype == np.float64 and is_exact_constant(value) else dtype
 
 
-def is_exact_constant(value: Any) -> bool:
+def is_exact_constant(value: object) -> bool:
     """Return True for a float64 array such as ``np.eye(2)``, which float32 holds exactly: it takes the other's type."""
     if not isinstance(value, np.ndarray) or not value.ndim or value.dtype != np.float64:
         return False
@@ -378,7 +378,7 @@ def broadcast_check(name: str, traced: Sequence[Traced]) -> None:
         )
 
 
-def check_float64(name: str, dtypes: Sequence[Any], results: Sequence[Any], traced: Sequence[Traced]) -> None:
+def check_float64(name: str, dtypes: Sequence[object], results: Sequence[Any], traced: Sequence[Traced]) -> None:
     """Refuse NumPy's promotion to float64 if no operand is float64: few adapters have it.
 
     Steps of loops may compute in it: what their carry has not fits is refused there.
@@ -393,7 +393,7 @@ def check_float64(name: str, dtypes: Sequence[Any], results: Sequence[Any], trac
         )
 
 
-def joined(value: Any) -> Any:
+def joined(value: object) -> Any:
     """Return an array of traced numbers, such as ``np.array([a, b])`` makes, as a traced value; others as they are."""
     if not isinstance(value, np.ndarray) or value.dtype != object or not value.size:
         return value
@@ -411,7 +411,7 @@ def joined(value: Any) -> Any:
     return Traced(graph, nodes.reshape(value.shape), known_scalar(dtype))
 
 
-def call_ufunc(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[Traced, ...]:
+def call_ufunc(ufunc: np.ufunc, inputs: Sequence[object]) -> tuple[Traced, ...]:
     """Return the results of ``ufunc(*inputs)``, with NumPy's own promotion."""
     inputs = [joined(value) for value in inputs]
     if ufunc in MULTIPLE:
@@ -457,7 +457,7 @@ def call_ufunc(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[Traced, ...]:
         raise operator_error(f"np.{name}: {error}") from error
 
 
-def _instead(name: str, dtypes: Sequence[Any]) -> str:
+def _instead(name: str, dtypes: Sequence[object]) -> str:
     """Say what to write in place of a ufunc that is not defined for these types."""
     if any(dtype == np.complex64 for dtype in dtypes):
         return "compute it from x.real and x.imag, which are float32"
@@ -469,7 +469,7 @@ def _instead(name: str, dtypes: Sequence[Any]) -> str:
 MULTIPLE: dict[np.ufunc, tuple[np.ufunc, ...]] = {np.divmod: (np.floor_divide, np.remainder)}
 
 
-def operand(graph: Graph, value: Any, scalar: Scalar) -> AnyArray:
+def operand(graph: Graph, value: object, scalar: Scalar) -> AnyArray:
     """Return the nodes of a traced value or a constant, cast to `scalar`."""
     return (value.astype(scalar.dtype) if isinstance(value, Traced) else constant(graph, value, scalar)).nodes
 

@@ -31,7 +31,7 @@ from gpuscan.operators.traced_array import (
 Form = TypeVar("Form", bound=Callable[..., Any])
 
 
-def traced_form(*functions: Any) -> Callable[[Form], Form]:
+def traced_form(*functions: object) -> Callable[[Form], Form]:
     """Register the traced form of NumPy functions."""
 
     def register(form: Form) -> Form:
@@ -41,7 +41,7 @@ def traced_form(*functions: Any) -> Callable[[Form], Form]:
     return register
 
 
-def common_nodes(name: str, values: Sequence[Any]) -> tuple[list[AnyArray], Any, Any]:
+def common_nodes(name: str, values: Sequence[object]) -> tuple[list[AnyArray], Any, Any]:
     """Return the nodes of values in their common type, the graph, and the type."""
     values = [joined(value) for value in values]
     traced = [value for value in values if isinstance(value, Traced)]
@@ -86,7 +86,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Traced:
 
 
 @traced_form(np.select)
-def select(conditions: Sequence[Any], choices: Sequence[Any], default: Any = 0) -> Any:
+def select(conditions: Sequence[object], choices: Sequence[object], default: object = 0) -> Any:
     result = default
     for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
         result = where(condition, choice, result)
@@ -102,7 +102,7 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, /, *, min: Any = None, ma
 
 
 @traced_form(np.nan_to_num)
-def nan_to_num(x: Traced, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+def nan_to_num(x: Traced, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Traced:
     if not copy:
         raise operator_error("np.nan_to_num(x, copy=False) changes its argument; leave copy out")
     if x.scalar.kind != "float":
@@ -138,7 +138,7 @@ def round_(a: Traced, decimals: int = 0) -> Any:
 
 
 @traced_form(np.full_like)
-def full_like(a: Traced, fill_value: Any, dtype: Any = None) -> Traced:
+def full_like(a: Traced, fill_value: object, dtype: object = None) -> Traced:
     like = a if dtype is None else a.astype(dtype)
     scalar = like.scalar if dtype is None else scalar_of(compute_dtype(like.scalar))  # a 16-bit dtype asks for rounding
     value = fill_value if isinstance(fill_value, Traced) else constant(a.graph, fill_value, scalar)
@@ -147,12 +147,12 @@ def full_like(a: Traced, fill_value: Any, dtype: Any = None) -> Traced:
 
 
 @traced_form(np.zeros_like, np.empty_like)
-def zeros_like(a: Traced, dtype: Any = None) -> Traced:
+def zeros_like(a: Traced, dtype: object = None) -> Traced:
     return full_like(a, 0, dtype)
 
 
 @traced_form(np.ones_like)
-def ones_like(a: Traced, dtype: Any = None) -> Traced:
+def ones_like(a: Traced, dtype: object = None) -> Traced:
     return full_like(a, 1, dtype)
 
 
@@ -177,7 +177,7 @@ def imag(val: Traced) -> Traced:
 # ---- axes of the element
 
 
-def _axis(name: str, x: Traced, axis: Any, *, new: bool = False) -> int:
+def _axis(name: str, x: Traced, axis: object, *, new: bool = False) -> int:
     """Return a trailing axis, which must be counted from the end: on arrays the scanned axes come first."""
     count = len(x.shape) + new
     if x.graph.whole and isinstance(axis, int) and 0 <= axis < count:
@@ -188,7 +188,7 @@ def _axis(name: str, x: Traced, axis: Any, *, new: bool = False) -> int:
 
 
 @traced_form(np.stack)
-def stack(arrays: Sequence[Any], axis: int = 0) -> Traced:
+def stack(arrays: Sequence[object], axis: int = 0) -> Traced:
     nodes, graph, scalar = common_nodes("np.stack", arrays)
     first = next(value for value in arrays if isinstance(value, Traced))
     full = [np.broadcast_to(each, first.shape) for each in nodes]
@@ -196,7 +196,7 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Traced:
 
 
 @traced_form(np.concatenate)
-def concatenate(arrays: Sequence[Any], axis: int = 0) -> Traced:
+def concatenate(arrays: Sequence[object], axis: int = 0) -> Traced:
     nodes, graph, scalar = common_nodes("np.concatenate", arrays)
     first = next(value for value in arrays if isinstance(value, Traced))
     return Traced(graph, np.concatenate(nodes, axis=_axis("np.concatenate", first, axis)), scalar)
@@ -209,13 +209,13 @@ def swapaxes(a: Traced, axis1: int, axis2: int) -> Traced:
 
 
 @traced_form(np.expand_dims)
-def expand_dims(a: Traced, axis: Any) -> Traced:
+def expand_dims(a: Traced, axis: object) -> Traced:
     nodes = np.expand_dims(a.nodes, _axis("np.expand_dims", a, axis, new=True))
     return Traced(a.graph, nodes, a.scalar)
 
 
 @traced_form(np.squeeze)
-def squeeze(a: Traced, axis: Any = None) -> Traced:
+def squeeze(a: Traced, axis: object = None) -> Traced:
     axis = _axis("np.squeeze", a, axis)
     if a.shape[axis] != 1:
         raise operator_error(f"np.squeeze of axis {axis}: it has {a.shape[axis]} entries; pass an axis of one entry")
@@ -243,7 +243,7 @@ def _element_shape(name: str, x: Traced, shape: Any) -> tuple[int, ...]:
 
 
 @traced_form(np.reshape)
-def reshape(a: Traced, shape: Any = None, *more: Any) -> Traced:
+def reshape(a: Traced, shape: object = None, *more: object) -> Traced:
     wanted = _element_shape("np.reshape", a, (shape, *more) if more else shape)
     try:
         return Traced(a.graph, a.nodes.reshape(wanted), a.scalar)
@@ -252,7 +252,7 @@ def reshape(a: Traced, shape: Any = None, *more: Any) -> Traced:
 
 
 @traced_form(np.broadcast_to)
-def broadcast_to(array: Traced, shape: Any) -> Traced:
+def broadcast_to(array: Traced, shape: object) -> Traced:
     wanted = _element_shape("np.broadcast_to", array, shape)
     if len(wanted) != len(array.shape):
         raise operator_error(
@@ -266,17 +266,17 @@ def broadcast_to(array: Traced, shape: Any) -> Traced:
 
 
 @traced_form(np.flip)
-def flip(m: Traced, axis: Any = None) -> Traced:
+def flip(m: Traced, axis: object = None) -> Traced:
     return Traced(m.graph, np.flip(m.nodes, _axis("np.flip", m, axis)), m.scalar)
 
 
 @traced_form(np.roll)
-def roll(a: Traced, shift: int, axis: Any = None) -> Traced:
+def roll(a: Traced, shift: int, axis: object = None) -> Traced:
     return Traced(a.graph, np.roll(a.nodes, shift, _axis("np.roll", a, axis)), a.scalar)
 
 
 @traced_form(np.take_along_axis)
-def take_along_axis(arr: Traced, indices: Any, axis: int = -1) -> Traced:
+def take_along_axis(arr: Traced, indices: object, axis: int = -1) -> Traced:
     """Choose each entry by a chain of selects, for the registers of an invocation cannot be indexed."""
     axis = _axis("np.take_along_axis", arr, axis)
     if not isinstance(indices, Traced):
@@ -294,7 +294,7 @@ def take_along_axis(arr: Traced, indices: Any, axis: int = -1) -> Traced:
 def _reduction(name: str, ufunc: np.ufunc, widens: bool = False) -> Callable[..., Traced]:
     """Return a reduction along a trailing axis, from left to right. Sums of integers are 64-bit, as NumPy's are."""
 
-    def reduce(a: Traced, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Traced:
+    def reduce(a: Traced, axis: object = None, dtype: object = None, *, keepdims: bool = False) -> Traced:
         if axis is None and a.graph.whole:
             a, axis = Traced(a.graph, a.nodes.reshape(-1), a.scalar), 0
         axis = _axis(name, a, axis)
@@ -311,7 +311,7 @@ def _reduction(name: str, ufunc: np.ufunc, widens: bool = False) -> Callable[...
 
 
 @traced_form(np.mean)
-def mean(a: Traced, axis: Any = None, *, keepdims: bool = False) -> Any:
+def mean(a: Traced, axis: object = None, *, keepdims: bool = False) -> Any:
     if a.scalar.kind not in ("float", "complex"):
         raise operator_error(f"np.mean of {a.dtype} is float64 in NumPy; write .astype(np.float32) first")
     total = _reduction("np.mean", np.add)(a, axis, keepdims=keepdims)
@@ -325,12 +325,12 @@ traced_form(np.max)(_reduction("np.max", np.maximum))
 
 
 @traced_form(np.any)
-def any_(a: Traced, axis: Any = None, *, keepdims: bool = False) -> Traced:
+def any_(a: Traced, axis: object = None, *, keepdims: bool = False) -> Traced:
     return _reduction("np.any", np.logical_or)(a.astype(bool), axis, keepdims=keepdims)
 
 
 @traced_form(np.all)
-def all_(a: Traced, axis: Any = None, *, keepdims: bool = False) -> Traced:
+def all_(a: Traced, axis: object = None, *, keepdims: bool = False) -> Traced:
     return _reduction("np.all", np.logical_and)(a.astype(bool), axis, keepdims=keepdims)
 
 
@@ -398,7 +398,7 @@ def vecdot(x1: Any, x2: Any) -> Traced:
     return _reduction("np.vecdot", np.add)(np.conj(x1) * x2, -1)
 
 
-def matvec(x1: Any, x2: Any) -> Any:
+def matvec(x1: Any, x2: Any) -> Traced:
     """Return the product of a matrix and a vector of the element."""
     return matmul(x1, x2[..., None])[..., 0]
 

@@ -24,7 +24,7 @@ from gpuscan.operators.traced_array import Traced, name_of_function
 from gpuscan.operators.traced_functions import common_nodes, traced_form
 
 
-def _matrices(name: str, *values: Any) -> list[Any]:
+def _matrices(name: str, *values: object) -> list[Traced]:
     """Return matrices of the element in their common type, which must be a float or complex one of NumPy's linalg."""
     nodes, graph, scalar = common_nodes(name, values)
     if scalar.name not in ("float32", "float64", "complex64"):
@@ -83,7 +83,7 @@ def cholesky(a: Any, *, upper: bool = False) -> Traced:
 
 
 @traced_form(np.linalg.norm)
-def norm(x: Traced, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002
+def norm(x: Traced, ord: object = None, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002
     if ord not in (None, 2):
         raise operator_error(f"np.linalg.norm with ord={ord!r} is not traced, but the Euclidean norm is: leave ord out")
     size = np.abs(x)
@@ -91,7 +91,7 @@ def norm(x: Traced, ord: Any = None, axis: Any = None, keepdims: bool = False) -
 
 
 @traced_form(np.cross)
-def cross(a: Any, b: Any) -> Any:
+def cross(a: object, b: object) -> Any:
     nodes, graph, scalar = common_nodes("np.cross", [a, b])
     left, right = (Traced(graph, each, scalar) for each in nodes)
     if left.shape[-1:] != (3,) or right.shape[-1:] != (3,):
@@ -104,7 +104,7 @@ def cross(a: Any, b: Any) -> Any:
 
 
 @traced_form(np.einsum)
-def einsum(subscripts: Any, *operands: Any) -> Any:
+def einsum(subscripts: object, *operands: object) -> Traced:
     """Return sums of products by Einstein's convention; each sum is formed from left to right."""
     given, graph, scalar = common_nodes("np.einsum", operands)
     arrays = [Traced(graph, each, scalar) for each in given]
@@ -136,7 +136,7 @@ def einsum(subscripts: Any, *operands: Any) -> Any:
     return Traced(graph, entries, scalar)
 
 
-def _parsed(subscripts: Any, operands: Sequence[Any]) -> tuple[list[str], str]:
+def _parsed(subscripts: object, operands: Sequence[object]) -> tuple[list[str], str]:
     """Return the letters of each operand and of the result, without the ellipsis that stands for the scanned axes."""
     if not isinstance(subscripts, str):
         raise operator_error("np.einsum is traced with subscripts as text, such as '...ij,...jk->...ik'")
@@ -161,10 +161,10 @@ def _parsed(subscripts: Any, operands: Sequence[Any]) -> tuple[list[str], str]:
     return found[:-1], found[-1]
 
 
-def _other_meaning(function: Any, advice: str) -> None:
+def _other_meaning(function: object, advice: str) -> None:
     """Refuse a function that means something else on arrays than on their elements."""
 
-    def refuse(*_: Any, **__: Any) -> Any:
+    def refuse(*_: object, **__: object) -> Any:
         raise operator_error(
             f"{name_of_function(function)} of whole arrays would combine elements with each other; write {advice}"
         )

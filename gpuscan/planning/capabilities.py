@@ -151,7 +151,7 @@ class Capabilities:
         )
 
 
-def _jsonable(value: Any) -> Any:
+def _jsonable(value: object) -> Any:
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple):
@@ -165,7 +165,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def _exactly(kind: type) -> Callable[[Any], Any]:
-    def read(value: Any) -> Any:
+    def read(value: object) -> object:
         if type(value) is not kind:  # not isinstance: True is an int
             raise TypeError(f"expected {kind.__name__}, found {value!r}")
         return value
@@ -180,13 +180,13 @@ def _float(value: Any) -> float:
 
 
 def _list_of(kind: type) -> Callable[[Any], list[Any]]:
-    def read(value: Any) -> list[Any]:
+    def read(value: object) -> list[Any]:
         return [_exactly(kind)(item) for item in _exactly(list)(value)]
 
     return read
 
 
-def _limits(value: Any) -> dict[str, int]:
+def _limits(value: object) -> dict[str, int]:
     return {_exactly(str)(name): _exactly(int)(limit) for name, limit in _exactly(dict)(value).items()}
 
 

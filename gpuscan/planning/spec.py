@@ -277,7 +277,7 @@ def _combine_code(operator: Operator, element: Element, native_int64: bool, capt
 
 @lru_cache(maxsize=256)
 def _map_code(
-    function: Callable[[Any], Any], element: Element, name: str, argument: str, result: str, native_int64: bool,
+    function: Callable[[Any], object], element: Element, name: str, argument: str, result: str, native_int64: bool,
     captures: bool,
 ) -> Code:  # fmt: skip
     return map_code(

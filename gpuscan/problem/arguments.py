@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -47,7 +47,7 @@ def as_integer(value: Any) -> int | None:
     return None
 
 
-def tuple_of_integers(name: str, values: Iterable[Any]) -> tuple[int, ...]:
+def tuple_of_integers(name: str, values: Iterable[object]) -> tuple[int, ...]:
     """Return the integers that a caller passed for an argument of this name.
 
     Raises:
@@ -63,7 +63,7 @@ def tuple_of_integers(name: str, values: Iterable[Any]) -> tuple[int, ...]:
     return found
 
 
-def as_flag(name: str, value: Any) -> bool:
+def as_flag(name: str, value: object) -> bool:
     """Return what a caller passed for an option that is on or off.
 
     Raises:
@@ -76,7 +76,7 @@ def as_flag(name: str, value: Any) -> bool:
     )
 
 
-def check_one_cut(**cuts: Any) -> None:
+def check_one_cut(**cuts: object) -> None:
     """Raise ValueError if several of the arguments that cut rows are passed: segments, keys, groups."""
     passed = [f"{name}=" for name, value in cuts.items() if value is not None]
     if len(passed) > 1:
@@ -89,7 +89,7 @@ def check_one_cut(**cuts: Any) -> None:
 # ----- Bundles
 
 
-def structure_and_leaves(x: Any, *, only_moved: bool = False) -> tuple[Structure, list[Leaf]]:
+def structure_and_leaves(x: object, *, only_moved: bool = False) -> tuple[Structure, list[Leaf]]:
     """Return how the user's value nests its arrays, and the arrays, depth first.
 
     Args:
@@ -104,7 +104,7 @@ def structure_and_leaves(x: Any, *, only_moved: bool = False) -> tuple[Structure
     return _flattened(x, 0, only_moved)
 
 
-def _flattened(x: Any, depth: int, only_moved: bool) -> tuple[Structure, list[Leaf]]:
+def _flattened(x: object, depth: int, only_moved: bool) -> tuple[Structure, list[Leaf]]:
     if isinstance(x, OnDevice):
         return LEAF, [x]  # type: ignore[list-item]
     if depth > _MAX_DEPTH:
@@ -130,11 +130,11 @@ def _flattened(x: Any, depth: int, only_moved: bool) -> tuple[Structure, list[Le
 
 def _gathered(
     kind: str,
-    keys: tuple[Any, ...],
-    parts: list[Any],
+    keys: tuple[object, ...],
+    parts: Sequence[object],
     depth: int,
     only_moved: bool,
-    factory: Callable[..., Any] | None = None,
+    factory: Callable[..., object] | None = None,
 ) -> tuple[Structure, list[Leaf]]:
     if not parts:
         raise ValueError("a bundle of no arrays was passed; pass a bundle of one array or more, all of one shape")
@@ -165,7 +165,7 @@ def from_bits(array: Leaf, dtype: AnyDType) -> Leaf:
     return array.view(wanted) if dtype.kind in "mM" else array
 
 
-def as_array(x: Any) -> Leaf:
+def as_array(x: object) -> Leaf:
     """Return what `np.asarray` makes of a value, unless that would lose something.
 
     Raises:
@@ -211,7 +211,7 @@ _ADVICE = {
 }
 
 
-def check_library(x: Any, libraries: Iterable[str] = tuple(_ADVICE)) -> None:
+def check_library(x: object, libraries: Iterable[str] = tuple(_ADVICE)) -> None:
     """Raise TypeError for an array of a library that keeps more than numbers.
 
     Args:
@@ -223,13 +223,13 @@ def check_library(x: Any, libraries: Iterable[str] = tuple(_ADVICE)) -> None:
             raise TypeError(f"an array of {library}, {type(x).__name__}, was passed, {_ADVICE[library]}")
 
 
-def is_masked(x: Any) -> bool:
+def is_masked(x: object) -> bool:
     """Return True for a masked array. `numpy.ma`, which takes long to import, is there if there is one."""
     masked = sys.modules.get("numpy.ma")
     return masked is not None and isinstance(x, masked.MaskedArray)
 
 
-def as_leaf(x: Any) -> Any:
+def as_leaf(x: object) -> Any:
     """Return an array on a device as it is, and anything else as `as_array` does."""
     return x if isinstance(x, OnDevice) else as_array(x)
 
@@ -285,7 +285,7 @@ def resolve_axis(axis: int | None, shape: tuple[int, ...], own: int = 0) -> int:
 
 
 def with_dtype(
-    leaves: list[Leaf], structure: Structure, dtype: AnyDType, before: Callable[[Any], Any] | None
+    leaves: list[Leaf], structure: Structure, dtype: AnyDType, before: Callable[[Any], object] | None
 ) -> tuple[list[Leaf], Callable[[Any], Any] | None]:
     """Return the arrays and the map on load that combine in `dtype`.
 
@@ -305,10 +305,10 @@ def with_dtype(
     return [leaf.astype(dtype, copy=False) for leaf in leaves], None
 
 
-def cast_after(before: Callable[[Any], Any], dtype: AnyDType) -> Callable[[Any], Any]:
+def cast_after(before: Callable[[Any], object], dtype: AnyDType) -> Callable[[Any], Any]:
     """Return `before` followed by a conversion of all its results to `dtype`."""
 
-    def cast(value: Any) -> Any:
+    def cast(value: object) -> Any:
         structure, leaves = structure_of(value)
         return structure.unflatten([leaf.astype(dtype) if hasattr(leaf, "astype") else leaf for leaf in leaves])
 
@@ -351,7 +351,7 @@ def as_scalars(given: Leaf, scalar: Scalar, what: str) -> Leaf:
 
 
 def initial_rows(
-    initial: Any, element: Element, rows_shape: tuple[int, ...], *, stays_on_device: bool = False
+    initial: object, element: Element, rows_shape: tuple[int, ...], *, stays_on_device: bool = False
 ) -> tuple[Leaf, ...]:
     """Return `initial` for each field and row: (rows, *element shape), in the element's dtypes.
 
@@ -392,7 +392,7 @@ def _is_held(dtype: AnyDType, scalar: Scalar) -> bool:
     return _RANKS[scalar_of(dtype).kind] <= _RANKS[scalar.kind]
 
 
-def fields_of(value: Any, element: Element, what: str) -> list[Any]:
+def fields_of(value: object, element: Element, what: str) -> list[Any]:
     """Return the fields of a value that nests as the element does.
 
     Raises:

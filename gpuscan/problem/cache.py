@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ _problems: RecentValues[tuple[Any, ...], Problem] = RecentValues(_MAX_PROBLEMS)
 _lock = threading.Lock()
 
 
-def cached_problem(x: Any, op: Any, **options: Any) -> Problem:
+def cached_problem(x: object, op: object, **options: Any) -> Problem:
     """Return what `make_problem` returns, from an earlier call of the same kind if there was one.
 
     Problems are kept for one array or a tuple of arrays, in native byte order, with initial values of few numbers.
@@ -58,12 +58,12 @@ def cached_problem(x: Any, op: Any, **options: Any) -> Problem:
     return problem
 
 
-def operator_key(op: Any) -> Hashable | None:
+def operator_key(op: object) -> Hashable | None:
     """Return a value that is equal for operators that compute the same; None if that cannot be told."""
     return op if isinstance(op, (str, np.ufunc, Operator)) else function_key(op)
 
 
-def _key(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, ...] | None:
+def _key(x: object, op: object, options: Mapping[str, object]) -> tuple[Hashable, ...] | None:
     """Return a key that identifies the kind of problem; None if the problem cannot be kept."""
     arrays = x if type(x) is tuple else (x,)
     for array in arrays:

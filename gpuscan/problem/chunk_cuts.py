@@ -28,7 +28,7 @@ class ChunkCuts(Protocol):
         """Raise ValueError if the chunks have ended, but the segments or keys have not."""
 
 
-def chunk_cuts(segments: Any, keys: Any) -> ChunkCuts | None:
+def chunk_cuts(segments: object, keys: object) -> ChunkCuts | None:
     """Check `segments` or `keys` of `gpuscan.scan_chunks`; return None if neither is passed.
 
     Raises:

@@ -27,7 +27,7 @@ def words_of_entry(nbytes: int) -> tuple[AnyDType, int]:
     return np.dtype(f"u{size}"), nbytes // size
 
 
-def compaction_problem(words: Sequence[Any], mask: Any, *, partitions: bool = False) -> Problem:
+def compaction_problem(words: Sequence[Any], mask: object, *, partitions: bool = False) -> Problem:
     """Return the scan that picks entries.
 
     Args:

@@ -70,7 +70,7 @@ def _refuse(found: str) -> OperatorError:
 def paired(before: Map | None) -> Map:
     """Return a map that applies `before` and makes a pair of its result."""
 
-    def load(value: Any) -> Any:
+    def load(value: object) -> Any:
         if getattr(value, "dtype", None) != FLOAT32:
             raise _refuse(f"elements of {getattr(value, 'dtype', 'several fields')}")
         return value, np.zeros_like(value)

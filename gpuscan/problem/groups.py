@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpuscan.problem.problem import Problem
 
 
-def checked_labels(groups: Any, shape: tuple[int, ...], axis: int) -> Any:
+def checked_labels(groups: object, shape: tuple[int, ...], axis: int) -> Any:
     """Return the labels as an array: (n,) for all rows alike, or one label for each element.
 
     Args:
@@ -89,7 +89,7 @@ def may_be_missing(labels: Any) -> bool:
     return bool(labels.dtype.kind == "i")
 
 
-def missing_labels(labels: Any) -> AnyArray | None:
+def missing_labels(labels: object) -> AnyArray | None:
     """Return a bool for each label of NumPy, True where it is missing; None if none is."""
     if not isinstance(labels, np.ndarray) or not may_be_missing(labels):
         return None
@@ -110,7 +110,7 @@ def missing_error(problem: Problem) -> ValueError | None:
     )
 
 
-def with_nan(problem: Problem, results: Sequence[AnyArray], missing: AnyArray) -> list[Any]:
+def with_nan(problem: Problem, results: Sequence[AnyArray], missing: AnyArray) -> list[AnyArray]:
     """Return the results of a scan, with NaN for the elements whose labels are missing."""
     where = missing if missing.shape == problem.shape else (slice(None),) * problem.axis + (missing,)
     marked = [np.array(result) for result in results]
@@ -122,7 +122,7 @@ def with_nan(problem: Problem, results: Sequence[AnyArray], missing: AnyArray) -
 # ----- Reductions
 
 
-def checked_count(num_groups: Any, least: int, largest: int) -> int:
+def checked_count(num_groups: object, least: int, largest: int) -> int:
     """Return the number of groups: what the caller passed, else 1 more than the largest label.
 
     Args:

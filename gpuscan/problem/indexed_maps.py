@@ -27,15 +27,15 @@ class IndexedMap:
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
 
-    def __call__(self, pair: Any) -> Any:
+    def __call__(self, pair: object) -> Any:
         return self._function(pair)
 
-    def then(self, function: Callable[[Any], Any]) -> IndexedMap:
+    def then(self, function: Callable[[Any], object]) -> IndexedMap:
         """Return this map followed by a function of its results."""
         return IndexedMap(lambda pair: function(self(pair)))
 
 
-def as_map(before: Any) -> Any:
+def as_map(before: object) -> Any:
     """Return a function of two parameters as an `IndexedMap`, and everything else as it is."""
     if before is None or isinstance(before, (IndexedMap, np.ufunc)) or not callable(before):
         return before
@@ -47,7 +47,7 @@ def as_map(before: Any) -> Any:
     return IndexedMap(lambda pair: before(*pair)) if len(required) == 2 else before
 
 
-def composed(before: Any, function: Callable[[Any], Any]) -> Any:
+def composed(before: Any, function: Callable[[Any], object]) -> Any:
     """Return `before` followed by a function of its results; an indexed map stays one."""
     before = as_map(before)
     return before.then(function) if isinstance(before, IndexedMap) else lambda value: function(before(value))

@@ -43,13 +43,13 @@ class ArrayIndex:
     unique: bool
 
 
-def is_array_index(index: Any) -> bool:
+def is_array_index(index: object) -> bool:
     """Return True if an index picks elements by arrays, lists or bools, so that the result is no view."""
     parts = index if isinstance(index, tuple) else (index,)
     return any(isinstance(part, (list, tuple, bool)) or is_mask(part) or getattr(part, "shape", ()) for part in parts)
 
 
-def parts_of(index: Any, shape: Axes) -> list[Any]:
+def parts_of(index: object, shape: Axes) -> list[Any]:
     """Return the parts of an index, one for each axis or None, and an array of bools for as many axes as it has.
 
     Lists become arrays, and the axes that the index leaves out have slices.
@@ -83,7 +83,7 @@ def parts_of(index: Any, shape: Axes) -> list[Any]:
     return parts
 
 
-def _check_part(part: Any) -> Any:
+def _check_part(part: object) -> Any:
     if part is None or part is Ellipsis or isinstance(part, slice):
         return part
     if isinstance(part, (list, tuple)):
@@ -102,7 +102,7 @@ def _check_part(part: Any) -> Any:
     )
 
 
-def is_mask(part: Any) -> bool:
+def is_mask(part: object) -> bool:
     """Return True for an array of bools."""
     return isinstance(part, (np.ndarray, np.bool_, OnDevice)) and part.dtype == np.bool_
 
@@ -114,7 +114,7 @@ def _axes_of(part: Any) -> int:
     return len(part.shape) if is_mask(part) else 1
 
 
-def split_index(parts: Sequence[Any], shape: Axes, true_places: Callable[[Any], Sequence[Any]]) -> ArrayIndex:
+def split_index(parts: Sequence[Any], shape: Axes, true_places: Callable[[Any], Sequence[object]]) -> ArrayIndex:
     """Return an index with arrays in normal form.
 
     Args:
@@ -165,7 +165,7 @@ def split_index(parts: Sequence[Any], shape: Axes, true_places: Callable[[Any], 
     return ArrayIndex(tuple(view), tuple(axes), tuple(numbers), tuple(indices), common, place, unique)
 
 
-def check_indices(index: Any, axis: int, length: int) -> Any:
+def check_indices(index: object, axis: int, length: int) -> Any:
     """Return an index of NumPy as places along its axis, and one on a device, which is checked there, as it is.
 
     Raises:

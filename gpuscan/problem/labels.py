@@ -16,7 +16,7 @@ Array = AnyArray
 MISSING = -1
 
 
-def labels_of(groups: Any) -> Any:
+def labels_of(groups: object) -> OnDevice | AnyArray:
     """Return labels as an array of integers or bools: numbered in the order of their first appearance if they are none.
 
     Categoricals have their codes. Missing labels are -1.
@@ -38,7 +38,7 @@ def labels_of(groups: Any) -> Any:
     return values if values.dtype.kind in "iub" else number_labels(values)
 
 
-def keys_of(keys: Any) -> Any:
+def keys_of(keys: object) -> Any:
     """Return keys as an array whose entries can be compared: the codes of categoricals, and numbers of objects."""
     if isinstance(keys, OnDevice):
         return keys
@@ -49,7 +49,7 @@ def keys_of(keys: Any) -> Any:
     return number_labels(values) if values.dtype.kind in "OT" else values
 
 
-def category_count(groups: Any) -> int | None:
+def category_count(groups: object) -> int | None:
     """Return the number of categories of a categorical; None for other labels."""
     categories = _categorical(groups)
     return None if categories is None else len(categories.categories)
@@ -84,14 +84,14 @@ def number_labels(values: Array) -> Array:
 # ----- What pandas and lists hold
 
 
-def _categorical(given: Any) -> Any:
+def _categorical(given: object) -> Any:
     """Return the object that has the codes of a categorical; None for anything else."""
     if getattr(getattr(given, "dtype", None), "name", None) != "category":
         return None
     return getattr(given, "cat", given)
 
 
-def _codes_of(given: Any) -> Array | None:
+def _codes_of(given: object) -> Array | None:
     """Return the numbers that pandas has for a categorical, or for nullable integers and bools; None for others."""
     categorical = _categorical(given)
     if categorical is not None:
@@ -105,7 +105,7 @@ def _codes_of(given: Any) -> Array | None:
     return found
 
 
-def _values_of(given: Any) -> Array:
+def _values_of(given: object) -> Array:
     """Return values as an array. Lists of text and other values stay objects, which NumPy would turn into text."""
     values = as_array(given)
     if values.dtype.kind in "US" and isinstance(given, (list, tuple)):
@@ -131,7 +131,7 @@ def _numbered_by_pandas(flat: Array) -> Array | None:
 def _numbered_by_dict(flat: Array) -> Array:
     numbers: dict[Any, int] = {}
 
-    def number_of(value: Any) -> int:
+    def number_of(value: object) -> int:
         # NaN and NaT are not equal to themselves.
         missing = value is None or value != value
         return MISSING if missing else numbers.setdefault(value, len(numbers))

@@ -26,7 +26,7 @@ def split_axes(
     leaves: Sequence[Leaf],
     own: Sequence[int],
     operator: Operator,
-    before: Callable[[Any], Any] | None = None,
+    before: Callable[[Any], object] | None = None,
     *,
     scans: bool = True,
 ) -> tuple[Shape, list[Shape]]:
@@ -91,13 +91,13 @@ def _shared(shapes: Sequence[Shape]) -> int:
     return count
 
 
-def _all_equal(values: Sequence[Any]) -> bool:
+def _all_equal(values: Sequence[object]) -> bool:
     """Return True if all values are equal. They need no hash, which lengths of a recorded call do not have."""
     return all(each == values[0] for each in values[1:])
 
 
 def _refusal_of_trace(
-    structure: Structure, leaves: Sequence[Leaf], trailing: list[Shape], operator: Operator, before: Any
+    structure: Structure, leaves: Sequence[Leaf], trailing: list[Shape], operator: Operator, before: object
 ) -> OperatorError | None:
     """Return the error of tracing the operator's function for elements of these shapes; None if it can be traced."""
     assert operator.function is not None

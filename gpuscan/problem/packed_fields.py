@@ -134,7 +134,7 @@ def pack_arrays(element: Element, arrays: Sequence[Any], axes: int) -> Arrays:
 # ----- The maps between the two forms
 
 
-def unpack_before(source: Element, before: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+def unpack_before(source: Element, before: Callable[[Any], object] | None) -> Callable[[Any], Any]:
     """Return a map from packed fields to the element, followed by the user's map if there is one."""
 
     def unpack(vectors: Any) -> Any:
@@ -149,17 +149,17 @@ def unpack_before(source: Element, before: Callable[[Any], Any] | None) -> Calla
     return unpack
 
 
-def unpack_indexed(source: Element, before: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+def unpack_indexed(source: Element, before: Callable[[Any], object] | None) -> Callable[[Any], Any]:
     """Return `before`, a map of an element and its index, as a map of the words of the element and its index."""
     assert before is not None
     unpack = unpack_before(source, None)
     return lambda pair: before((unpack(pair[0]), pair[1]))
 
 
-def pack_after(element: Element, destination: Element, after: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+def pack_after(element: Element, destination: Element, after: Callable[[Any], object] | None) -> Callable[[Any], Any]:
     """Return a map from a result to packed fields, which applies the user's map first if there is one."""
 
-    def pack(value: Any) -> Any:
+    def pack(value: object) -> Any:
         leaves = destination.structure.flatten(value if after is None else after(value))
         carriers: list[list[Any]] = [[None] * field.count for field in packed_element(destination).fields]
         for leaf, field, (carrier, start) in zip(leaves, destination.fields, places(destination), strict=True):
@@ -211,7 +211,7 @@ def _put(vector: list[Any], start: int, number: Any, field: Field) -> None:
     vector[at] = word if vector[at] is None else vector[at] | word
 
 
-def shaped(numbers: list[Any], shape: tuple[int, ...]) -> Any:
+def shaped(numbers: Sequence[object], shape: tuple[int, ...]) -> Any:
     """Return the numbers as an array of the shape, as NumPy's reshape does."""
     if not shape:
         return numbers[0]

@@ -93,7 +93,7 @@ class Problem:
     kind: Hashable = field(default=None, init=False, repr=False, compare=False)
     layout_kind: Hashable = field(default=None, init=False, repr=False, compare=False)
 
-    def of_its_kind(self, **values: Any) -> Problem:
+    def of_its_kind(self, **values: object) -> Problem:
         """Return a copy with other values of some attributes, which keeps its kind and what is computed of the shape.
 
         This is faster than `replace`, and only for values on which neither depends.
@@ -110,17 +110,17 @@ class Problem:
         kind = object()
         return self.of_its_kind(leaves=(), kind=kind, layout_kind=kind)
 
-    def with_leaves(self, leaves: tuple[Any, ...]) -> Problem:
+    def with_leaves(self, leaves: tuple[object, ...]) -> Problem:
         """Return the same problem with other arrays of the same shape and dtype."""
         return self.of_its_kind(leaves=leaves)
 
     def for_call(
         self,
-        leaves: tuple[Any, ...],
-        op: Any,
-        dtype: Any,
-        before: Callable[..., Any] | None,
-        after: Callable[[Any], Any] | None,
+        leaves: tuple[object, ...],
+        op: object,
+        dtype: object,
+        before: Callable[..., object] | None,
+        after: Callable[[Any], object] | None,
     ) -> Problem:
         """Return the kept problem for a call of its kind: with its arrays, and with functions that compute the same.
 
@@ -137,7 +137,7 @@ class Problem:
             functions["after"] = replace(self.after, function=after)
         return self.of_its_kind(leaves=leaves, **functions)
 
-    def cut(self, segments: Any, keys: Any, *, checks_later: bool) -> Problem:
+    def cut(self, segments: object, keys: object, *, checks_later: bool) -> Problem:
         """Return the same problem with rows that restart at these offsets, or where these keys change.
 
         Raises:
@@ -241,25 +241,25 @@ class Problem:
         return shaped if self.axis == last else np.moveaxis(shaped, last, self.axis)
 
 
-def _loaded(before: Callable[..., Any], dtype: Any) -> Callable[[Any], Any]:
+def _loaded(before: Callable[..., object], dtype: object) -> Callable[[Any], Any]:
     """Return the map on load of a call with `before`."""
     function = as_map(before)
     return function if dtype is None else cast_after(function, dtype_from(dtype))
 
 
 def make_problem(
-    x: Any,
-    op: Any,
+    x: object,
+    op: object,
     *,
     axis: int | None = None,
     exclusive: bool = False,
     reverse: bool = False,
-    initial: Any = None,
-    dtype: Any = None,
-    before: Callable[..., Any] | None = None,
-    after: Callable[[Any], Any] | None = None,
-    segments: Any = None,
-    keys: Any = None,
+    initial: object = None,
+    dtype: object = None,
+    before: Callable[..., object] | None = None,
+    after: Callable[[Any], object] | None = None,
+    segments: object = None,
+    keys: object = None,
     checks_later: bool = False,
     seeds_on_device: bool = False,
 ) -> Problem:
@@ -342,7 +342,7 @@ def unrounded(problem: Problem) -> Problem:
     if problem.after is None and not any(rounded):
         return problem
 
-    def in_full(value: Any) -> Any:
+    def in_full(value: object) -> Any:
         leaves = zip(structure.flatten(value), rounded, strict=True)
         return structure.unflatten([leaf.astype(np.float32) if wide else leaf for leaf, wide in leaves])
 

@@ -12,7 +12,7 @@ from gpuscan.array_types import AnyDType
 from gpuscan.elements import LEAF, Structure
 
 
-def holds_arrays(x: Sequence[Any]) -> bool:
+def holds_arrays(x: Sequence[object]) -> bool:
     """Return True if a list is a bundle. A list of numbers, or of lists of numbers, is one array.
 
     Example:
@@ -28,14 +28,14 @@ def holds_arrays(x: Sequence[Any]) -> bool:
     )
 
 
-def parts_of(x: Any) -> list[Any] | None:
+def parts_of(x: object) -> list[Any] | None:
     """Return the values inside a bundle; None for an array."""
     if isinstance(x, dict):
         return list(x.values())
     return list(x) if isinstance(x, tuple) or (isinstance(x, list) and holds_arrays(x)) else None
 
 
-def own_axes(x: Any) -> list[int]:
+def own_axes(x: object) -> list[int]:
     """Return, for each leaf of a bundle, depth first, how many trailing axes are part of a structured dtype.
 
     Example:
@@ -56,7 +56,7 @@ def _axes_of(dtype: AnyDType) -> list[int]:
     return [len(shape) + axes for axes in inner]
 
 
-def over_arrays(function: Callable[[Any], Any], x: Any) -> Any:
+def over_arrays(function: Callable[[Any], object], x: object) -> Any:
     """Return the same bundle with a function applied to each array. Structured arrays are not taken apart.
 
     Example:
@@ -112,7 +112,7 @@ def written(results: list[Any], outputs: list[Any] | None) -> list[Any]:
     return outputs
 
 
-def laid_out(packed: AnyDType, like: Any) -> AnyDType:
+def laid_out(packed: AnyDType, like: object) -> AnyDType:
     """Return the dtype of `like`, which may be aligned, if it has the same fields as `packed`; else `packed`."""
     # This module takes a while to import.
     from numpy.lib.recfunctions import repack_fields

@@ -242,7 +242,7 @@ def as_words(flags: Flags) -> AnyArray:
 
 
 def heads_of(
-    segments: Any, keys: Any, shape: tuple[int, ...], axis: int, reverse: bool, *, checks_later: bool = False
+    segments: object, keys: Any, shape: tuple[int, ...], axis: int, reverse: bool, *, checks_later: bool = False
 ) -> Heads | None:
     """Check `segments` or `keys`, and return the heads; None if neither is passed.
 
@@ -283,7 +283,7 @@ def heads_of(
     return Heads(shape, axis, reverse, Keys(keys))
 
 
-def checked_offsets(segments: Any, length: int) -> AnyArray:
+def checked_offsets(segments: object, length: int) -> AnyArray:
     """Return the offsets as integers of 32 bits, or of 64 where a row is longer, once they are checked.
 
     Raises:
@@ -298,7 +298,7 @@ def checked_offsets(segments: Any, length: int) -> AnyArray:
     return found
 
 
-def _integers(segments: Any, length: int) -> AnyArray:
+def _integers(segments: object, length: int) -> AnyArray:
     """Return the offsets as an array, once it is checked that they are a row of integers."""
     given = as_array(segments)
     _check_shape(given, length)
@@ -313,7 +313,7 @@ def _check_ends(offsets: AnyArray, length: int) -> None:
         )
 
 
-def ascending_offsets(segments: Any, elements: str) -> AnyArray:
+def ascending_offsets(segments: object, elements: str) -> AnyArray:
     """Return the offsets as an array of integers, once it is checked that they never fall.
 
     Args:

@@ -119,7 +119,7 @@ def _select(other: Any, chosen: Any, condition: Any) -> Any:
     return np.where(condition, chosen, other)
 
 
-def _leading_zeros(x: Any) -> Any:
+def _leading_zeros(x: object) -> Any:
     x, zeros = np.array(x), np.zeros(np.shape(x), np.uint32)
     for step in (16, 8, 4, 2, 1):
         empty = x < np.uint32(1 << (32 - step))
@@ -128,11 +128,11 @@ def _leading_zeros(x: Any) -> Any:
     return zeros + (x == 0)
 
 
-def _bits_as(dtype: Any) -> Callable[[Any], Any]:
+def _bits_as(dtype: object) -> Callable[[Any], Any]:
     return lambda x: np.asarray(x).view(dtype)
 
 
-def _as(dtype: Any) -> Callable[[Any], Any]:
+def _as(dtype: Any) -> Callable[[Any], AnyArray]:
     return lambda x: np.asarray(x).astype(dtype)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -132,7 +131,7 @@ class Joiner:
             ) from error
         return tuple(self._field(leaf, field, lanes) for leaf, field in zip(leaves, element.fields, strict=True))
 
-    def _field(self, leaf: Any, field: Field, lanes: tuple[int, ...]) -> Array:
+    def _field(self, leaf: object, field: Field, lanes: tuple[int, ...]) -> Array:
         """Return one field of the operator's result, in compute form."""
         array = np.asarray(leaf)
         wanted = compute_dtype(field.scalar)

@@ -16,7 +16,7 @@ from gpuscan.signal.signals import Signal, signal_of
 
 
 def ewm_mean(
-    x: Any,
+    x: object,
     *,
     alpha: float | None = None,
     com: float | None = None,
@@ -114,7 +114,7 @@ _FACTORS: dict[str, tuple[str, Callable[[float], bool], Callable[[float], float]
 }
 
 
-def real_signal(x: Any, axis: Any) -> Signal:
+def real_signal(x: object, axis: object) -> Signal:
     """Return the caller's samples.
 
     Raises:
@@ -135,7 +135,7 @@ def real_signal(x: Any, axis: Any) -> Signal:
 # - the decay after the last number; if there is no number, the decay of the whole stretch.
 
 
-def weighted_mean(decay: Any, alpha: Any) -> Callable[[Any], Any]:
+def weighted_mean(decay: object, alpha: object) -> Callable[[Any], Any]:
     """Return the function that makes an element of each sample; it needs no `alpha`."""
     del alpha
 

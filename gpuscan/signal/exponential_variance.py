@@ -14,7 +14,7 @@ from gpuscan.signal.exponential_mean import real_signal, smoothing_factor, weigh
 
 
 def ewm_var(
-    x: Any,
+    x: object,
     *,
     alpha: float | None = None,
     com: float | None = None,
@@ -109,10 +109,10 @@ def _select(condition: Any, chosen: Any, others: Any) -> Any:
 # and the decays before the last number and after it, as in `exponential_mean`.
 
 
-def _weighted(decay: Any, alpha: Any) -> Callable[[Any], Any]:
+def _weighted(decay: object, alpha: object) -> Callable[[Any], Any]:
     of_mean = weighted_mean(decay, alpha)
 
-    def weighted(x: Any) -> Any:
+    def weighted(x: object) -> Any:
         weight, mean, before, after = of_mean(x)
         zero = np.full_like(x, 0.0)
         return weight, mean, zero, zero, before, after

@@ -28,7 +28,7 @@ MAX_FURTHER_ZEROS = 4
 STATE_TOLERANCE = 1e-8
 
 
-def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+def lfilter(b: Any, a: Any, x: object, axis: int = -1, zi: Any = None) -> Any:
     """Return a signal filtered by a rational transfer function, as `scipy.signal.lfilter` does.
 
     ``a[0] y[t] = b[0] x[t] + b[1] x[t-1] + … - a[1] y[t-1] - a[2] y[t-2] - …``
@@ -100,7 +100,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     return signal.answer(y, None if start is None else _direct_states(b, a, signal.length, signal.axis, x, y, start))
 
 
-def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+def sosfilt(sos: object, x: object, axis: int = -1, zi: object = None) -> Any:
     """Return a signal filtered by second-order sections, one after the other, as `scipy.signal.sosfilt` does.
 
     Section i is ``y[t] = b0 x[t] + b1 x[t-1] + b2 x[t-2] - a1 y[t-1] - a2 y[t-2]``, with
@@ -140,7 +140,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     return signal.answer(y, ends.reshape(len(sections), 2, *ends.shape[1:]))
 
 
-def section_table(sos: Any) -> Floats:
+def section_table(sos: object) -> Floats:
     """Return the coefficients of sections, (sections, 6).
 
     Raises:
@@ -161,7 +161,7 @@ def section_table(sos: Any) -> Floats:
     return found
 
 
-def _sum_of_parts(b: Any, a: Any, x: Any, axis: int, zi: Any) -> Any:
+def _sum_of_parts(b: Any, a: Any, x: object, axis: int, zi: Any) -> Any:
     """Return what `lfilter` does for a complex numerator. The states before the first sample go through one part."""
     if zi is None:
         real, imag = (lfilter(part, a, x, axis) for part in (b.real, b.imag))
@@ -171,7 +171,7 @@ def _sum_of_parts(b: Any, a: Any, x: Any, axis: int, zi: Any) -> Any:
     return real + 1j * imag, ends + 1j * more
 
 
-def _with_complex_poles(b: Any, a: Any, x: Any, axis: int, zi: Any) -> Any:
+def _with_complex_poles(b: Any, a: Any, x: object, axis: int, zi: Any) -> Any:
     """Return what `lfilter` does for a complex denominator: with its conjugate as a factor it is real."""
     b, a = coefficients("b", b, "biufc"), _denominator(a, "biufc")
     b, a = b / a[0], a / a[0]
@@ -195,7 +195,7 @@ def _with_complex_poles(b: Any, a: Any, x: Any, axis: int, zi: Any) -> Any:
     return y, ends if signal.given is None else signal.given.asarray(ends)
 
 
-def _denominator(given: Any, kinds: str = "biuf") -> Any:
+def _denominator(given: object, kinds: str = "biuf") -> Any:
     """Return the coefficients of the denominator.
 
     Raises:
@@ -210,7 +210,7 @@ def _denominator(given: Any, kinds: str = "biuf") -> Any:
     return a
 
 
-def coefficients(name: str, given: Any, kinds: str = "biuf") -> Any:
+def coefficients(name: str, given: object, kinds: str = "biuf") -> Any:
     """Return the coefficients of a polynomial, as `_numbers`.
 
     Raises:
@@ -298,7 +298,7 @@ def _convolved(signal: Signal, b: Floats, start: Floats | None) -> Any:
     return stages.convolve(samples, axis, taps, first)
 
 
-def _direct_states(b: Any, a: Any, length: int, axis: int, x: Any, y: Any, start: Any) -> Any:
+def _direct_states(b: Any, a: Any, length: int, axis: int, x: object, y: Any, start: Any) -> Any:
     """Return the states after the last sample, from the last samples of the input and of the output."""
     order = len(start)
     states = np.zeros(start.shape, np.result_type(b, a, start))
@@ -334,7 +334,7 @@ def _operator(size: int, near_one: bool) -> Operator:
         products = [sum(row[i] * vector[i] for i in places[1:]) + row[0] * vector[0] for row in matrix]
         return [x + product for x, product in zip(vector, products, strict=True)] if near_one else products
 
-    def composed(left: Any, right: Any) -> Any:
+    def composed(left: object, right: object) -> Any:
         (m, v, _, _), (own_m, own_v, own_c, own_d) = _parts(left, size), _parts(right, size)
         columns = [times(own_m, column) for column in zip(*m, strict=True)]
         if near_one:
@@ -405,7 +405,7 @@ def _loaded(section: Section, signal: Signal) -> Callable[[Any], Any]:
     same, outputs = [number(each) for each in m.ravel()], [number(each) for each in section.c]
     inputs = [number(each) for each in (*section.v, section.d)]
 
-    def loaded(x: Any) -> Any:
+    def loaded(x: object) -> Any:
         *states, direct = (x * each for each in inputs)
         fixed, ends = ([np.full_like(x, each) for each in numbers] for numbers in (same, outputs))
         return (*fixed, *states, *ends, direct)

@@ -56,7 +56,7 @@ class Signal:
         """What scans take as `device`."""
         return "numpy" if self.device is None else self.device
 
-    def with_samples(self, samples: Any) -> Signal:
+    def with_samples(self, samples: object) -> Signal:
         """Return the same signal with other samples."""
         return replace(self, samples=samples)
 
@@ -92,7 +92,7 @@ class Signal:
         return samples, ends if self.given is None else self.given.asarray(ends)
 
 
-def signal_of(x: Any, axis: Any, zi: Any = None) -> Signal:
+def signal_of(x: object, axis: Any, zi: Any = None) -> Signal:
     """Return the caller's signal as real samples; as a complex signal if the states `zi` are complex.
 
     Raises:
@@ -134,7 +134,7 @@ def signal_of(x: Any, axis: Any, zi: Any = None) -> Signal:
     return Signal(x, axis, device, given, is_complex)
 
 
-def states_of(zi: Any, signal: Signal, order: int, sections: int | None = None) -> AnyArray:
+def states_of(zi: object, signal: Signal, order: int, sections: int | None = None) -> AnyArray:
     """Return the caller's states in float64, with their own axis first, after that of the sections if there is one.
 
     Raises:
@@ -166,5 +166,5 @@ def last_samples(samples: Any, axis: int, count: int) -> AnyArray:
     return np.moveaxis(np.asarray(last), axis, 0)
 
 
-def _as_pairs(samples: Any, dtype: AnyDType) -> Any:
+def _as_pairs(samples: object, dtype: AnyDType) -> Any:
     return np.ascontiguousarray(samples).view(dtype)[..., 0]

@@ -20,7 +20,7 @@ _PAD_TYPES = ("odd", "even", "constant", None)
 def filtfilt(
     b: Any,
     a: Any,
-    x: Any,
+    x: object,
     axis: int = -1,
     padtype: str | None = "odd",
     padlen: int | None = None,
@@ -72,13 +72,13 @@ def filtfilt(
     taps = max(len(numerator), len(denominator))
     states = _steady_states(numerator, denominator)
 
-    def run(samples: Any, axis: int, zi: Any) -> Any:
+    def run(samples: object, axis: int, zi: object) -> Any:
         return lfilter(b, a, samples, axis, zi)[0]
 
     return _both_ways(run, states, x, axis, padtype, padlen, taps)
 
 
-def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None) -> Any:
+def sosfiltfilt(sos: object, x: object, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None) -> Any:
     """Return a signal filtered by sections forwards and then backwards, as `scipy.signal.sosfiltfilt` does.
 
     As `filtfilt`, with `sosfilt` in place of `lfilter`.
@@ -110,14 +110,14 @@ def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", p
         # The steady state of a section is that for the gain of those before it.
         gain *= row[:3].sum() / row[3:].sum()
 
-    def run(samples: Any, axis: int, zi: Any) -> Any:
+    def run(samples: object, axis: int, zi: object) -> Any:
         return sosfilt(table, samples, axis, zi)[0]
 
     return _both_ways(run, np.array(states), x, axis, padtype, padlen, int(taps))
 
 
 def _both_ways(
-    run: Callable[[Any, int, Any], Any], states: Floats, x: Any, axis: Any, padtype: Any, padlen: Any, taps: int
+    run: Callable[[Any, int, Any], Any], states: Floats, x: Any, axis: object, padtype: Any, padlen: Any, taps: int
 ) -> Any:
     """Return a signal that is extended, filtered forwards and backwards, and cut to its length.
 
@@ -154,7 +154,7 @@ def _along(axis: int, part: slice) -> tuple[slice, ...]:
     return (*[slice(None)] * axis, part)
 
 
-def _edge(padtype: Any, padlen: Any, taps: int, length: int) -> int:
+def _edge(padtype: object, padlen: object, taps: int, length: int) -> int:
     """Return how many samples are added at each end.
 
     Raises:

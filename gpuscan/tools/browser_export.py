@@ -20,7 +20,7 @@ class FunctionType(ParamType):
 
     name = "function"
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
+    def convert(self, value: object, param: Parameter, ctx: Context) -> Any:
         path, _, name = str(value).rpartition(":")
         if not path.endswith(".py") or not Path(path).is_file():
             self.fail(
@@ -38,7 +38,7 @@ class FunctionType(ParamType):
 class ExportedOperatorType(OperatorType):
     """The name of an operator, or ``FILE.py:NAME`` for one that a Python file defines."""
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
+    def convert(self, value: object, param: Parameter, ctx: Context) -> Any:
         path, colon, _ = str(value).rpartition(":")
         if colon and path.endswith(".py"):
             return FunctionType().convert(value, param, ctx)
@@ -50,7 +50,7 @@ class ElementType(DtypeType):
 
     name = "element"
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
+    def convert(self, value: object, param: Parameter, ctx: Context) -> Any:
         parts = str(value).split(",")
         if len(parts) == 1 and "=" not in parts[0]:
             return super().convert(value, param, ctx)
@@ -64,7 +64,7 @@ class ElementType(DtypeType):
         return dict(zip(names, dtypes, strict=True)) if names else tuple(dtypes)
 
 
-def export_and_describe(folder: Path, op: Any, dtype: Any, *, compact: bool, mask: Any, **options: Any) -> str:
+def export_and_describe(folder: Path, op: object, dtype: object, *, compact: bool, mask: Any, **options: Any) -> str:
     """Export a scan, and return a line that says what is in the folder.
 
     Args:

@@ -46,7 +46,7 @@ class OperatorType(ParamType):
     def __init__(self, extra: Collection[str] = ()) -> None:
         self.extra = extra
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> str:
+    def convert(self, value: object, param: Parameter, ctx: Context) -> str:
         if value not in self.extra:
             try:
                 resolve(value)
@@ -88,7 +88,7 @@ class DeviceType(ParamType):
     def __init__(self, numpy: bool) -> None:
         self.numpy = numpy
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> Device | str:
+    def convert(self, value: object, param: Parameter, ctx: Context) -> Device | str:
         if isinstance(value, Device):
             return value
         asked = str(value).strip()
@@ -121,7 +121,7 @@ class InitialType(ArrayFileType):
 
     name = "number"
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
+    def convert(self, value: object, param: Parameter, ctx: Context) -> Any:
         if not isinstance(value, str):
             return value
         if value.lower().endswith(".npy"):
@@ -153,7 +153,7 @@ class CountType(ParamType):
 
     name = "count"
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> int:
+    def convert(self, value: object, param: Parameter, ctx: Context) -> int:
         base, power, exponent = str(value).partition("^")
         count = 0
         with suppress(ValueError):
@@ -204,7 +204,7 @@ class TargetType(click.Path):
         self.suffix = suffix
         self.allow_folder = allow_folder
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> Path:
+    def convert(self, value: object, param: Parameter, ctx: Context) -> Path:
         """Return the path with links resolved, so that a link's target is replaced and not the link; or `STDOUT`."""
         try:
             return self._checked(value, param, ctx)

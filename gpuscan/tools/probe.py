@@ -229,7 +229,7 @@ def _software(capabilities: Capabilities) -> dict[str, str]:
     }
 
 
-def litmus_counts(runs: Sequence[Capabilities]) -> dict[str, Any]:
+def litmus_counts(runs: Sequence[Capabilities]) -> dict[str, list[int] | int | None]:
     """Return how many of several measurements saw each promise kept, and the range of what they counted."""
     started = [run.started_while_spinning for run in runs]
     polls = [run.spins_per_second for run in runs]
@@ -255,13 +255,13 @@ def _speeds(device: Device, measurements: Sequence[Measurement]) -> list[dict[st
 # ----- Nothing of the person
 
 
-def without_person(data: Any) -> Any:
+def without_person(data: object) -> Any:
     """Return the data without paths, and without the names of the user and the machine."""
     names = {Path.home().name, platform.node(), platform.node().partition(".")[0], _user()}
     known = [re.escape(name) for name in sorted(names, key=len, reverse=True) if len(name) >= _MIN_NAME]
     person = re.compile(rf"(?<!\w)(?:{'|'.join(known)})(?!\w)") if known else None
 
-    def clean(value: Any) -> Any:
+    def clean(value: object) -> Any:
         if isinstance(value, dict):
             return {key: clean(each) for key, each in value.items()}
         if isinstance(value, list | tuple):

@@ -12,7 +12,6 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import click
 
@@ -68,7 +67,7 @@ class Terminator:
             if number is not None and signal.getsignal(number) is signal.SIG_DFL:
                 signal.signal(number, self._raise)
 
-    def _raise(self, number: int, _: Any) -> None:
+    def _raise(self, number: int, _: object) -> None:
         before, self._last = self._last, time.monotonic()
         if self._last - before > REPEATED_SIGNAL_SECONDS:
             raise Terminated(number)
@@ -125,7 +124,7 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     words = in_command_words(" ".join(str(message).split()), numpy=True)
     click.echo(f"gpuscan: warning: {words}", err=True)
 

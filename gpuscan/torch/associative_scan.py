@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch  # noqa: TID253 (only users of torch import this package)
+from torch import Tensor  # noqa: TID253
 from torch.utils import _pytree as pytree  # noqa: TID253
 
 from gpuscan.api.row_scan import RowScan
+from gpuscan.array_types import AnyArray
 from gpuscan.errors import OperatorError
 from gpuscan.operators.function_keys import function_key, has_closure
 from gpuscan.problem.arguments import as_flag
@@ -19,7 +21,7 @@ from gpuscan.torch.torch_steps import scanned
 from gpuscan.torch.traced_function import check_results, traced_operator
 
 
-def associative_scan(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool = False) -> Any:
+def associative_scan(combine_fn: Callable[[Any, Any], object], xs: object, dim: int, reverse: bool = False) -> Any:
     """Return the running combination of the elements along an axis, differentiable, with torch's signature.
 
     ``y[0] = x[0]`` and ``y[i] = combine_fn(y[i-1], x[i])``. The function is traced and becomes a kernel of one scan on
@@ -86,12 +88,12 @@ def associative_scan(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, r
 
 
 @torch.compiler.disable
-def _outside_of_graphs(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool) -> Any:
+def _outside_of_graphs(combine_fn: Callable[[Any, Any], object], xs: object, dim: int, reverse: bool) -> Any:
     return associative_scan(combine_fn, xs, dim, reverse)
 
 
 @torch.compiler.assume_constant_result
-def _handle(combine_fn: Any, places: Any, axis: int, reverse: bool, ranks: tuple[int, ...]) -> int:
+def _handle(combine_fn: Any, places: object, axis: int, reverse: bool, ranks: tuple[int, ...]) -> int:
     """Return the number of a scan for compiled functions; -1 if these would not notice that the function changes."""
     key = function_key(combine_fn, numbers=False)
     tree = pytree.tree_structure(places)
@@ -133,35 +135,39 @@ class _Scan(TensorScan):
 
     # ----- By gpuscan
 
-    def scanned(self, arrays: Sequence[Any]) -> Sequence[Any]:
+    def scanned(self, arrays: Sequence[AnyArray]) -> Sequence[AnyArray]:
         return self._rows(arrays).scanned(arrays)
 
-    def gradients(self, arrays: Sequence[Any], results: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any] | None:
+    def gradients(
+        self, arrays: Sequence[AnyArray], results: Sequence[AnyArray], grads: Sequence[AnyArray]
+    ) -> Sequence[AnyArray] | None:
         rows = self._rows(arrays)
         return rows.gradients(arrays, results, grads) if rows.has_gradient else None
 
-    def _rows(self, arrays: Sequence[Any]) -> RowScan:
+    def _rows(self, arrays: Sequence[AnyArray]) -> RowScan:
         shapes = [array.shape[self.lead :] for array in arrays]
         dtypes = [array.dtype for array in arrays]
         operator = traced_operator(self.function, self.key, self.tree, shapes, dtypes, self.axis)
         return RowScan(operator, self.axis, self.reverse, self.ranks)
 
-    def mapped(self, tensors: Sequence[Any], batched: Sequence[bool], size: int) -> tuple[TensorScan, Sequence[Any]]:
+    def mapped(
+        self, tensors: Sequence[Tensor], batched: Sequence[bool], size: int
+    ) -> tuple[TensorScan, Sequence[Tensor]]:
         pairs = zip(tensors, batched, strict=True)
         return replace(self, lead=self.lead + 1), [x if has else x.expand(size, *x.shape) for x, has in pairs]
 
     # ----- By PyTorch
 
-    def differentiable_gradients(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
-        found: Sequence[Any] = torch.func.vjp(self._by_torch, *tensors)[1](tuple(grads))
+    def differentiable_gradients(self, tensors: Sequence[Tensor], grads: Sequence[Tensor]) -> Sequence[Tensor]:
+        found: Sequence[Tensor] = torch.func.vjp(self._by_torch, *tensors)[1](tuple(grads))
         return found
 
-    def tangents(self, tensors: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
+    def tangents(self, tensors: Sequence[Tensor], tangents: Sequence[Tensor]) -> Sequence[Tensor]:
         """Return the second half of a scan of the tensors and their derivatives, or what PyTorch computes."""
         count = len(tensors)
         rates = [torch.zeros_like(x) if rate is None else rate for x, rate in zip(tensors, tangents, strict=True)]
 
-        def dual(left: Sequence[Any], right: Sequence[Any]) -> Any:
+        def dual(left: Sequence[object], right: Sequence[object]) -> Any:
             values, rates = [*left[:count], *right[:count]], [*left[count:], *right[count:]]
             return [*self._combined(*values), *forward_derivative(self._combined, values, rates)]
 
@@ -172,10 +178,10 @@ class _Scan(TensorScan):
             return forward_derivative(self._by_torch, tensors, tangents)
         return list(found[count:])
 
-    def _combined(self, *leaves: Any) -> tuple[Any, ...]:
+    def _combined(self, *leaves: object) -> tuple[Any, ...]:
         """Return the combination of left and right leaves, which have the axes of batches in front."""
 
-        def flat(*leaves: Any) -> tuple[Any, ...]:
+        def flat(*leaves: object) -> tuple[Any, ...]:
             count = len(leaves) // 2
             left, right = (pytree.tree_unflatten(list(part), self.tree) for part in (leaves[:count], leaves[count:]))
             return tuple(pytree.tree_leaves(self.function(left, right)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch  # noqa: TID253 (only users of torch import this package)
 from torch import Tensor  # noqa: TID253
@@ -14,8 +14,13 @@ from gpuscan.problem.arguments import as_flag
 from gpuscan.torch.operations import apply_function
 from gpuscan.torch.tensors import array_of, check_tensors, checked_dim, tensor_of
 
+if TYPE_CHECKING:
+    from torch.autograd.function import FunctionCtx
 
-def linear_recurrence(a: Any, b: Any, *, axis: int = -1, initial: Any = None, reverse: bool = False) -> Any:
+
+def linear_recurrence(
+    a: Tensor, b: Tensor, *, axis: int = -1, initial: Tensor | None = None, reverse: bool = False
+) -> Tensor:
     """Return the states of a linear recurrence, ``h[t] = a[t] * h[t-1] + b[t]``, as a differentiable tensor.
 
     The forward and the backward pass are one scan each, on gpuscan's default device. float64 runs there if the device
@@ -65,7 +70,7 @@ def linear_recurrence(a: Any, b: Any, *, axis: int = -1, initial: Any = None, re
     return _recur(a, b, initial, axis, as_flag("reverse", reverse))
 
 
-def _recur(a: Any, b: Any, initial: Any, axis: int, reverse: bool) -> Any:
+def _recur(a: Tensor, b: Tensor, initial: Tensor | None, axis: int, reverse: bool) -> Tensor:
     if torch.compiler.is_compiling():
         return torch.ops.gpuscan.linear_recurrence(a, b, initial, axis, reverse)
     return apply_function(_Recurrence, a, b, initial, axis, reverse)
@@ -123,7 +128,7 @@ def _(a: Tensor, h: Tensor, grad_h: Tensor, initial: Tensor | None, axis: int, r
 # ----- Derivatives
 
 
-def _backward(ctx: Any, grad_h: Any) -> Any:
+def _backward(ctx: FunctionCtx, grad_h: Tensor) -> Any:
     a, h, initial = ctx.saved_tensors
     a, h, initial = a.conj(), h.conj(), None if initial is None else initial.conj()
     if torch.is_grad_enabled() or is_legacy_batchedtensor(grad_h):
@@ -134,7 +139,9 @@ def _backward(ctx: Any, grad_h: Any) -> Any:
     return grad_a, grad_b, None if initial is None else grad_initial, None, None
 
 
-def _differentiable_gradients(a: Any, h: Any, grad_h: Any, initial: Any, axis: int, reverse: bool) -> Any:
+def _differentiable_gradients(
+    a: Tensor, h: Tensor, grad_h: Tensor, initial: Tensor | None, axis: int, reverse: bool
+) -> Any:
     """Return the gradients by operations that have gradients themselves: the recurrence in the other direction."""
     length = a.shape[axis]
     if not length:
@@ -151,7 +158,7 @@ def _differentiable_gradients(a: Any, h: Any, grad_h: Any, initial: Any, axis: i
     return grad_b * _before(h, initial, axis, reverse), grad_b, grad_initial
 
 
-def _before(h: Any, initial: Any, axis: int, reverse: bool) -> Any:
+def _before(h: Tensor, initial: Tensor | None, axis: int, reverse: bool) -> Tensor:
     """Return the state before each step."""
     length = h.shape[axis]
     first = torch.zeros_like(h.narrow(axis, 0, 1)) if initial is None else initial.unsqueeze(axis)
@@ -160,7 +167,7 @@ def _before(h: Any, initial: Any, axis: int, reverse: bool) -> Any:
     return torch.cat([first, h.narrow(axis, 0, length - 1)], axis)
 
 
-def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+def _keep(ctx: FunctionCtx, inputs: Any, output: Any) -> None:
     a, _, initial, ctx.axis, ctx.reverse = inputs
     ctx.save_for_backward(a, output, initial)
 
@@ -172,18 +179,18 @@ class _Recurrence(torch.autograd.Function):
     """The operation for programs that are not compiled. It adds forward-mode derivatives and `torch.func.vmap`."""
 
     @staticmethod
-    def forward(a: Any, b: Any, initial: Any, axis: int, reverse: bool) -> Any:
+    def forward(a: Tensor, b: Tensor, initial: Tensor | None, axis: int, reverse: bool) -> Any:
         return torch.ops.gpuscan.linear_recurrence(a, b, initial, axis, reverse)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: FunctionCtx, inputs: Any, output: Any) -> None:
         _keep(ctx, inputs, output)
         ctx.save_for_forward(inputs[0], output, inputs[2])
 
     backward = staticmethod(_backward)
 
     @staticmethod
-    def jvp(ctx: Any, da: Any, db: Any, dinitial: Any, *_: Any) -> Any:
+    def jvp(ctx: FunctionCtx, da: Tensor, db: Tensor, dinitial: Tensor | None, *_: Any) -> Any:
         a, h, initial = ctx.saved_tensors
         inputs = torch.zeros_like(h) if db is None else db
         if da is not None and h.shape[ctx.axis]:
@@ -191,7 +198,7 @@ class _Recurrence(torch.autograd.Function):
         return _recur(a, inputs, dinitial, ctx.axis, ctx.reverse)
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, a: Any, b: Any, initial: Any, axis: int, reverse: bool) -> Any:
+    def vmap(info: Any, in_dims: Any, a: Tensor, b: Tensor, initial: Tensor | None, axis: int, reverse: bool) -> Any:
         a, b, initial = (
             None
             if each is None

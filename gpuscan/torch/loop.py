@@ -17,7 +17,9 @@ from gpuscan.torch.tensors import array_of, check_tensors, checked_dim, numpy_dt
 from gpuscan.torch.traced_function import array_step
 
 
-def loop(f: Callable[[Any, Any], Any], init: Any, xs: Any, dim: int = 0, reverse: bool = False) -> tuple[Any, Any]:
+def loop(
+    f: Callable[[Any, Any], object], init: object, xs: object, dim: int = 0, reverse: bool = False
+) -> tuple[Any, Any]:
     """Run a loop as a scan: ``carry, y[t] = f(carry, x[t])`` for each t, as differentiable tensors.
 
     The step is traced by PyTorch, and gpuscan derives its associative form, as `gpuscan.loop` does. The loop and its

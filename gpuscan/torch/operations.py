@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import count
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch  # noqa: TID253 (only users of torch import this package)
 from torch import Tensor  # noqa: TID253
@@ -15,8 +15,11 @@ from torch._C._functorch import is_legacy_batchedtensor  # noqa: TID253
 from gpuscan.array_types import AnyArray
 from gpuscan.torch.tensors import array_of, tensor_of
 
+if TYPE_CHECKING:
+    from torch.autograd.function import FunctionCtx
+
 Array = AnyArray
-Tensors = Sequence[Any]
+Tensors = Sequence[Tensor]
 # How many batches of batches PyTorch allows.
 _MAX_LEVELS = 64
 
@@ -77,12 +80,14 @@ class TensorScan(ABC):
         """
 
 
-def run(scan: TensorScan, tensors: Tensors) -> list[Any]:
+def run(scan: TensorScan, tensors: Tensors) -> list[Tensor]:
     """Return the results of a scan, with derivatives, outside of compiled functions."""
     return list(apply_function(_Scan, scan, *tensors))
 
 
-def forward_derivative(function: Callable[..., tuple[Any, ...]], values: Tensors, tangents: Tensors) -> tuple[Any, ...]:
+def forward_derivative(
+    function: Callable[..., tuple[object, ...]], values: Tensors, tangents: Tensors
+) -> tuple[Tensor, ...]:
     """Return the forward-mode derivatives of a function's results, from its gradient's gradient.
 
     PyTorch does not nest its own forward mode.
@@ -95,16 +100,16 @@ def forward_derivative(function: Callable[..., tuple[Any, ...]], values: Tensors
     rates = [torch.zeros_like(x) if rate is None else rate for x, rate in zip(values, tangents, strict=True)]
     results, pullback = torch.func.vjp(function, *values)
     _, pushforward = torch.func.vjp(lambda *weights: pullback(weights), *map(torch.zeros_like, results))
-    found: tuple[Any, ...] = pushforward(tuple(rates))
+    found: tuple[Tensor, ...] = pushforward(tuple(rates))
     return found
 
 
-def _computed(scan: TensorScan, tensors: Tensors) -> list[Any]:
+def _computed(scan: TensorScan, tensors: Tensors) -> list[Tensor]:
     results = scan.scanned([array_of(each) for each in tensors])
     return [tensor_of(result, like) for result, like in zip(results, scan.like_results(tensors), strict=True)]
 
 
-def _computed_gradients(scan: TensorScan, tensors: Tensors, results: Tensors, grads: Tensors) -> list[Any] | None:
+def _computed_gradients(scan: TensorScan, tensors: Tensors, results: Tensors, grads: Tensors) -> list[Tensor] | None:
     arrays = [[array_of(each) for each in part] for part in (tensors, results, grads)]
     found = scan.gradients(*arrays)
     return None if found is None else [tensor_of(grad, like) for grad, like in zip(found, tensors, strict=False)]
@@ -117,17 +122,17 @@ class _Scan(torch.autograd.Function):
     """The results of a scan."""
 
     @staticmethod
-    def forward(scan: TensorScan, *tensors: Any) -> Any:
+    def forward(scan: TensorScan, *tensors: Tensor) -> Any:
         return tuple(_computed(scan, tensors))
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: FunctionCtx, inputs: Any, output: Any) -> None:
         ctx.scan, *tensors = inputs
         ctx.save_for_backward(*tensors, *output)
         ctx.save_for_forward(*tensors)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: FunctionCtx, *grads: Tensor | None) -> Any:
         scan: TensorScan = ctx.scan
         # Activation checkpointing lets an operation ask for what it saved only once.
         saved = ctx.saved_tensors
@@ -135,12 +140,12 @@ class _Scan(torch.autograd.Function):
         return None, *found, *[None] * (len(saved) - scan.result_count - scan.real_count)
 
     @staticmethod
-    def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+    def jvp(ctx: FunctionCtx, _: Any, *tangents: Tensor | None) -> Any:
         tensors = ctx.saved_tensors[: len(tangents)]
         return tuple(ctx.scan.tangents(tensors, tangents[: ctx.scan.real_count]))
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, scan: TensorScan, *tensors: Any) -> Any:
+    def vmap(info: Any, in_dims: Any, scan: TensorScan, *tensors: Tensor) -> Any:
         mapped, moved = _mapped(scan, tensors, in_dims[1:], info.batch_size)
         results = apply_function(_Scan, mapped, *moved)
         return results, (0,) * len(results)
@@ -150,7 +155,7 @@ class _Gradients(torch.autograd.Function):
     """The gradients of a scan, from its tensors, its results, and the gradients of these."""
 
     @staticmethod
-    def forward(scan: TensorScan, *given: Any) -> Any:
+    def forward(scan: TensorScan, *given: Tensor) -> Any:
         found = _computed_gradients(scan, *_parts(scan, given))
         if found is None:
             tensors, _, grads = _parts(scan, given)
@@ -158,38 +163,38 @@ class _Gradients(torch.autograd.Function):
         return tuple(found)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: FunctionCtx, inputs: Any, output: Any) -> None:
         ctx.scan, *given = inputs
         ctx.save_for_backward(*given)
         ctx.save_for_forward(*given)
 
     @staticmethod
-    def backward(ctx: Any, *weights: Any) -> Any:
+    def backward(ctx: FunctionCtx, *weights: Tensor | None) -> Any:
         # The results count as a function of the tensors, so they have no gradient of their own.
         scan: TensorScan = ctx.scan
         tensors, results, grads = _parts(scan, ctx.saved_tensors)
         real, others = tensors[: scan.real_count], tensors[scan.real_count :]
 
-        def gradients(*given: Any) -> Any:
+        def gradients(*given: Tensor) -> Any:
             return tuple(scan.differentiable_gradients([*given[: len(real)], *others], given[len(real) :]))
 
         found = torch.func.vjp(gradients, *real, *grads)[1](tuple(weights))
         return None, *found[: len(real)], *[None] * (len(others) + len(results)), *found[len(real) :]
 
     @staticmethod
-    def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+    def jvp(ctx: FunctionCtx, _: Any, *tangents: Tensor | None) -> Any:
         scan: TensorScan = ctx.scan
         tensors, _, grads = _parts(scan, ctx.saved_tensors)
         of_tensors, _, of_grads = _parts(scan, tangents)
         real, others = tensors[: scan.real_count], tensors[scan.real_count :]
 
-        def gradients(*given: Any) -> Any:
+        def gradients(*given: Tensor) -> Any:
             return tuple(scan.differentiable_gradients([*given[: len(real)], *others], given[len(real) :]))
 
         return forward_derivative(gradients, [*real, *grads], [*of_tensors[: len(real)], *of_grads])
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, scan: TensorScan, *given: Any) -> Any:
+    def vmap(info: Any, in_dims: Any, scan: TensorScan, *given: Tensor) -> Any:
         split = len(given) - 2 * scan.result_count
         mapped, tensors = _mapped(scan, given[:split], in_dims[1 : 1 + split], info.batch_size)
         others = [
@@ -206,7 +211,7 @@ def _parts(scan: TensorScan, given: Tensors) -> tuple[Tensors, Tensors, Tensors]
     return given[: ends[0]], given[ends[0] : ends[1]], given[ends[1] :]
 
 
-def _mapped(scan: TensorScan, tensors: Tensors, in_dims: Sequence[Any], size: int) -> tuple[TensorScan, Tensors]:
+def _mapped(scan: TensorScan, tensors: Tensors, in_dims: Sequence[object], size: int) -> tuple[TensorScan, Tensors]:
     moved = [each if dim is None else each.movedim(dim, 0) for each, dim in zip(tensors, in_dims, strict=True)]
     return scan.mapped(moved, [dim is not None for dim in in_dims], size)
 
@@ -221,7 +226,7 @@ class _Batch(NamedTuple):
     batch_size: int
 
 
-def apply_function(function: Any, *given: Any) -> Any:
+def apply_function(function: Any, *given: Tensor) -> Any:
     """Return ``function.apply(*given)``, also for tensors that `torch.autograd` has batched.
 
     Its batched gradients (``is_grads_batched=True``, ``jacobian(vectorize=True)``) do not use the rules of
@@ -293,17 +298,17 @@ def _(tensors: list[Tensor], results: list[Tensor], grads: list[Tensor], handle:
     return [_like(each) for each in tensors[: _kept[handle].real_count]]
 
 
-def _like(tensor: Any) -> Any:
+def _like(tensor: Tensor) -> Tensor:
     return torch.empty_like(tensor, memory_format=torch.contiguous_format)
 
 
-def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+def _keep(ctx: FunctionCtx, inputs: Any, output: Any) -> None:
     tensors, ctx.handle = inputs
     ctx.count = len(tensors)
     ctx.save_for_backward(*tensors, *output)
 
 
-def _backward(ctx: Any, grads: Any) -> Any:
+def _backward(ctx: FunctionCtx, grads: Any) -> Any:
     saved = ctx.saved_tensors
     tensors, results = saved[: ctx.count], saved[ctx.count :]
     grads = [torch.zeros_like(y) if grad is None else grad for grad, y in zip(grads, results, strict=True)]

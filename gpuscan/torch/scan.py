@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch  # noqa: TID253 (only users of torch import this package)
+from torch import Tensor  # noqa: TID253
 from torch.utils import _pytree as pytree  # noqa: TID253
 
 from gpuscan.api.row_scan import device_for
 from gpuscan.api.scan import scan as scan_arrays
 from gpuscan.api.scan_vjp import gradients
+from gpuscan.array_types import AnyArray
 from gpuscan.errors import OperatorError
 from gpuscan.operators.function_keys import function_key, has_closure
 from gpuscan.operators.named_operators import resolve
@@ -26,15 +28,15 @@ from gpuscan.torch.torch_steps import scanned_with_options
 
 
 def scan(
-    x: Any,
-    op: Any = "add",
+    x: object,
+    op: object = "add",
     *,
     axis: int | None = None,
     exclusive: bool = False,
     reverse: bool = False,
-    initial: Any = None,
-    segments: Any = None,
-    keys: Any = None,
+    initial: object = None,
+    segments: object = None,
+    keys: object = None,
 ) -> Any:
     """Return the running combination of tensors' elements along an axis, differentiable, as `gpuscan.scan` does.
 
@@ -166,11 +168,11 @@ def _generality(dtype: Any) -> int:
 
 
 def _scan_of(
-    op: Any,
-    key: Any,
-    places: Any,
+    op: object,
+    key: object,
+    places: object,
     ranks: tuple[int, ...],
-    axis: Any,
+    axis: object,
     exclusive: bool,
     reverse: bool,
     seeded: bool,
@@ -260,7 +262,7 @@ class OperatorScan(TensorScan):
     def real_count(self) -> int:  # type: ignore[override]
         return self.result_count * (2 if self.seeded else 1)
 
-    def scanned(self, arrays: Sequence[Any]) -> Sequence[Any]:
+    def scanned(self, arrays: Sequence[AnyArray]) -> Sequence[AnyArray]:
         x = arrays[: self.result_count]
         try:
             results = scan_arrays(self._bundle(x), self.op, device=device_for(x), **self._options(arrays))
@@ -273,29 +275,33 @@ class OperatorScan(TensorScan):
             raise
         return list(pytree.tree_leaves(results))
 
-    def gradients(self, arrays: Sequence[Any], results: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
+    def gradients(
+        self, arrays: Sequence[AnyArray], results: Sequence[AnyArray], grads: Sequence[AnyArray]
+    ) -> Sequence[AnyArray]:
         x = arrays[: self.result_count]
         bundles = self._bundle(x), self._bundle(results), self._bundle(grads)
         found = gradients(*bundles, self.op, device=device_for(x), **self._options(arrays))
         return list(pytree.tree_leaves(found))
 
-    def _options(self, arrays: Sequence[Any]) -> dict[str, Any]:
+    def _options(self, arrays: Sequence[AnyArray]) -> dict[str, Any]:
         options = {"axis": self.axis, "exclusive": self.exclusive, "reverse": self.reverse}
         if self.seeded:
             options["initial"] = self._bundle(arrays[self.result_count : self.real_count])
         return options if self.cut is None else options | {self.cut: arrays[-1]}
 
-    def _bundle(self, values: Sequence[Any]) -> Any:
+    def _bundle(self, values: Sequence[object]) -> Any:
         return pytree.tree_unflatten(list(values), self.tree)
 
     # ----- Other derivatives
 
-    def differentiable_gradients(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
+    def differentiable_gradients(self, tensors: Sequence[Tensor], grads: Sequence[Tensor]) -> Sequence[Tensor]:
         """Return the gradients: of a sum a sum in the other direction, of others by PyTorch."""
         if not self._is_sum:
             with self._derived("a derivative of its gradient"):
                 real, cuts = tensors[: self.real_count], self._cuts(tensors)
-                found: Sequence[Any] = torch.func.vjp(lambda *real: self._by_torch(real, cuts), *real)[1](tuple(grads))
+                found: Sequence[Tensor] = torch.func.vjp(lambda *real: self._by_torch(real, cuts), *real)[1](
+                    tuple(grads)
+                )
                 return found
         (grad,) = grads
         back = replace(self, reverse=not self.reverse, seeded=False)
@@ -304,7 +310,7 @@ class OperatorScan(TensorScan):
             sums.append(grad.sum(self.axis).sum_to_size(tensors[1].shape))
         return sums
 
-    def tangents(self, tensors: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
+    def tangents(self, tensors: Sequence[Tensor], tangents: Sequence[Tensor]) -> Sequence[Tensor]:
         """Return the derivatives: of a sum the sum of the derivatives, of others by PyTorch."""
         if not self._is_sum:
             with self._derived("a forward-mode derivative"):
@@ -318,12 +324,12 @@ class OperatorScan(TensorScan):
     def _is_sum(self) -> bool:
         return resolve(self.op) is resolve("add")
 
-    def _by_torch(self, tensors: Sequence[Any], cuts: Sequence[Any]) -> tuple[Any, ...]:
+    def _by_torch(self, tensors: Sequence[Tensor], cuts: Sequence[Any]) -> tuple[Any, ...]:
         """Return the results by operations of PyTorch."""
         operator, x = resolve(self.op), tensors[: self.result_count]
         function = _OF_TORCH.get(operator.name, operator) if operator.kinds is not None else operator
 
-        def combine(*leaves: Any) -> list[Any]:
+        def combine(*leaves: object) -> list[Any]:
             left, right = leaves[: len(x)], leaves[len(x) :]
             return list(pytree.tree_leaves(function(self._bundle(left), self._bundle(right))))
 
@@ -369,12 +375,14 @@ class OperatorScan(TensorScan):
                 "with torch"
             ) from error
 
-    def _cuts(self, tensors: Sequence[Any]) -> Sequence[Any]:
+    def _cuts(self, tensors: Sequence[Tensor]) -> Sequence[Any]:
         return tensors[self.real_count :]
 
     # ----- Batches
 
-    def mapped(self, tensors: Sequence[Any], batched: Sequence[bool], size: int) -> tuple[TensorScan, Sequence[Any]]:
+    def mapped(
+        self, tensors: Sequence[Tensor], batched: Sequence[bool], size: int
+    ) -> tuple[TensorScan, Sequence[Tensor]]:
         if self.axis is None:
             raise ValueError("no axis was passed for tensors of several axes; pass axis=")
         x = [_spread(each, has, size) for each, has in zip(tensors, batched, strict=True)][: self.result_count]
@@ -401,6 +409,6 @@ class OperatorScan(TensorScan):
         return replace(self, axis=self.axis + 1), [*x, *aligned, *cuts]
 
 
-def _spread(tensor: Any, batched: bool, size: int) -> Any:
+def _spread(tensor: Tensor, batched: bool, size: int) -> Tensor:
     """Return the tensor with the axis of the batch in front."""
     return tensor if batched else tensor.expand(size, *tensor.shape)

@@ -8,24 +8,26 @@ from math import lcm
 from typing import Any
 
 import torch  # noqa: TID253 (only users of torch import this package)
+from torch import Tensor  # noqa: TID253
 from torch.nn.functional import silu, softplus  # noqa: TID253
 
 from gpuscan.api.selective_scan import SelectiveScan
 from gpuscan.api.selective_states import STATES, TIME
+from gpuscan.array_types import AnyArray
 from gpuscan.torch.linear_recurrence import linear_recurrence
 from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, run
 from gpuscan.torch.tensors import check_tensors
 
 
 def selective_scan(
-    u: Any,
-    delta: Any,
-    A: Any,  # noqa: N803 (mamba's name)
-    B: Any,  # noqa: N803
-    C: Any,  # noqa: N803
-    D: Any = None,  # noqa: N803
-    z: Any = None,
-    delta_bias: Any = None,
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,  # noqa: N803 (mamba's name)
+    B: Tensor,  # noqa: N803
+    C: Tensor,  # noqa: N803
+    D: Tensor | None = None,  # noqa: N803
+    z: Tensor | None = None,
+    delta_bias: Tensor | None = None,
     delta_softplus: bool = False,
     return_last_state: bool = False,
 ) -> Any:
@@ -122,29 +124,33 @@ class _SelectiveScan(TensorScan):
     result_count = 2
     real_count = 5
 
-    def like_results(self, tensors: Sequence[Any]) -> Sequence[Any]:
+    def like_results(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         u, decays = tensors[0], tensors[2]
         return u, decays.new_empty((*u.shape[:STATES], decays.shape[STATES], 1))
 
-    def scanned(self, arrays: Sequence[Any]) -> Sequence[Any]:
+    def scanned(self, arrays: Sequence[AnyArray]) -> Sequence[AnyArray]:
         return SelectiveScan(*arrays).outputs()
 
-    def gradients(self, arrays: Sequence[Any], results: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
+    def gradients(
+        self, arrays: Sequence[AnyArray], results: Sequence[AnyArray], grads: Sequence[AnyArray]
+    ) -> Sequence[AnyArray]:
         return SelectiveScan(*arrays).gradients(*grads)
 
-    def differentiable_gradients(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
-        found: Sequence[Any] = torch.func.vjp(_by_recurrence, *tensors)[1](tuple(grads))
+    def differentiable_gradients(self, tensors: Sequence[Tensor], grads: Sequence[Tensor]) -> Sequence[Tensor]:
+        found: Sequence[Tensor] = torch.func.vjp(_by_recurrence, *tensors)[1](tuple(grads))
         return found
 
-    def tangents(self, tensors: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
+    def tangents(self, tensors: Sequence[Tensor], tangents: Sequence[Tensor]) -> Sequence[Tensor]:
         return forward_derivative(_by_recurrence, tensors, tangents)
 
-    def mapped(self, tensors: Sequence[Any], batched: Sequence[bool], size: int) -> tuple[TensorScan, Sequence[Any]]:
+    def mapped(
+        self, tensors: Sequence[Tensor], batched: Sequence[bool], size: int
+    ) -> tuple[TensorScan, Sequence[Tensor]]:
         pairs = zip(tensors, batched, strict=True)
         return replace(self, lead=self.lead + 1), [x if has else x.expand(size, *x.shape) for x, has in pairs]
 
 
-def _by_recurrence(u: Any, dt: Any, decays: Any, b: Any, c: Any) -> tuple[Any, Any]:
+def _by_recurrence(u: Tensor, dt: Tensor, decays: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """Return the results by operations that have derivatives of all orders."""
     gates, inputs = torch.broadcast_tensors(torch.exp(dt * decays), (dt * u * b).to(decays.dtype))
     h = linear_recurrence(gates, inputs, axis=TIME)
@@ -153,7 +159,7 @@ def _by_recurrence(u: Any, dt: Any, decays: Any, b: Any, c: Any) -> tuple[Any, A
     return (2 * y.real if y.is_complex() else y), h[..., -1:]
 
 
-def _by_time(weights: Any, decays: Any) -> Any:
+def _by_time(weights: Tensor, decays: Tensor) -> Tensor:
     """Return B or C as (batch or 1, dim or groups, N, length or 1)."""
     if weights.ndim == 2:
         return weights.to(decays.dtype)[None, :, :, None]
@@ -164,14 +170,14 @@ def _by_time(weights: Any, decays: Any) -> Any:
     return weights if weights.ndim == 4 else weights[:, None]
 
 
-def _of_groups(weights: Any, groups: int) -> Any:
+def _of_groups(weights: Tensor, groups: int) -> Tensor:
     """Return weights with one group or `groups`."""
     own = weights.shape[1]
     return weights if own in (1, groups) else weights.repeat_interleave(groups // own, 1)
 
 
 def _check_shapes(
-    u: Any, decays: Any, like: dict[str, Any], weights: dict[str, Any], by_channel: dict[str, Any]
+    u: Tensor, decays: Any, like: dict[str, Any], weights: dict[str, Any], by_channel: dict[str, Any]
 ) -> None:
     """Raise ValueError unless the shapes fit."""
     if u.ndim != 3:

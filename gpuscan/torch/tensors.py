@@ -5,16 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 import torch  # noqa: TID253 (only users of torch import this package)
+from torch import Tensor  # noqa: TID253
 
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.problem.arguments import as_integer
 
 
-def array_of(tensor: Any) -> AnyArray:
+def array_of(tensor: Tensor) -> AnyArray:
     """Return the tensor's memory as an array; a copy of it if the tensor is not on the CPU."""
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if tensor.device.type != "cpu":
@@ -30,7 +30,7 @@ def array_of(tensor: Any) -> AnyArray:
     return array
 
 
-def numpy_dtype(dtype: Any) -> AnyDType:
+def numpy_dtype(dtype: object) -> AnyDType:
     """Return NumPy's dtype of torch's, without a tensor: `torch.func` wraps those that are made in its functions."""
     if dtype == torch.bfloat16:
         import ml_dtypes
@@ -40,14 +40,14 @@ def numpy_dtype(dtype: Any) -> AnyDType:
     return np.dtype(str(dtype).removeprefix("torch."))
 
 
-def torch_dtype(dtype: AnyDType) -> Any:
+def torch_dtype(dtype: AnyDType) -> torch.dtype:
     """Return torch's dtype of a NumPy dtype."""
     if dtype.name == "bfloat16":
         return torch.bfloat16
     return torch.from_numpy(np.empty(0, dtype)).dtype
 
 
-def tensor_of(array: Any, like: Any) -> Any:
+def tensor_of(array: object, like: Tensor) -> Tensor:
     """Return the array's memory as a tensor of the dtype of `like`, on its device."""
     # np.ascontiguousarray would give a number an axis.
     array = np.asarray(array, order="C")
@@ -68,7 +68,7 @@ def _warn_once(device: str) -> None:
     )
 
 
-def check_tensors(tensors: Mapping[str, Any], *, same_dtype: bool = True) -> None:
+def check_tensors(tensors: Mapping[str, Tensor], *, same_dtype: bool = True) -> None:
     """Raise an error unless these are tensors of one device and, if asked for, of one dtype. None is ignored.
 
     Raises:
@@ -93,7 +93,7 @@ def check_tensors(tensors: Mapping[str, Any], *, same_dtype: bool = True) -> Non
             )
 
 
-def checked_dim(name: str, dim: Any, shape: Sequence[int]) -> int:
+def checked_dim(name: str, dim: object, shape: Sequence[int]) -> int:
     """Return the axis counted from 0.
 
     Raises:

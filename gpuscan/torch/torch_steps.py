@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch  # noqa: TID253 (only users of torch import this package)
+from torch import Tensor  # noqa: TID253
 
-Tensors = Sequence[Any]
+Tensors = Sequence[Tensor]
 # A function of the tensors of left elements, and then those of right ones.
 Combine = Callable[..., Tensors]
 
 
-def scanned(combine: Combine, tensors: Tensors, axis: int) -> list[Any]:
+def scanned(combine: Combine, tensors: Tensors, axis: int) -> list[Tensor]:
     """Return the scan of tensors: of pairs by recursion, and of what is between them (Blelloch 1990).
 
     It takes as many steps as the length has binary digits.
@@ -35,7 +35,7 @@ def scanned(combine: Combine, tensors: Tensors, axis: int) -> list[Any]:
     return results
 
 
-def _every_second(x: Any, axis: int, start: int) -> Any:
+def _every_second(x: Tensor, axis: int, start: int) -> Tensor:
     return x[(*[slice(None)] * axis, slice(start, None, 2))]
 
 
@@ -47,9 +47,9 @@ def scanned_with_options(
     rank: int,
     reverse: bool,
     starts: Tensors | None,
-    labels: Any,
+    labels: Tensor,
     identity: Tensors | None,
-) -> list[Any]:
+) -> list[Tensor]:
     """Return the scan of tensors with the options of `gpuscan.scan`.
 
     Args:
@@ -73,7 +73,7 @@ def scanned_with_options(
         return [y.flip(axis) for y in found]
     heads = _heads(labels, tensors[0], axis, rank)
 
-    def picked(flags: Any, yes: Tensors, no: Tensors) -> list[Any]:
+    def picked(flags: Tensor, yes: Tensors, no: Tensors) -> list[Tensor]:
         pairs = zip(yes, no, strict=True)
         return [torch.where(flags[(..., *[None] * (n.ndim - rank))], y, n) for y, n in pairs]
 
@@ -85,7 +85,7 @@ def scanned_with_options(
         )
     count = len(tensors)
 
-    def restarting(*items: Any) -> list[Any]:
+    def restarting(*items: Tensor) -> list[Tensor]:
         left, right = items[: count + 1], items[count + 1 :]
         return [left[0] | right[0], *picked(right[0], right[1:], combine(*left[1:], *right[1:]))]
 
@@ -97,7 +97,7 @@ def scanned_with_options(
     return picked(heads, [x.expand_as(y) for x, y in zip(begin, before, strict=True)], before)
 
 
-def _heads(labels: Any, like: Any, axis: int, rank: int) -> Any:
+def _heads(labels: Tensor, like: Tensor, axis: int, rank: int) -> Tensor:
     """Return True for each element that begins a row or follows another label, in a shape of `rank` axes."""
     shape = [n if i == axis else 1 for i, n in enumerate(like.shape[:rank])]
     place = torch.arange(shape[axis], device=like.device).reshape(shape)
@@ -107,7 +107,7 @@ def _heads(labels: Any, like: Any, axis: int, rank: int) -> Any:
     return ((place == 0) | ~same).broadcast_to(torch.broadcast_shapes(same.shape, tuple(shape)))
 
 
-def _aligned(starts: Tensors, tensors: Tensors) -> list[Any]:
+def _aligned(starts: Tensors, tensors: Tensors) -> list[Tensor]:
     """Return values of `initial` with all axes but the scanned one, those in front of length 1 perhaps."""
     pairs = zip(starts, tensors, strict=True)
     return [start[(None,) * (x.ndim - 1 - start.ndim)] for start, x in pairs]

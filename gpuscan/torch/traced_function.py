@@ -65,9 +65,9 @@ logging.getLogger("torch._subclasses.fake_tensor").addFilter(
 
 
 def traced_operator(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     key: Hashable | None,
-    tree: Any,
+    tree: object,
     shapes: Sequence[tuple[int, ...]],
     dtypes: Sequence[AnyDType],
     axis: int,
@@ -107,7 +107,7 @@ def traced_operator(
 
 
 def row_function(
-    function: Callable[..., Any], tree: Any, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any], dim: int
+    function: Callable[..., object], tree: object, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[object], dim: int
 ) -> RowFunction:
     """Return a function of two pytrees of tensors as one of two lists of arrays of numbers.
 
@@ -125,7 +125,7 @@ def row_function(
     tensors = [_filled(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
     count = len(tensors)
 
-    def flat(*leaves: Any) -> Any:
+    def flat(*leaves: object) -> Any:
         left, right = (pytree.tree_unflatten(list(part), tree) for part in (leaves[:count], leaves[count:]))
         return pytree.tree_leaves(function(left, right))
 
@@ -141,7 +141,7 @@ def row_function(
 
 
 def array_step(
-    function: Callable[..., Any], carry: Sequence[Any], xs: Sequence[Any], dtypes: Sequence[Sequence[Any]], name: str
+    function: Callable[..., Any], carry: Sequence[Any], xs: Sequence[object], dtypes: Sequence[Sequence[Any]], name: str
 ) -> tuple[Callable[[Sequence[Numbers]], list[Numbers]], list[tuple[int, ...]], list[AnyDType]]:
     """Return the step of a loop as a function of arrays of numbers, and the shapes and dtypes of its results.
 
@@ -170,7 +170,7 @@ def array_step(
     return interpreted, [tuple(each.shape) for each in values], [_dtype(each.dtype) for each in values]
 
 
-def _graph_of(function: Callable[..., Any], tensors: Sequence[Any], name: str) -> tuple[Any, dict[Any, Numbers]]:
+def _graph_of(function: Callable[..., object], tensors: Sequence[object], name: str) -> tuple[Any, dict[Any, Numbers]]:
     """Return the graph of a function of tensors, and the numbers of the constants in it."""
 
     def traced() -> Any:
@@ -198,7 +198,7 @@ def _graph_of(function: Callable[..., Any], tensors: Sequence[Any], name: str) -
     return graph, constants
 
 
-def _aside(function: Callable[[], Any]) -> Any:
+def _aside(function: Callable[[], object]) -> Any:
     """Return what a function gives in another thread.
 
     Whether PyTorch is differentiating, mapping or compiling at the moment belongs to the thread. It traces in one
@@ -210,7 +210,7 @@ def _aside(function: Callable[[], Any]) -> Any:
 
 
 def check_results(
-    function: Callable[..., Any], tree: Any, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any], dim: int
+    function: Callable[..., object], tree: object, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[object], dim: int
 ) -> None:
     """Raise an error unless a function of two pytrees returns what it takes.
 
@@ -246,7 +246,7 @@ def check_results(
     check_combined("combine_fn", pytree.tree_flatten(value), (leaves, tree), "a tensor", ".to(x.dtype)")
 
 
-def _check_closure(function: Callable[..., Any]) -> None:
+def _check_closure(function: Callable[..., object]) -> None:
     """Raise OperatorError if a function closes over a tensor of one of PyTorch's transformations."""
     for cell in getattr(function, "__closure__", None) or ():
         try:
@@ -266,7 +266,7 @@ def _detaches(node: Any) -> bool:
     return schema is not None and schema.name in ("aten::detach", "aten::alias")
 
 
-def _filled(shape: tuple[int, ...], dtype: Any) -> Any:
+def _filled(shape: tuple[int, ...], dtype: object) -> Any:
     """Return a tensor of positive numbers, for which no function branches."""
     return torch.ones(shape, dtype=dtype)
 
@@ -329,7 +329,7 @@ def _promoted(node: Any, args: Sequence[Any], operation: str) -> list[Any]:
     return wanted
 
 
-def _dtype(dtype: Any) -> AnyDType:
+def _dtype(dtype: object) -> AnyDType:
     """Return NumPy's dtype of a torch dtype."""
     found: AnyDType = array_of(torch.empty(0, dtype=dtype)).dtype
     return found
@@ -386,7 +386,9 @@ FOLDS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def fold(function: Callable[[Any, Any], Any], x: Numbers, dim: Any = None, keepdim: bool = False, **_: Any) -> Numbers:
+def fold(
+    function: Callable[[Any, Any], Any], x: Numbers, dim: Any = None, keepdim: bool = False, **_: object
+) -> Numbers:
     axes = range(x.ndim) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
     if not x.ndim:
         return x
@@ -394,21 +396,21 @@ def fold(function: Callable[[Any, Any], Any], x: Numbers, dim: Any = None, keepd
     return np.expand_dims(found, tuple(axis % x.ndim for axis in axes)) if keepdim else found
 
 
-def mean(x: Numbers, dim: Any = None, keepdim: bool = False, **_: Any) -> Numbers:
+def mean(x: Numbers, dim: object = None, keepdim: bool = False, **_: object) -> Numbers:
     total = fold(np.add, x, dim, keepdim)
     count = x.size // max(1, total.size)
     return apply(lambda number: number / count, total)
 
 
-def add(x: Any, y: Any, *, alpha: Any = 1) -> Numbers:
+def add(x: object, y: object, *, alpha: object = 1) -> Numbers:
     return apply(lambda one, other: one + (other if alpha == 1 else other * alpha), x, y)
 
 
-def subtract(x: Any, y: Any, *, alpha: Any = 1) -> Numbers:
+def subtract(x: object, y: object, *, alpha: object = 1) -> Numbers:
     return apply(lambda one, other: one - (other if alpha == 1 else other * alpha), x, y)
 
 
-def divide(x: Any, y: Any, *, rounding_mode: Any = None) -> Numbers:
+def divide(x: object, y: object, *, rounding_mode: object = None) -> Numbers:
     functions: dict[Any, Callable[..., Any]] = {
         None: np.divide,
         "floor": np.floor_divide,
@@ -417,13 +419,13 @@ def divide(x: Any, y: Any, *, rounding_mode: Any = None) -> Numbers:
     return apply(functions[rounding_mode], x, y)
 
 
-def clamp(x: Numbers, low: Any = None, high: Any = None) -> Numbers:
+def clamp(x: Numbers, low: object = None, high: object = None) -> Numbers:
     if low is not None:
         x = apply(np.maximum, x, low)
     return x if high is None else apply(np.minimum, x, high)
 
 
-def sliced(x: Numbers, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Numbers:
+def sliced(x: Numbers, dim: int = 0, start: object = None, end: object = None, step: int = 1) -> Numbers:
     return x[(*[slice(None)] * (dim % x.ndim), slice(start, end, step))]
 
 
@@ -433,7 +435,7 @@ def squeeze(x: Numbers, dim: Any = None) -> Numbers:
     return x.reshape([length for axis, length in enumerate(x.shape) if axis not in axes or length != 1])
 
 
-def expand(x: Numbers, sizes: Sequence[int], **_: Any) -> Numbers:
+def expand(x: Numbers, sizes: Sequence[int], **_: object) -> Numbers:
     lead = len(sizes) - x.ndim
     shape = [x.shape[i - lead] if size == -1 else size for i, size in enumerate(sizes)]
     return np.broadcast_to(x, tuple(shape))

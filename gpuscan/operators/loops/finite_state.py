@@ -82,7 +82,7 @@ class TableMaps(Composition):
     def per_word(self) -> int:
         return 32 // self.bits
 
-    def pack(self, entries: Sequence[Any]) -> list[Any]:
+    def pack(self, entries: Sequence[object]) -> list[Any]:
         """Return the words of a table with these entries, which are uint32."""
         words = []
         for start in range(0, len(entries), self.per_word):
@@ -99,7 +99,7 @@ class TableMaps(Composition):
         shifted = word >> np.full_like(word, shift) if shift else word
         return shifted & np.full_like(word, 2**self.bits - 1)
 
-    def look_up(self, words: Numbers, index: Any) -> Any:
+    def look_up(self, words: Numbers, index: object) -> Any:
         """Return the entry at an index that varies."""
         word = words[0]
         if len(words) > 1:
@@ -151,7 +151,7 @@ class TableMaps(Composition):
         return (~inside).astype(np.uint32)  # type: ignore[operator]
 
 
-def _number(value: Any, like: Any) -> Any:
+def _number(value: object, like: object) -> Any:
     return np.full_like(like, value)
 
 
@@ -260,7 +260,7 @@ def _index_of_one(graph: Graph, node: Node, numbers: dict[State, int]) -> Node:
     return index
 
 
-def _equals(graph: Graph, node: Node, value: Any) -> Node:
+def _equals(graph: Graph, node: Node, value: object) -> Node:
     constant = graph.constant(value, node.scalar)
     if node is constant:
         return graph.constant(True, BOOL)
@@ -385,7 +385,7 @@ def _values_of(node: Node, decided: dict[int, bool], known: dict[int, Any]) -> s
     return set(range(low, high + 1))
 
 
-def _compute(node: Node, sets: Sequence[set[Any]]) -> set[Any] | None:
+def _compute(node: Node, sets: Sequence[set[object]]) -> set[Any] | None:
     """Return the results of an operation on all combinations of values."""
     size = int(np.prod([len(each) for each in sets]))
     if size > 4 * _MAX_VALUES:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.operators.expression_graph import BOOL, Node
 from gpuscan.operators.loops.semirings import Form, Forms, ScaledMaps, Semiring, derive_stage
 from gpuscan.operators.loops.stage import (
@@ -30,7 +31,7 @@ from gpuscan.operators.loops.stage import (
 )
 
 
-def _product(a: Any, b: Any, nothing: float) -> Any:
+def _product(a: object, b: Any, nothing: float) -> AnyArray:
     """Return the product; nothing if either is: an infinity stands for a map without a term."""
     zero = np.full_like(a, nothing)
     return np.where((a == zero) | (b == zero), zero, a * b)
@@ -49,7 +50,7 @@ class MaxTimes(Semiring):
     chooses = False
 
     @classmethod
-    def nothing(cls, like: Any) -> Any:
+    def nothing(cls, like: object) -> Any:
         return cls.farthest
 
     def zero(self, like: Node) -> Node:

@@ -49,7 +49,7 @@ class Semiring:
     times: Any = None
 
     @classmethod
-    def nothing(cls, like: Any) -> Any:
+    def nothing(cls, like: object) -> Any:
         """Return the 0 of the semiring for arrays as this one."""
         return 0
 
@@ -225,7 +225,7 @@ class MatrixMaps(Composition):
         def entry(numbers: Numbers, kind: int) -> Any:
             return numbers[kind] if kind >= 0 else None
 
-        def product(one: Any, other: Any) -> Any:
+        def product(one: object, other: object) -> Any:
             return other if one is None else one if other is None else times(one, other)
 
         found: dict[int, Any] = {}
@@ -274,7 +274,7 @@ def rescale(factor: Any, exponent: Any, times: int = 1) -> tuple[Any, Any]:
     return factor, exponent
 
 
-def multiply_scaled(factor: Any, exponent: Any, number: Any) -> Any:
+def multiply_scaled(factor: Any, exponent: Any, number: object) -> Any:
     """Return ``factor * unit**exponent * number`` without an overflow or underflow that the result has not."""
     unit, root = powers(factor.dtype)
     one = np.full_like(factor, 1)

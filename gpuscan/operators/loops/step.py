@@ -67,7 +67,7 @@ class Step:
 
 
 def trace_step(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     structure: Structure,
     scalars: Sequence[Scalar],
     shapes: Sequence[tuple[int, ...]],
@@ -91,7 +91,7 @@ def trace_step(
     carry = element_of([scalar.dtype for scalar in scalars], structure, shapes)
 
     @functools.wraps(function, updated=())
-    def joining(state: Any, x: Any) -> Any:
+    def joining(state: object, x: object) -> Any:
         return _joined(function(state, x))
 
     graph, value = call_twice(joining, [carry, source], name, whole=True)
@@ -109,7 +109,7 @@ def trace_step(
 
 
 def keeps_weak(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     structure: Structure,
     scalars: Sequence[Scalar],
     shapes: Sequence[tuple[int, ...]],
@@ -125,7 +125,7 @@ def keeps_weak(
     carry = element_of([scalar.dtype for scalar in scalars], structure, shapes)
 
     @functools.wraps(function, updated=())
-    def starting(state: Any, x: Any) -> Any:
+    def starting(state: object, x: object) -> Any:
         leaves = zip(structure.flatten(state), weak, strict=True)
         numbers = [Traced(leaf.graph, leaf.nodes, leaf.scalar, weak=each or leaf.weak) for leaf, each in leaves]
         return _joined(function(structure.nested(numbers), x))
@@ -139,7 +139,7 @@ def keeps_weak(
     return [leaf.weak if isinstance(leaf, Traced) else is_weak(leaf) for leaf in leaves]
 
 
-def _joined(value: Any) -> Any:
+def _joined(value: object) -> Any:
     """Return a value with arrays of traced numbers as traced values."""
     if isinstance(value, dict):
         return {key: _joined(each) for key, each in value.items()}
@@ -171,11 +171,11 @@ def _same(structure: Structure, other: Structure) -> bool:
     return all(_same(*each) for each in zip(structure.children, other.children, strict=True))
 
 
-def _structure(value: Any) -> Structure:
+def _structure(value: object) -> Structure:
     return structure_of(value)[0]
 
 
-def _split(structure: Structure, value: Any, name: str, function: Any) -> tuple[Any, Any, bool]:
+def _split(structure: Structure, value: object, name: str, function: Any) -> tuple[Any, Any, bool]:
     """Return the carry, y or None, and True if the function returned the carry alone."""
     if value is None:
         raise TypeError(f"{name} returns None; return the carry, or a pair of the carry and y{defined_at(function)}")
@@ -198,7 +198,7 @@ def _shown(structure: Structure) -> str:
     return f"a {what} of {len(structure.children)} ({', '.join(_shown(child) for child in structure.children)})"
 
 
-def _carry_nodes(graph: Graph, leaf: Any, field: Field, place: int, name: str, function: Any) -> list[Node]:
+def _carry_nodes(graph: Graph, leaf: object, field: Field, place: int, name: str, function: Any) -> list[Node]:
     """Return the numbers of a leaf of the carry that the step returned, in the dtype of the carry."""
     shown = f"carry number {place} that {name} returns"
     leaf = joined(leaf)
@@ -255,7 +255,7 @@ def _fits(scalar: Scalar, field: Scalar) -> bool:
     return bool(np.can_cast(scalar.dtype, field.dtype, "safe")) and scalar.kind != "bool"
 
 
-def _output(graph: Graph, value: Any, name: str, function: Any) -> tuple[Element, list[Node]]:
+def _output(graph: Graph, value: object, name: str, function: Any) -> tuple[Element, list[Node]]:
     """Return the element of y, and its nodes."""
     structure, leaves = structure_of(value)
     found: list[Traced] = []

@@ -41,7 +41,7 @@ _INTEGERS = ("signed", "unsigned")
 _FAR = 2**62
 
 
-def _add(a: Any, b: Any) -> Any:
+def _add(a: Any, b: object) -> Any:
     """Return the sum; of int64, the nearest number if it overflows."""
     total = a + b
     if a.dtype != np.int64:
@@ -75,7 +75,7 @@ class ClampMaps(Composition):
     high: bool
     nan: str = "keep"
 
-    def _clamped(self, number: Any, numbers: dict[str, Any]) -> Any:
+    def _clamped(self, number: object, numbers: Mapping[str, object]) -> Any:
         number = _add(number, numbers["a"]) if self.shifts else number
         number = _MAXIMUM[self.nan](number, numbers["low"]) if self.low else number
         return _MINIMUM[self.nan](number, numbers["high"]) if self.high else number
@@ -285,7 +285,7 @@ class _Clamps:
     def _choice(self, condition: Node, yes: _Clamp, no: _Clamp) -> _Clamp:
         graph = self.graph
 
-        def pick(one: Node | None, other: Node | None, absent: Any) -> Node | None:
+        def pick(one: Node | None, other: Node | None, absent: object) -> Node | None:
             if one is other:
                 return one
             nothing = graph.constant(absent, self.scalar)

@@ -125,7 +125,7 @@ class ScanCase:
     def size(self) -> str:
         return power_or_number(self.elements)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return {"op": self.op, "dtype": str(self.dtype), "length": self.length, "rows": self.rows}
 
     def arrays(self, seed: int = 0) -> tuple[Array, ...]:
@@ -160,7 +160,7 @@ class ScanCase:
         return array
 
 
-def bundle(arrays: Sequence[Any]) -> Any:
+def bundle(arrays: Sequence[object]) -> Any:
     """Return the arrays as `gpuscan.scan` takes them: one, or a tuple of several."""
     return arrays[0] if len(arrays) == 1 else tuple(arrays)
 

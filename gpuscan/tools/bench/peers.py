@@ -72,7 +72,7 @@ def wrap_call(run: Callable[[], object], sample: Sampler, note: str, close: Call
 def time_queued(
     run: Callable[[], object],
     hold: Callable[[], object],
-    record: Callable[[], Any],
+    record: Callable[[], object],
     elapsed: Callable[[Any, Any], float],
     wait: Callable[[], object],
 ) -> float:

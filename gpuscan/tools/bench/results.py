@@ -298,7 +298,7 @@ def _label(library: str, name: str) -> str:
     return "copy of the same bytes" if library == COPY else f"{library} {name}"
 
 
-def _style(library: str) -> dict[str, Any]:
+def _style(library: str) -> dict[str, object]:
     if library == COPY:
         return {"color": "black", "linestyle": "--", "linewidth": 1.5}
     if library == OURS:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -214,7 +214,7 @@ def copy_recording(device: Device, source: wgpu.GPUBuffer, destination: wgpu.GPU
 
     parts = [part(start) for start in range(0, nbytes, most)]
 
-    def recording(encoder: wgpu.GPUCommandEncoder, writes: dict[str, Any] | None) -> None:
+    def recording(encoder: wgpu.GPUCommandEncoder, writes: Mapping[str, object] | None) -> None:
         compute = encoder.begin_compute_pass(timestamp_writes=writes)
         compute.set_pipeline(pipeline)
         for group, grid in parts:

@@ -221,7 +221,7 @@ class TestedSort:
     expected: Callable[[Array, int], Any]
 
 
-def _sorted(x: Array, axis: int, device: Device, strategy: str) -> Any:
+def _sorted(x: Array, axis: int, device: Device, strategy: str) -> AnyArray:
     if strategy == "auto":
         return gpuscan.sort(x, axis=axis, device=device)
     found = sort_device(device._executor, uploaded(device._context, x), axis, strategy=strategy).keys
