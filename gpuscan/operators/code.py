@@ -83,10 +83,17 @@ class Code(HashedOnce):
     @cached_property
     def long(self) -> bool:
         """True if shaders that repeat the function take long to compile."""
-        return len(self.source) + sum(len(arithmetic_functions()[name]) for name in self.helpers) > MAX_SHORT_CHARACTERS
+        return self.characters > MAX_SHORT_CHARACTERS
+
+    @cached_property
+    def characters(self) -> int:
+        """The characters of WGSL of the function and of all that it calls."""
+        return len(self.source) + sum(len(arithmetic_functions()[name]) for name in self.helpers)
 
 
-def combine_code(operator: Operator, element: Element, native_int64: bool, *, captures: bool = False) -> Code:
+def combine_code(
+    operator: Operator, element: Element, native_int64: bool, *, captures: bool = False, fixed: bool = False
+) -> Code:
     """Return ``fn combine(a: Element, b: Element) -> Element`` of an operator.
 
     Args:
@@ -94,6 +101,7 @@ def combine_code(operator: Operator, element: Element, native_int64: bool, *, ca
         element: the element that it combines.
         native_int64: True if WGSL has 64-bit integers on the device.
         captures: True to capture the constants of a user's function; see `Code.captured`.
+        fixed: True if floats must have the same bits on every device.
 
     Raises:
         OperatorError: the function cannot be traced for this element; the message has the line of the user's code.
@@ -110,7 +118,9 @@ def combine_code(operator: Operator, element: Element, native_int64: bool, *, ca
     late = low_bits_suffice(reachable([node for each in traced.fields for node in each]))
     captured = _Captured("combine", traced if captures and operator.kinds is None else None)
     names = captured.names
-    source = emit(signature, arguments, traced.fields, element, "Element", native_int64, wrap=not late, names=names)
+    source = emit(
+        signature, arguments, traced.fields, element, "Element", native_int64, wrap=not late, names=names, fixed=fixed
+    )
     return Code(
         source,
         helpers_of(source),
@@ -134,6 +144,7 @@ def map_code(
     argument_type: str = "Element",
     result_type: str,
     captures: bool = False,
+    fixed: bool = False,
 ) -> Code:
     """Return ``fn name(x: argument_type) -> result_type`` of a map, such as the ``before`` and ``after`` of a scan.
 
@@ -144,7 +155,7 @@ def map_code(
         native_int64: True if WGSL has 64-bit integers on the device.
         argument_type: the name of the type of its argument.
         result_type: the name of the type of its result.
-        captures: as for `combine_code`.
+        captures, fixed: as for `combine_code`.
 
     Raises:
         OperatorError: as for `combine_code`.
@@ -152,8 +163,10 @@ def map_code(
     traced = trace_map(function, element, name)
     signature = f"fn {name}(x: {argument_type}) -> {result_type}"
     captured = _Captured(name, traced if captures else None)
-    arguments = (("x", element),)
-    source = emit(signature, arguments, traced.fields, traced.element, result_type, native_int64, names=captured.names)
+    arguments, names = (("x", element),), captured.names
+    source = emit(
+        signature, arguments, traced.fields, traced.element, result_type, native_int64, names=names, fixed=fixed
+    )
     return Code(
         source,
         helpers_of(source),
@@ -228,6 +241,7 @@ LINE_WIDTH = 100
 def emit(
     signature: str, arguments: Sequence[tuple[str, Element]], fields: Sequence[Sequence[Node]], result: Element,
     result_type: str, native_int64: bool, wrap: bool = True, names: Mapping[int, str] | None = None,
+    fixed: bool = False,
 ) -> str:  # fmt: skip
     """Return the WGSL of a function.
 
@@ -240,6 +254,7 @@ def emit(
         native_int64: True if WGSL has 64-bit numbers on the device.
         wrap: keep narrow integers in their range after each operation.
         names: names of numbers that the shader has already, by the index of their node.
+        fixed: True if floats must have the same bits on every device.
     """
     results = [node for field in fields for node in field]
     nodes = reachable(results)
@@ -254,7 +269,7 @@ def emit(
                 'write .astype(np.float32), or pass device="numpy"'
             )
         name = (names or {}).get(node.index)
-        text = Text(name) if name else _text(node, texts, arguments, native_int64, wrap)
+        text = Text(name) if name else _text(node, texts, arguments, native_int64, wrap, fixed)
         leaf = node.op in ("input", "constant")
         if not leaf and (uses[node.index] > 1 or len(text.text) > INLINE_WIDTH) and not _is_return(node, uses, results):
             lines.append(f"let v{len(lines)} = {text.text};")
@@ -270,15 +285,16 @@ def _is_return(node: Node, uses: Counter[int], results: Sequence[Node]) -> bool:
 
 
 def _text(
-    node: Node, texts: dict[int, Text], arguments: Sequence[tuple[str, Element]], native_int64: bool, wrap: bool
-) -> Text:
+    node: Node, texts: dict[int, Text], arguments: Sequence[tuple[str, Element]], native_int64: bool, wrap: bool,
+    fixed: bool,
+) -> Text:  # fmt: skip
     if node.op == "constant":
         return literal(node.value, node.scalar, native_int64)
     if node.op == "input":
         argument, field, component = node.data
         name, element = arguments[argument]
         return Text(element.member(name, field) + (f"[{component}]" if element.fields[field].shape else ""))
-    return spelled(node, [texts[arg.index] for arg in node.args], native_int64, wrap)
+    return spelled(node, [texts[arg.index] for arg in node.args], native_int64, wrap, fixed)
 
 
 def _constructed(
@@ -317,7 +333,7 @@ class _Everything:
 @cache
 def arithmetic_functions() -> dict[str, str]:
     """Return the text of each function of shaders/shared/arithmetic.wgsl by its name, in the order of the file."""
-    text = templates.render("shared/arithmetic.wgsl", helpers=_Everything(), native_int64=False)
+    text = templates.render("shared/arithmetic.wgsl", helpers=_Everything(), native_int64=False, branches=False)
     bodies = re.findall(r"^fn (\w+)(.*?^\})", text, flags=re.MULTILINE | re.DOTALL)
     return {name: "fn " + name + body for name, body in bodies}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,15 +26,36 @@ def evaluated(
         result: the element of its result.
         leaves: the argument: for each field an array (*axes, *shape of the field) in compute form.
     """
-    axes = leaves[0].shape[: leaves[0].ndim - len(source.fields[0].shape)]
+    return computed(fields, [source], result, [leaves], lambda node, *args: numpy_function(node.op)(*args))
+
+
+def computed(
+    fields: Sequence[Sequence[Node]],
+    sources: Sequence[Element],
+    result: Element,
+    arguments: Sequence[Sequence[Array]],
+    compute: Callable[..., Any],
+) -> list[Any]:
+    """Return what `evaluated` returns, of a function of several arguments.
+
+    Args:
+        fields, result: as for `evaluated`.
+        sources: the element of each argument.
+        arguments: the leaves of each argument.
+        compute: takes a node that is an operation, and its arguments, and returns its result.
+    """
+    axes = arguments[0][0].shape[: arguments[0][0].ndim - len(sources[0].fields[0].shape)]
     numbers = [
-        leaf.reshape(*axes, field.count) if field.shape else leaf[..., np.newaxis]
-        for leaf, field in zip(leaves, source.fields, strict=True)
+        [
+            leaf.reshape(*axes, field.count) if field.shape else leaf[..., np.newaxis]
+            for leaf, field in zip(leaves, source.fields, strict=True)
+        ]
+        for leaves, source in zip(arguments, sources, strict=True)
     ]
     values: dict[int, Any] = {}
     with np.errstate(all="ignore"):
         for node in reachable([node for field in fields for node in field]):
-            values[node.index] = _value(node, [values[arg.index] for arg in node.args], numbers)
+            values[node.index] = _value(node, [values[arg.index] for arg in node.args], numbers, compute)
     found = []
     for nodes, field in zip(fields, result.fields, strict=True):
         parts = [np.broadcast_to(values[node.index], axes) for node in nodes]
@@ -42,10 +63,10 @@ def evaluated(
     return found
 
 
-def _value(node: Node, args: list[Any], numbers: Sequence[Array]) -> Any:
+def _value(node: Node, args: list[Any], numbers: Sequence[Sequence[Array]], compute: Callable[..., Any]) -> Any:
     if node.op == "input":
-        _, field, component = node.data
-        return numbers[field][..., component]
+        argument, field, component = node.data
+        return numbers[argument][field][..., component]
     if node.op == "constant":
         return node.value
     if node.op == "select":
@@ -59,7 +80,7 @@ def _value(node: Node, args: list[Any], numbers: Sequence[Array]) -> Any:
     if node.op == "view":
         stored = np.asarray(args[0]).astype(node.args[0].scalar.dtype)
         return stored.view(node.scalar.dtype).astype(compute_dtype(node.scalar), copy=False)
-    return numpy_function(node.op)(*args)
+    return compute(node, *args)
 
 
 def traced_again(

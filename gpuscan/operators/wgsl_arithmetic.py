@@ -78,6 +78,27 @@ BUILTIN = {
     },
     "f64": {**_FLOAT, "sqrt": "sqrt"},
 }
+# The functions of shaders/shared/arithmetic_fixed.wgsl that take the place of steps on floats whose bits compilers and
+# drivers decide: they fuse products with sums, reorder sums, flush subnormals and choose the bits of NaN.
+FIXED = {
+    "f32": {
+        "add": "f32_sum",
+        "subtract": "f32_difference",
+        "multiply": "f32_product",
+        "negative": "f32_opposite",
+        "absolute": "f32_absolute",
+        **{name: f"f32_is_{name}" for name in ("less", "less_equal", "greater", "greater_equal", "equal")},
+        "not_equal": "f32_differs",
+    },
+    "c64": {"add": "c64_sum", "subtract": "c64_difference", "multiply": "c64_product", "negative": "c64_opposite"},
+}
+# Other operations on floats that have the same bits everywhere, since they work on bits or choose a number.
+FIXED_ALREADY = {
+    "f32": frozenset(
+        {*ELEMENTARY, "minimum", "maximum", "fmin", "fmax", "isnan", "isinf", "isfinite", "signbit", "sign", "copysign"}
+    ),
+    "c64": frozenset({"real", "imag"}),
+}
 # Operations that are the same for signed and unsigned integers.
 SIGNLESS = frozenset({"add", "subtract", "multiply", "negative", "left_shift"})
 # Operations that need only the low bits of their arguments to give the low bits of their result.
@@ -238,8 +259,42 @@ def low_bits_suffice(nodes: Sequence[Node]) -> bool:
     )
 
 
-def spelled(node: Node, args: list[Text], native_int64: bool, wrap: bool = True) -> Text:
-    """Return the expression of a node from those of its arguments; `wrap` keeps narrow integers in their range."""
+def without_fixed_bits(nodes: Sequence[Node]) -> str | None:
+    """Return the name of an operation whose bits differ between devices, and its type; None if there is none.
+
+    Args:
+        nodes: the nodes of a function, as `reachable` returns them.
+    """
+    for node in nodes:
+        kinds = {each.scalar.kind for each in (node, *node.args)} & {"float", "complex"}
+        if not node.args or not kinds:
+            continue
+        source = node.args[0].scalar
+        if any(each.scalar.name == "float64" for each in (node, *node.args)):
+            return f"{node.op} of float64"
+        if node.op in ("select", "complex", "view") or (node.op == "cast" and _is_fixed_cast(source, node.scalar)):
+            continue
+        form = "c64" if source.kind == "complex" else "f32"
+        if source.kind not in ("float", "complex") or node.op not in FIXED[form].keys() | FIXED_ALREADY[form]:
+            return f"{node.op} of {source.name}" + (f" to {node.scalar.name}" if node.op == "cast" else "")
+    return None
+
+
+def _is_fixed_cast(source: Scalar, target: Scalar) -> bool:
+    """Return True if a conversion has the same bits everywhere: every one but those of wide integers to floats."""
+    return source.kind in ("float", "bool") or source.bits <= 16 or source.name == "int32"
+
+
+def spelled(node: Node, args: list[Text], native_int64: bool, wrap: bool = True, fixed: bool = False) -> Text:
+    """Return the expression of a node from those of its arguments.
+
+    Args:
+        node: the node.
+        args: the expressions of its arguments.
+        native_int64: True if WGSL has 64-bit integers on the device.
+        wrap: True to keep narrow integers in their range.
+        fixed: True if floats must have the same bits on every device.
+    """
     if node.op == "select":
         return call("select", args[2], args[1], args[0])
     if node.op == "complex":
@@ -249,7 +304,10 @@ def spelled(node: Node, args: list[Text], native_int64: bool, wrap: bool = True)
         return _cast(args[0], source, node.scalar, native_int64)
     if node.op == "view":
         return _view(args[0], source, node.scalar, native_int64)
-    text = _operation(node, form_of(source, native_int64), args)
+    form = form_of(source, native_int64)
+    if fixed and node.op in FIXED.get(form, ()):
+        return call(FIXED[form][node.op], *args)
+    text = _operation(node, form, args)
     return wrapped(text, node.scalar) if node.op in WRAPS and wrap else text
 
 

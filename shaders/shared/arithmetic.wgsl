@@ -5,3 +5,4 @@
 {% include "shared/arithmetic_wide.wgsl" %}
 {% include "shared/elementary.wgsl" %}
 {% include "shared/arithmetic_floats.wgsl" %}
+{% include "shared/arithmetic_fixed.wgsl" %}

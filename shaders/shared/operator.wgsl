@@ -3,6 +3,7 @@
 {% include "shared/captured.wgsl" %}
 {% set helpers = text.helpers %}
 {% set native_int64 = text.native_int64 %}
+{% set branches = not kernel.target.is_cpu_adapter %}
 {% if helpers %}
 {% include "shared/arithmetic.wgsl" %}
 {% endif %}
