@@ -123,6 +123,7 @@ class Device(OpenedDevice):
         after: Callable[[Any], object] | None = None,
         compensated: bool = False,
         strategy: Strategy = "auto",
+        reproducible: str | None = None,
     ) -> Plan:
         """Compile one kind of scan once, for many calls. The options are those of `gpuscan.scan`.
 
@@ -156,6 +157,7 @@ class Device(OpenedDevice):
             "dtype": None,
             "before": before,
             "after": after,
+            "reproducible": reproducible,
         }
         check_one_cut(segments=segments, keys=keys, groups=groups)
         dtype = dtype_from(dtype)

@@ -66,8 +66,10 @@ def execute_groups(
     if missing is not None:
         if (error := missing_error(problem)) is not None:
             raise error
-        # They are a group of their own at first, which changes no other one.
-        labels = np.where(missing, labels.max() + np.int64(1), labels)
+        # They are a group of their own at first, which changes no other one. In the canonical order, where the place of
+        # a group counts, they come first, as -1 does if labels are on a device.
+        after = np.where(missing, labels.max() + np.int64(1), labels)
+        labels = np.where(missing, 0, after + 1) if problem.everywhere else after
         results = execute_groups(problem, labels, home, strategy, None)
         return without_missing(problem, results, missing, home, outputs)
     if isinstance(labels, np.ndarray):

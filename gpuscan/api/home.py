@@ -11,6 +11,7 @@ from gpuscan.api.array import Array
 from gpuscan.api.device import Device, resolve_device
 from gpuscan.api.team import Team
 from gpuscan.device.adapters import adapter_number, names
+from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import parts_of
 
 # The type of `device=` in functions that may run on several devices.
@@ -149,6 +150,15 @@ def team_or_home(arrays: Iterable[object], device: Devices) -> Device | Team | N
                 "device. Leave device= out to scan it there, or pass a NumPy array or a gpuscan.ShardedArray"
             )
     return Team(devices)
+
+
+def home_for(problem: Problem, home: Device | Team | None) -> Device | Team | None:
+    """Return the device that a problem runs on: of a team the first one if the bits must be the same everywhere."""
+    if not isinstance(home, Team) or not problem.everywhere:
+        return home
+    first = home.devices[0]
+    assert isinstance(first, Device)
+    return first
 
 
 def first_home(arrays: Iterable[object], device: Devices) -> Device | None:

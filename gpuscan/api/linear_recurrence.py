@@ -17,9 +17,11 @@ from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import compute_dtype, dtype_from, element_of, tuple_of
 from gpuscan.engine.device_seeds import seeds_by_rows
+from gpuscan.operators.adjoint import LAST
 from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import as_array, as_flag, initial_rows, native, resolve_axis
 from gpuscan.problem.broadcasting import repeated_axes
+from gpuscan.problem.fixed_bits import EVERYWHERE, is_everywhere
 from gpuscan.problem.problem import Problem
 
 if TYPE_CHECKING:
@@ -32,6 +34,12 @@ if TYPE_CHECKING:
 def affine(left: Any, right: Any) -> Any:
     """Return the composition of two maps ``x -> a x + b``: first `left`, then `right`."""
     return left[0] * right[0], right[0] * left[1] + right[1]
+
+
+@operator(name="affine beside a state")
+def _affine_beside(left: Any, right: Any) -> Any:
+    """Return the composition of two maps, and the state beside the second one."""
+    return *affine(left[:2], right[:2]), right[2]
 
 
 def _second(value: Any) -> Any:
@@ -78,6 +86,7 @@ def linear_recurrence(
     reverse: bool = False,
     dtype: Any = None,
     device: Devices = None,
+    reproducible: str | None = None,
 ) -> Any:
     """Return the states of a linear recurrence: ``h[t] = a[t] * h[t-1] + b[t]``, with ``h[-1] = initial`` or 0.
 
@@ -89,7 +98,7 @@ def linear_recurrence(
         reverse: True to run from the end: ``h[t] = a[t] * h[t+1] + b[t]``.
         dtype: the dtype of the computation and of the result (default: that of `a` and `b`, or complex64 if only one of
             them is complex). float16 and bfloat16 are combined in float32 and rounded when they are stored.
-        device: as in `gpuscan.scan`.
+        device, reproducible: as in `gpuscan.scan`.
 
     Returns:
         The states: an array of the shape of `b`.
@@ -115,6 +124,7 @@ def linear_recurrence(
     a = _array_like(a, b)
     kind = common_dtype("a", a, "b", b) if dtype is None else dtype_from(dtype)
     options: dict[str, Any] = {"axis": axis, "reverse": reverse, "after": _second, "device": device}
+    options["reproducible"] = reproducible
     if initial is not None:
         options["initial"] = (np.ones((), kind), initial)
     a = a if a.dtype == kind else a.astype(kind)
@@ -157,7 +167,14 @@ def linear_recurrence_vjp(
 ) -> tuple[Any, Any, Any]: ...
 @launchable
 def linear_recurrence_vjp(
-    a: object, h: object, grad_h: object, *, axis: int = -1, initial: object = None, reverse: bool = False
+    a: object,
+    h: object,
+    grad_h: object,
+    *,
+    axis: int = -1,
+    initial: object = None,
+    reverse: bool = False,
+    reproducible: str | None = None,
 ) -> tuple[Any, Any, Any]:
     """Return the gradient of a function of a linear recurrence's states.
 
@@ -172,6 +189,7 @@ def linear_recurrence_vjp(
         axis: the axis that t counts along.
         initial: the state before the first, as it was passed to `linear_recurrence`.
         reverse: as it was passed to `linear_recurrence`.
+        reproducible: as in `gpuscan.scan`.
 
     Returns:
         ``(grad_a, grad_b, grad_initial)``, on the device if `h` is there. grad_a has the shape of `a` and grad_initial
@@ -193,7 +211,8 @@ def linear_recurrence_vjp(
         >>> grad_a
         array([0. , 1.5, 1.5], dtype=float32)
     """
-    return gradients(a, h, grad_h, axis=axis, initial=initial, reverse=reverse)
+    options = {"axis": axis, "initial": initial, "reverse": reverse, "reproducible": reproducible}
+    return gradients(a, h, grad_h, **options)
 
 
 def gradients(
@@ -204,6 +223,7 @@ def gradients(
     axis: int,
     initial: Any,
     reverse: bool,
+    reproducible: str | None = None,
     device: Device | str | int | None = None,
 ) -> tuple[Any, Any, Any]:
     """Return what `linear_recurrence_vjp` returns, computed on a device of choice."""
@@ -247,20 +267,23 @@ def gradients(
     )
     home = home_of(problem.arrays, device)
     problem = seeds_by_rows(problem)
-    if is_on_device(problem) or (home is not None and problem.size):
+    if is_everywhere(reproducible) and problem.size:
+        grad_a, grad_b = _gradients_everywhere(problem, home)
+    elif is_on_device(problem) or (home is not None and problem.size):
         grad_a, grad_b = execute(problem, home, "auto", None)
     else:
         grad_a, grad_b = _gradients_on_cpu(problem)
     where = home if is_on_device(problem) else "numpy"
     if summed:
         part = np.real if real else None
-        grad_a = gradient_of_broadcast(grad_a, gates.shape, gates.dtype, where, part)
+        grad_a = gradient_of_broadcast(grad_a, gates.shape, gates.dtype, where, part, reproducible)
     if initial is None:
         return grad_a, grad_b, None
     # The gradient of the first state passes through the first gate.
     if a.shape[axis]:
         at = (slice(None),) * axis + (-1 if reverse else 0,)
-        first = gradient_of_broadcast((a[at], grad_b[at]), np.shape(initial), a.dtype, where, _product)
+        pair = (a[at], grad_b[at])
+        first = gradient_of_broadcast(pair, np.shape(initial), a.dtype, where, _product, reproducible)
     else:
         first = np.zeros(np.shape(initial), a.dtype)
         first = home.asarray(first) if home is not None and is_on_device(problem) else first
@@ -291,6 +314,36 @@ def _gradients_on_cpu(problem: Problem) -> list[AnyArray]:
     return results
 
 
+def _gradients_everywhere(problem: Problem, home: Device | None) -> list[Any]:
+    """Return the gradients with the same bits on every device: neighbours are brought together first."""
+    a, grad_h, h = problem.leaves
+    gates = _shifted(problem, home, a, None, reverse=problem.reverse)
+    states = _shifted(problem, home, h, problem.seeds, reverse=not problem.reverse)
+    leaves, where = (gates, grad_h, states), home or "numpy"
+    options: dict[str, Any] = {"axis": problem.axis, "reverse": problem.reverse, "after": problem.after}
+    return list(scan(leaves, _affine_beside, device=where, reproducible=EVERYWHERE, **options))
+
+
+def _shifted(problem: Problem, home: Device | None, array: Any, seeds: Any, *, reverse: bool) -> Any:
+    """Return for each element the one before it in this order; before the first one of a row its seed, or zero."""
+    element = element_of([array.dtype])
+    seeds = (np.zeros(problem.rows, array.dtype),) if seeds is None else seeds
+    whole = Problem(
+        operator=LAST,
+        leaves=(array,),
+        source=element,
+        element=element,
+        destination=element,
+        shape=problem.shape,
+        axis=problem.axis,
+        exclusive=True,
+        reverse=reverse,
+        seeds=seeds,
+    )
+    (found,) = execute(whole, home, "auto", None)
+    return found
+
+
 def _overlap(problem: Problem, step: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
     """Return the index of the elements with a neighbour `step` further along the axis, and that of the neighbours."""
     here, there = [slice(None)] * len(problem.shape), [slice(None)] * len(problem.shape)
@@ -303,7 +356,12 @@ def _product(value: Any) -> Any:
 
 
 def gradient_of_broadcast(
-    x: Any, shape: tuple[int, ...], dtype: AnyDType, where: Any, part: Callable[[Any], Any] | None
+    x: Any,
+    shape: tuple[int, ...],
+    dtype: AnyDType,
+    where: Any,
+    part: Callable[[Any], Any] | None,
+    reproducible: str | None = None,
 ) -> Array | AnyArray:
     """Return the gradient of an array of this shape that was broadcast: the sum of the gradients of its copies.
 
@@ -313,6 +371,7 @@ def gradient_of_broadcast(
         dtype: the dtype of the result. The sum is not rounded before.
         where: the device to sum on.
         part: a function that gives the gradient of the copies from an element of `x`; None if that is `x`.
+        reproducible: as in `gpuscan.scan`.
     """
     axes = repeated_axes(shape, (x[0] if isinstance(x, tuple) else x).shape)
     wide = compute_dtype(element_of([dtype]).fields[0].scalar)
@@ -322,7 +381,11 @@ def gradient_of_broadcast(
             value = tuple(each.astype(wide) for each in value)
         return value if part is None else part(value)
 
-    total = reduce(x, axis=axes, before=load, after=lambda value: value.astype(dtype), keepdims=True, device=where)
+    def store(value: Any) -> Any:
+        return value.astype(dtype)
+
+    options: dict[str, Any] = {"keepdims": True, "device": where, "reproducible": reproducible}
+    total = reduce(x, axis=axes, before=load, after=store, **options)
     return total.reshape(shape) if isinstance(total, Array) else np.asarray(total).reshape(shape)
 
 

@@ -31,6 +31,7 @@ from gpuscan.operators.loops.linearisation import linearise
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.arguments import as_flag, as_integer
+from gpuscan.problem.fixed_bits import is_everywhere
 
 Method: TypeAlias = Literal["auto", "sequential", "newton"]
 _METHODS: tuple[str, ...] = get_args(Method)
@@ -85,6 +86,7 @@ def loop(
     tolerance: float | None = None,
     max_iterations: int = 100,
     device: Device | str | int | None = None,
+    reproducible: str | None = None,
 ) -> LoopResult:
     """Run a sequential loop as a scan: ``carry, y[t] = f(carry, x[t])`` for each t, beginning with `init`.
 
@@ -123,7 +125,8 @@ def loop(
             for each element of the other axes. ``"newton"`` iterates scans of the linearised step (Lim et al. 2024).
         tolerance: for ``"newton"``, the largest residual, relative to the carry (default: 16 roundings).
         max_iterations: for ``"newton"``, the most iterations.
-        device: as in `gpuscan.scan`.
+        device, reproducible: as in `gpuscan.scan`. `reproducible` needs ``method="auto"``, and an `init` of numbers or
+            NumPy arrays.
 
     Returns:
         A pair of the last carry, with the other axes of `xs`, and the outputs: ``ys[t] = y[t]``, in the structure of y;
@@ -153,15 +156,24 @@ def loop(
     reverse = as_flag("reverse", reverse)
     if method not in _METHODS:
         raise ValueError(f"method={method!r} was passed; pass one of {', '.join(map(repr, _METHODS))}")
+    fixed = is_everywhere(reproducible)
+    if fixed and (method != "auto" or not _all_host(init)):
+        found = f"method={method!r}" if method != "auto" else "an init on a device"
+        raise OperatorError(
+            f'reproducible="everywhere" was passed with {found}, whose steps have other bits on other devices. Pass '
+            'method="auto" and an init of numbers or NumPy arrays, or leave reproducible out'
+        )
     if method == "newton":
         arguments = loop_arguments(f, init, xs, axis=axis, device=device)
         carry, ys, iterations = run_newton(arguments, reverse, tolerance, max_iterations)
         return LoopResult(carry, ys, None, iterations)
     forms: list[LoopForm] = []
     if _all_host(init) and _all_host(xs):
-        carry, ys = _run(f, init, xs, axis=axis, reverse=reverse, method=method, device=device, forms=forms)
+        carry, ys = _run(
+            f, init, xs, axis=axis, reverse=reverse, method=method, device=device, fixed=fixed, forms=forms
+        )
     else:
-        carry, ys = _launched(f, init, xs, axis=axis, reverse=reverse, method=method, device=device)
+        carry, ys = _launched(f, init, xs, axis=axis, reverse=reverse, method=method, device=device, fixed=fixed)
     if method == "sequential":
         return LoopResult(carry, ys)
     return LoopResult(carry, ys, forms[0] if forms else lambda: loop_form(f, init, xs, axis=axis, reverse=reverse))
@@ -202,28 +214,23 @@ def _all_host(value: object) -> bool:
 
 
 def _run(
-    f: Any, init: object, xs: object, *, axis: int, reverse: bool, method: str, device: Any, forms: list[LoopForm]
-) -> tuple[Any, Any]:
+    f: Any, init: object, xs: object, *, axis: int, reverse: bool, method: str, device: Any, fixed: bool,
+    forms: list[LoopForm],
+) -> tuple[Any, Any]:  # fmt: skip
     arguments = loop_arguments(f, init, xs, axis=axis, device=device)
     if method == "sequential":
         return run_sequentially(arguments, reverse)
     derivation = arguments.derivation()
     forms.append(form_of(derivation))
-    return LoopRun(arguments, derivation, reverse).run()
+    return LoopRun(arguments, derivation, reverse, fixed).run()
 
 
 @launchable
 def _launched(
-    f: object,
-    init: object,
-    xs: object,
-    *,
-    axis: int = 0,
-    reverse: bool = False,
-    method: str = "auto",
-    device: object = None,
-) -> tuple[Any, Any]:
-    return _run(f, init, xs, axis=axis, reverse=reverse, method=method, device=device, forms=[])
+    f: Any, init: object, xs: object, *, axis: int = 0, reverse: bool = False, method: str = "auto", device: Any = None,
+    fixed: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
+    return _run(f, init, xs, axis=axis, reverse=reverse, method=method, device=device, fixed=fixed, forms=[])
 
 
 # ----- Step by step

@@ -100,10 +100,11 @@ class LoopRun:
         arguments: the arguments.
         derivation: the stages of the step.
         reverse: as in `gpuscan.loop`.
+        fixed: True for the same bits on every device.
     """
 
-    def __init__(self, arguments: LoopArguments, derivation: Derivation, reverse: bool) -> None:
-        self.arguments, self.derivation, self.reverse = arguments, derivation, reverse
+    def __init__(self, arguments: LoopArguments, derivation: Derivation, reverse: bool, fixed: bool = False) -> None:
+        self.arguments, self.derivation, self.reverse, self.fixed = arguments, derivation, reverse, fixed
         self.step: Step = arguments.step
         self.home = arguments.home
         self.shape, self.axis = arguments.shape, arguments.axis
@@ -340,7 +341,7 @@ class LoopRun:
             before=before,
             after=after,
         )
-        return seeds_by_rows(problem)
+        return seeds_by_rows(problem.made_reproducible() if self.fixed else problem)
 
     def _find_carried(self, nodes: Sequence[Node], own: Mapping[int, int]) -> list[Node]:
         """Return the numbers that results need in addition to the new numbers of a stage.
@@ -510,7 +511,7 @@ class LoopRun:
 
     def elementwise(self, function: Map, arrays: Sequence[Any]) -> list[Any]:
         """Return a function of each element of arrays that share the leading shape."""
-        if any(field.shape for field in function.source.fields) or any(f.shape for f in function.element.fields):
+        if self.fixed or any(field.shape for field in (*function.source.fields, *function.element.fields)):
             # The kernel of maps takes one number of each array: a scan that keeps each element takes several.
             problem = Problem(
                 operator=LAST,
@@ -522,7 +523,7 @@ class LoopRun:
                 axis=self.axis,
                 before=function,
             )
-            return execute(problem, self.home, "auto", None)
+            return execute(problem.made_reproducible() if self.fixed else problem, self.home, "auto", None)
         return list(mapped(function, arrays, self.shape, self.home, None))
 
     def _map_outputs(self) -> list[Any]:

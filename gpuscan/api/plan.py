@@ -39,6 +39,7 @@ from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.arguments import as_array, native, structure_and_leaves
 from gpuscan.problem.column_vectors import as_vectors
+from gpuscan.problem.fixed_bits import check_not_everywhere
 from gpuscan.problem.groups import checked_labels, missing_error, missing_labels, numbered, with_indices
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many
 from gpuscan.problem.problem import make_problem
@@ -312,6 +313,7 @@ class Plan(Numbered):
                 "plan, or sort the elements by label and record a plan with keys"
             )
         if self._scanned.inner != self._spec.inner:
+            check_not_everywhere(problem, f"axis={problem.axis} for a plan to record, whose rows must be neighbours")
             raise GpuscanError(
                 f"a plan for {self.dtype} of shape {self.shape} along axis {problem.axis} was to be recorded, but "
                 "neighbours along the last axes share 32-bit words. Make those axes whole words, or call the plan, "

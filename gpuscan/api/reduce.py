@@ -10,7 +10,7 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.groups import count_groups, execute_reduction, one_of
-from gpuscan.api.home import Devices, find_distributed, team_or_home
+from gpuscan.api.home import Devices, find_distributed, home_for, team_or_home
 from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_out, is_on_device
 from gpuscan.api.reduced_axes import joined, reduced_axes
@@ -77,6 +77,7 @@ def reduce(
     groups: object = None,
     num_groups: int | None = None,
     device: Devices = None,
+    reproducible: str | None = None,
 ) -> Any:
     """Return the combination of all elements of an array, of those along one or more axes, or of those of each segment.
 
@@ -108,7 +109,7 @@ def reduce(
             `num_groups` is passed; wrong ones are left out, and the error comes with the next read or
             `Device.synchronize`. Without `num_groups` the call waits for the largest label.
         num_groups: the number of groups (default: the largest label + 1, or the number of a categorical's categories).
-        device: as in `gpuscan.scan`.
+        device, reproducible: as in `gpuscan.scan`. With `reproducible` the result is the last one of that scan.
 
     Returns:
         An array like `x` without the axes, or with one result for each segment or group; or a bundle of them; `out` if
@@ -144,14 +145,14 @@ def reduce(
         >>> gs.reduce(np.array([3, 1, 4, 1], np.int32), groups=["tea", "milk", None, "tea"])
         array([4, 1], dtype=int32)
     """
-    options = {"initial": initial, "dtype": dtype, "before": before, "after": after}
+    options = {"initial": initial, "dtype": dtype, "before": before, "after": after, "reproducible": reproducible}
     check_one_cut(segments=segments, groups=groups)
     if groups is None and num_groups is not None:
         raise ValueError(
             f"num_groups={num_groups!r} was passed without groups=; pass the labels as groups=, or neither"
         )
     if (distributed := find_distributed(x)) is not None:
-        refused = {"groups": groups, "device": device}
+        refused = {"groups": groups, "device": device, "reproducible": options.pop("reproducible")}
         options["segments"] = segments
         return distributed._reduce_bundle(x, op, axis, options, keepdims=keepdims, out=out, refused=refused)
     operator = resolve(op)
@@ -169,7 +170,7 @@ def reduce(
         options |= {"segments": segments, "checks_later": out is None}
         problem = segmented_reduction(joined(x, axes), op, axis=axes.axis, **options)
         shape = problem.results_shape
-    home = team_or_home((*problem.arrays, labels), device)
+    home = home_for(problem, team_or_home((*problem.arrays, labels), device))
     problem = seeds_by_rows(problem)
     if labels is not None:
         counted = count_groups(problem, labels, num_groups, one_of(home))

@@ -12,7 +12,7 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.groups import execute_groups
-from gpuscan.api.home import Devices, find_distributed, team_or_home
+from gpuscan.api.home import Devices, find_distributed, home_for, team_or_home
 from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.reduce import reduce
@@ -107,6 +107,7 @@ def scan(
     return_total: bool = False,
     device: Devices = None,
     strategy: Strategy = "auto",
+    reproducible: str | None = None,
 ) -> Any:
     """Return the running combination of an array's elements along an axis.
 
@@ -165,6 +166,10 @@ def scan(
             (default: the best adapter). A list of devices shares the work of NumPy arrays: the bits of exact types are
             those of one device, and floats have the same bits for the same list. If a device fails, the error names it.
         strategy: ``"auto"``, ``"lookahead"``, ``"lookback"``, ``"fallback"`` or ``"three_dispatch"``.
+        reproducible: ``"everywhere"`` for the same bits on every device, driver and operating system, and with
+            ``device="numpy"``. Running sums of terms that are not negative then never fall. Elements are combined in
+            the canonical order of docs/numerics.md, in three dispatches whatever the strategy, and each step on floats
+            is rounded correctly, with subnormals; NaN has one bit pattern. A list of devices scans on its first one.
 
     Returns:
         An array like `x`, or the same bundle of arrays; with `return_total`, a pair of that and the total.
@@ -175,7 +180,8 @@ def scan(
             is neither `initial` nor an identity.
         TypeError: the operator does not take the dtype, or an argument has the wrong type.
         DeviceMemoryError: with `groups`, an array exceeds what a shader of the device binds.
-        OperatorError: the operator cannot be turned into a shader.
+        OperatorError: the operator cannot be turned into a shader; or with `reproducible`, a function has an operation
+            whose bits differ between devices.
         UnsupportedDtypeError: the adapter cannot hold the dtype.
         StrategyError: the strategy is unknown, or unsafe on this adapter.
         AdapterNotFoundError: no adapter matches `device`.
@@ -206,9 +212,9 @@ def scan(
                [ 1,  6, 15]], dtype=int32), array([ 8, 15], dtype=int32))
     """
     options = {"axis": axis, "exclusive": exclusive, "reverse": reverse, "initial": initial, "segments": segments}
-    options |= {"keys": keys, "dtype": dtype, "before": before, "after": after}
+    options |= {"keys": keys, "dtype": dtype, "before": before, "after": after, "reproducible": reproducible}
     if (distributed := find_distributed(x)) is not None:
-        refused = {"device": device, "groups": groups}
+        refused = {"device": device, "groups": groups, "reproducible": options.pop("reproducible")}
         more = {"compensated": compensated, "return_total": return_total}
         return distributed._scan_bundle(x, op, options, out=out, strategy=strategy, refused=refused, **more)
     check_one_cut(segments=segments, keys=keys, groups=groups)
@@ -221,7 +227,7 @@ def scan(
     problem = cached_problem(x, op, seeds_on_device=True, **options)
     check_strategy(strategy)
     labels = None if groups is None else checked_labels(groups, problem.shape, problem.axis)
-    home = team_or_home((*problem.arrays, labels), device)
+    home = home_for(problem, team_or_home((*problem.arrays, labels), device))
     problem = seeds_by_rows(problem)
     outputs = check_out(problem, out, home if is_on_device(problem) else None)
     total = None
@@ -243,7 +249,7 @@ def scan(
 
 
 # The options of a scan that its reduction has as well.
-_SHARED = ("initial", "dtype", "before", "after")
+_SHARED = ("initial", "dtype", "before", "after", "reproducible")
 
 
 def total_of(
@@ -291,7 +297,7 @@ def completes_last_results(problem: Problem) -> bool:
     plain = problem.after is None and not problem.indexed and problem.operator.function is not None
     rounded = any(field.scalar.name in ROUNDED_WHEN_STORED for field in problem.element.fields)
     numbers = not is_on_device(problem) or not any(field.shape for field in fields)
-    exclusive = problem.exclusive and problem.heads is None and not problem.empty
+    exclusive = problem.exclusive and problem.heads is None and not (problem.empty or problem.everywhere)
     return exclusive and plain and numbers and not rounded and not alone
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -13,7 +14,7 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
-from gpuscan.api.home import Devices, team_or_home
+from gpuscan.api.home import Devices, home_for, team_or_home
 from gpuscan.api.outputs import in_form_of, is_on_device
 from gpuscan.api.team import Team
 from gpuscan.array_types import AnyArray
@@ -29,10 +30,12 @@ from gpuscan.planning.strategies import Strategy, check_strategy
 from gpuscan.problem.arguments import as_flag
 from gpuscan.problem.chunk_cuts import ChunkCuts, chunk_cuts
 from gpuscan.problem.compensated_sum import as_pairs
+from gpuscan.problem.fixed_bits import check_not_everywhere, is_everywhere
 from gpuscan.problem.problem import Problem, make_problem, unrounded
 from gpuscan.problem.problem_parts import cut
 from gpuscan.problem.segments import Heads, Marks
 from gpuscan.reference import scan as reference
+from gpuscan.reference.chunks import accumulate_stream
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -106,6 +109,7 @@ def scan_chunks(
     compensated: bool = False,
     device: Devices = None,
     strategy: Strategy = "auto",
+    reproducible: str | None = None,
 ) -> Iterator[Any]:
     """Scan a row that comes in chunks: ``scan(concatenate(chunks))``, chunk by chunk, with the same bits.
 
@@ -135,6 +139,8 @@ def scan_chunks(
         compensated: as in `scan`.
         device: where to run.
         strategy: the scan algorithm.
+        reproducible: as in `scan`. The bits are those of one scan wherever the chunks are cut, with ``device="numpy"``
+            as well. Chunks on a device are refused.
 
     Yields:
         For each chunk an array of its length, or the bundle of them, in order: a `gpuscan.Array` if the first chunk is
@@ -171,7 +177,9 @@ def scan_chunks(
         "dtype": dtype,
         "before": before,
         "after": after,
+        "reproducible": reproducible,
     }
+    is_everywhere(reproducible)
     resolve(op)
     check_strategy(strategy)
     if not isinstance(chunks, Iterable):
@@ -238,7 +246,12 @@ def _scanned(
         return
     x, opening = first
     if is_on_device(opening):
+        check_not_everywhere(opening, "chunks on a device")
         yield from _scan_on_device(first, problems, strategy, asked)
+        return
+    device = home_for(opening, device)
+    if opening.everywhere and device is None and opening.source.storage_bytes:
+        yield from _scan_spans_on_cpu(first, problems)
         return
     if device is None or not opening.source.storage_bytes:
         yield from _scan_on_cpu(first, problems)
@@ -300,6 +313,21 @@ def _carry_on_device(executor: Executor, problem: Problem, results: list[DeviceA
     begin = int(np.flatnonzero(marks)[-1]) if marks.any() else 0
     tail = replace(cut(problem, 0, begin, problem.size), heads=None)
     return tuple(reduced_on_device(executor, tail, tail.seeds if tail.initial else None))
+
+
+def _scan_spans_on_cpu(first: tuple[object, Problem], others: Iterator[tuple[object, Problem]]) -> Iterator[Any]:
+    """Yield the same without a device in the canonical order, whose spans begin anywhere in a chunk."""
+    opening = first[1]
+    given: deque[Any] = deque()
+
+    def problems() -> Iterator[Problem]:
+        for number, (x, problem) in enumerate(chain([first], others), 1):
+            check_alike(number, problem, opening)
+            given.append(x)
+            yield problem
+
+    for results in accumulate_stream(problems()):
+        yield in_form_of(opening, given.popleft(), results)
 
 
 def _scan_on_cpu(first: tuple[object, Problem], others: Iterator[tuple[object, Problem]]) -> Iterator[Any]:

@@ -24,6 +24,7 @@ from gpuscan.operators.operator import Operator
 from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.arguments import OnDevice, fields_of, native, structure_and_leaves
 from gpuscan.problem.broadcasting import summed_to
+from gpuscan.problem.fixed_bits import EVERYWHERE, is_everywhere
 from gpuscan.problem.indexed_maps import with_index
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many
 from gpuscan.problem.problem import Problem, make_problem
@@ -85,6 +86,7 @@ def scan_vjp(
     initial: Any = None,
     segments: Any = None,
     keys: Any = None,
+    reproducible: str | None = None,
 ) -> Any:
     """Return the gradient of a function of a scan's results, for ``y = gpuscan.scan(x, op, ...)``.
 
@@ -106,6 +108,7 @@ def scan_vjp(
         grad_y: the gradient with respect to the results, like `y`.
         op: the operator: a name, a NumPy ufunc, a `gpuscan.operator`, or a Python function of (left, right).
         axis, exclusive, reverse, initial, segments, keys: as they were passed to `gpuscan.scan`.
+        reproducible: as in `gpuscan.scan`, for the bits of the gradient.
 
     Returns:
         The gradient with respect to `x`, in the form of `x`. With `initial`, ``(grad_x, grad_initial)``: the second has
@@ -133,7 +136,7 @@ def scan_vjp(
         array([1., 2., 0., 1.], dtype=float32)
     """
     options = {"exclusive": exclusive, "reverse": reverse, "initial": initial, "segments": segments, "keys": keys}
-    return gradients(x, y, grad_y, op, axis=axis, **options)
+    return gradients(x, y, grad_y, op, axis=axis, reproducible=reproducible, **options)
 
 
 def gradients(
@@ -148,6 +151,7 @@ def gradients(
     initial: Any = None,
     segments: Any = None,
     keys: Any = None,
+    reproducible: str | None = None,
     device: Device | str | int | None = None,
 ) -> Any:
     """Return what `scan_vjp` returns, computed on a device of choice."""
@@ -170,7 +174,8 @@ def gradients(
         leaves = [leaf if isinstance(leaf, OnDevice) else home.asarray(leaf) for leaf in leaves]
     count = len(forward.leaves)
     bundles = {"x": leaves[:count], "y": leaves[count : 2 * count], "grad": leaves[2 * count :]}
-    results, first = _Backward(forward, derived, home, segments, keys).run(bundles, initial)
+    fixed = is_everywhere(reproducible)
+    results, first = _Backward(forward, derived, home, segments, keys, fixed).run(bundles, initial)
     gradient = in_form_of(forward, x, results)
     return gradient if initial is None else (gradient, first)
 
@@ -221,8 +226,10 @@ def _flagged_by_index(derived: Adjoint) -> tuple[Element, Map]:
 class _Backward:
     """The backward pass of one scan, on one device or on NumPy."""
 
-    def __init__(self, forward: Problem, derived: Adjoint, home: Device | None, segments: Any, keys: Any) -> None:
-        self.forward, self.derived, self.home = forward, derived, home
+    def __init__(
+        self, forward: Problem, derived: Adjoint, home: Device | None, segments: Any, keys: Any, fixed: bool
+    ) -> None:
+        self.forward, self.derived, self.home, self.fixed = forward, derived, home, fixed
         self.heads = heads_of(segments, keys, forward.shape, forward.axis, not forward.reverse)
 
     def run(self, bundles: dict[str, Arrays], initial: object) -> tuple[Arrays, Any]:
@@ -264,7 +271,7 @@ class _Backward:
             problem = replace(problem, field_offsets=offsets if any(offsets) else (), row_ends=row_ends if ends else ())
         elif any(ahead):
             problem = self._with_neighbours(problem, ahead)
-        results = self._run(problem)
+        results = self._run(problem.made_reproducible() if self.fixed else problem)
         count = len(forward.leaves)
         return results[:count], None if initial is None else self._of_initial(results[count:], initial)
 
@@ -272,7 +279,7 @@ class _Backward:
 
     def _reads_neighbours(self, problem: Problem, bundles: dict[str, Arrays]) -> bool:
         """Return True if the kernel can read neighbours: of arrays on the device, in whole rows, without segments."""
-        if self.home is None or problem.heads is not None or not isinstance(bundles["x"][0], OnDevice):
+        if self.fixed or self.home is None or problem.heads is not None or not isinstance(bundles["x"][0], OnDevice):
             return False
         context = self.home._context
         row = problem.row_length * max(field.storage_bytes for field in problem.source.fields)
@@ -387,6 +394,8 @@ class _Backward:
             axis=forward.axis,
             keep_last_only=True,
         )
+        if self.fixed:
+            problem = problem.made_reproducible()
         totals: Arrays
         if problem.empty:
             totals = [np.zeros((forward.rows, *field.shape), field.scalar.dtype) for field in fields]
@@ -399,7 +408,10 @@ class _Backward:
         gradients: Arrays = []
         for total, value, field in zip(totals, fields_of(initial, forward.element, "initial"), fields, strict=True):
             whole, shape, dtype = total.reshape((*others, *field.shape)), np.shape(value), field.scalar.dtype
-            if self.home is not None and is_on_device(problem):
+            if self.fixed:
+                where = self.home or "numpy"
+                gradients.append(gradient_of_broadcast(whole, shape, dtype, where, None, EVERYWHERE))
+            elif self.home is not None and is_on_device(problem):
                 whole = whole if isinstance(whole, Array) else new_array(self.home, whole)
                 gradients.append(gradient_of_broadcast(whole, shape, dtype, self.home, None))
             else:

@@ -25,6 +25,7 @@ from gpuscan.elements import Structure
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.trace import structure_of
 from gpuscan.problem.arguments import as_flag, check_library, resolve_axis, structure_and_leaves
+from gpuscan.problem.fixed_bits import EVERYWHERE, is_everywhere
 from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH, IndexedMap, as_map
 from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.problem import make_problem
@@ -45,6 +46,7 @@ def scan(
     before: Callable[..., object] | None = None,
     after: Callable[[Any], object] | None = None,
     method: str = "totals",
+    reproducible: str | None = None,
 ) -> Any:
     """Return the running combination of a dask array's elements along an axis, as a lazy dask array.
 
@@ -68,6 +70,8 @@ def scan(
             slow, or if `x` has other values the second time, pass ``x.persist()``. ``"sequential"`` computes each block
             once, and scans it when the block before it is done. At most one block more than the cluster (or, without
             one, this machine) has threads at the time of the call waits for that in memory.
+        reproducible: as in `gpuscan.scan`. The canonical order of elements does not depend on the chunks, so one task
+            scans the whole array, on one worker.
 
     Returns:
         A dask array with the chunks of `x`, or a bundle of them. Axes that belong to the element, as those of matrices,
@@ -75,7 +79,7 @@ def scan(
 
     Raises:
         ValueError: the axis, `initial`, `method` or the shapes of a bundle do not fit; or a `before` of two parameters
-            is passed for chunks of unknown lengths.
+            is passed for chunks of unknown lengths, or `reproducible` is.
         TypeError: the operator does not take the dtype, or an argument has the wrong type.
         OperatorError: `op` is no operator.
 
@@ -91,6 +95,8 @@ def scan(
     if method not in METHODS:
         raise ValueError(f"method={method!r} was passed, and there is none of that name; pass one of {METHODS}")
     flags = {"exclusive": as_flag("exclusive", exclusive), "reverse": as_flag("reverse", reverse)}
+    if is_everywhere(reproducible):
+        return scan_in_one_block(x, op, axis, dtype, initial, **flags, before=before, after=after)
     call = call_of(x, op, axis, dtype, **flags, before=before, after=after)
     call, seeds = with_initial(call, initial)
     if method == "sequential":
@@ -172,6 +178,30 @@ def scan_by_totals(call: Call, seeds: Sequence[object]) -> Any:
         adjust_chunks=dict(zip(lead, call.chunks, strict=True)),
     )
     return work.results.nested([found])
+
+
+def scan_in_one_block(x: Any, op: Any, axis: int | None, dtype: Any, initial: Any, **options: Any) -> Any:
+    """Return the scan with the same bits on every device, by one task, with the chunks of `x`.
+
+    Raises:
+        ValueError: chunks have unknown lengths; or as `scan`.
+    """
+    arrays = [_as_dask_array(array) for array in structure_of(x)[1]]
+    if any(np.isnan(n) for array in arrays for n in array.shape):
+        raise ValueError(
+            'reproducible="everywhere" was passed for chunks of unknown lengths, but the order of elements depends on '
+            "the lengths. Call compute_chunk_sizes() on the arrays, or leave reproducible out"
+        )
+    whole = over_arrays(lambda array: _as_dask_array(array).rechunk(-1), x)
+    call = call_of(whole, op, axis, dtype, **options)
+    call = replace(call, work=replace(call.work, reproducible=EVERYWHERE))
+    like = call.structure.nested([np.empty((0,) * call.ndim + a.shape[call.ndim :], a.dtype) for a in call.arrays])
+    maps: dict[str, Any] = {"before": call.work.before, "after": call.work.after}
+    make_problem(like, op, axis=call.axis, dtype=dtype, reproducible=EVERYWHERE, **maps)
+    call, seeds = with_initial(call, initial)
+    results = scan_by_totals(call, seeds)
+    chunks = arrays[0].chunks[: call.ndim]
+    return over_arrays(lambda array: array.rechunk(dict(enumerate(chunks))), results)
 
 
 def _twin(array: Any) -> Any:

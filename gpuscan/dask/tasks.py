@@ -27,6 +27,7 @@ class Work:
         elements: how the elements nest that are combined.
         results: how the results nest.
         initial: the initial value that all rows share, or None.
+        reproducible: as in `scan`.
     """
 
     structure: Structure
@@ -41,12 +42,13 @@ class Work:
     before: Callable[..., Any] | None = None
     after: Callable[[Any], Any] | None = None
     initial: Any = None
+    reproducible: str | None = None
 
     def scanned(self, leaves: Sequence[object], prefix: Leaves | None = None, **options: object) -> Leaves:
         """Return the scan of a block, one array for each array of the results."""
         initial = self.initial if prefix is None else self.elements.nested(prefix)
         asked = {"axis": self.axis, "exclusive": self.exclusive, "reverse": self.reverse, "dtype": self.dtype}
-        asked |= {"before": self.before, "after": self.after}
+        asked |= {"before": self.before, "after": self.after, "reproducible": self.reproducible}
         found = gpuscan.scan(self.structure.nested(leaves), self.op, initial=initial, **(asked | options))
         return tuple(self.results.flatten(found))
 

@@ -151,6 +151,8 @@ class DeviceContext:
         lost: True once the GPU went away.
         lock: held while a run is recorded and submitted, since runs share the tile state.
         runs: unread reports, and what reports have shown.
+        wrong_floats: the steps on float32 with other bits than IEEE 754's, as messages name them; "" if there are none,
+            and None before the first call that needs to know (`gpuscan.engine.preparation.check_fixed_floats`).
         on_cleanup: called by `memory_cleanup`, for those who keep buffers ready.
         programs: for what calls have in common, a tuple of their program and what its caller needs beside it; or an
             object that says which of several programs a call needs. All have `owners`, the memory of their constants.
@@ -189,6 +191,7 @@ class DeviceContext:
         self.pool = BufferPool(self.wgpu_device, max_free_bytes, keeps_as_used=large, flush=self.queue.flush)
         self.profiles = Profiles(self)
         self.runs = RunLog()
+        self.wrong_floats: str | None = None
         self.on_cleanup: list[Callable[[], None]] = []
         self.programs: RecentValues[Hashable, Any] = RecentValues(_MAX_PROGRAMS)
         # True while a call is recorded whose arrays have sizes.

@@ -178,6 +178,8 @@ def plan_table(
 ) -> TabledGroups | None:
     """Return how groups are combined by a table; None if it cannot be, or if sorting the labels is faster.
 
+    In the canonical order, elements are combined in the order of their labels, so labels are sorted.
+
     Args:
         executor: of the arrays' device.
         problem: the scan of the elements, without heads.
@@ -186,7 +188,7 @@ def plan_table(
     """
     context, length = executor.context, problem.row_length
     in_rows = replace(problem, shape=(problem.rows, length), axis=1)
-    if problem.empty or (problem.indexed and length > MAX_INT32_LENGTH):
+    if problem.empty or problem.everywhere or (problem.indexed and length > MAX_INT32_LENGTH):
         return None
     check_elements(context, problem)
     limit = context.binding_limit

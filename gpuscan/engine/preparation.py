@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from gpuscan.device.device_array import empty, uploaded
 from gpuscan.array_types import AnyArray
 from gpuscan.elements import words_of
-from gpuscan.errors import GpuscanError, smaller
+from gpuscan.engine.record import Buffers, steps_of_plan
+from gpuscan.errors import GpuscanError, UnsupportedDtypeError, smaller
 from gpuscan.planning.column_tiles import column_tile
 from gpuscan.planning.partition import largest_field
+from gpuscan.planning.plan import plan_scan
+from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.tuned_tiles import best_tile
 from gpuscan.planning.workgroup_memory import check_element
+from gpuscan.problem.fixed_bits import EVERYWHERE
 from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
+from gpuscan.problem.problem import make_problem
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -26,6 +35,8 @@ def check_elements(context: DeviceContext, problem: Problem) -> None:
     Operators of wide elements take minutes to trace, so this comes first.
     """
     check_element(problem.element, context.capabilities)
+    if problem.everywhere:
+        check_fixed_floats(context)
     if problem.indexed and problem.row_length > MAX_INT32_LENGTH:
         raise GpuscanError(
             f"before= was passed as a function of an element and its index, along an axis of {problem.row_length}, but "
@@ -39,6 +50,89 @@ def check_elements(context: DeviceContext, problem: Problem) -> None:
         raise context.float64_error(
             "float64 was asked for", 'dtype=np.float32 to combine in 32 bits, or device="numpy" to run on the CPU'
         )
+
+
+# ----- Steps on floats with the same bits everywhere
+
+
+def check_fixed_floats(context: DeviceContext) -> None:
+    """Raise UnsupportedDtypeError if sums or products of float32 have other bits on the device than IEEE 754's.
+
+    The kernels compute subnormals in integers and keep compilers from fusing steps, so no driver is known that fails.
+    The first call for a device runs them on critical numbers.
+    """
+    with context.lock:
+        if context.wrong_floats is None:
+            with context.unrecorded():
+                context.wrong_floats = _wrong_floats(context)
+        if context.wrong_floats:
+            raise UnsupportedDtypeError(
+                f'reproducible="everywhere" was passed, but on {context.capabilities.summary} {context.wrong_floats} '
+                'of float32 differ from those of IEEE 754. Leave reproducible out, or pass device="numpy"'
+            )
+
+
+def _wrong_floats(context: DeviceContext) -> str:
+    """Return the steps on floats that have wrong bits on the device, as a message names them; "" if there are none."""
+    pairs = critical_pairs()
+    problem = make_problem(tuple(pairs), _right, axis=0, before=_steps, reproducible=EVERYWHERE)
+    plan = plan_scan(
+        scan_spec(problem, context.capabilities), context.capabilities, "three_dispatch", "a check of floats"
+    )
+    sources = [uploaded(context, each) for each in pairs]
+    results = [empty(context, pairs[0].shape, np.float32) for _ in problem.destination.fields]
+    _, steps = steps_of_plan(
+        context, plan, Buffers([each.binding() for each in sources], [each.binding() for each in results])
+    )
+    context.submit(steps, 0, held=False)
+    with np.errstate(all="ignore"):
+        expected = _steps(pairs)
+    names = ("sums", "products", "sums of products")
+    wrong = [
+        name for name, *both in zip(names, results, expected, strict=True) if not _same_bits(both[0].read(), both[1])
+    ]
+    return " and ".join(wrong)
+
+
+def _right(left: Any, right: Any) -> Any:
+    """Return the right operand: a scan with this operator changes nothing."""
+    del left
+    return right
+
+
+def _steps(pair: Any) -> Any:
+    """Return a sum, a product, and a sum of a product that a compiler might round once instead of twice."""
+    product = pair[0] * pair[1]
+    return pair[0] + pair[1], product, product + pair[1]
+
+
+def _same_bits(found: AnyArray, expected: AnyArray) -> bool:
+    one_nan = np.where(np.isnan(expected), np.float32(np.nan), expected)
+    return np.array_equal(found.view(np.uint32), one_nan.view(np.uint32))
+
+
+@cache
+def critical_pairs() -> tuple[AnyArray, AnyArray]:
+    """Return pairs of float32 whose sums and products show how a device rounds them.
+
+    They are the pairs of special numbers, and numbers of all exponents whose sums or products are ties, subnormal or
+    close to the smallest normal number.
+    """
+    large = [1, 1 + 2.0**-23, 1 / 3, 2.0**104, 3.4e38, np.inf, np.nan]
+    small = [0, 2.0**-24, 3 * 2.0**-24, 2.0**-75, 1e-23, 2.0**-103, 2.0**-126, 2.0**-126 - 2.0**-149, 2.0**-149]
+    positive = np.array(large + small, np.float32)
+    special = np.concatenate([positive, -positive])
+    left, right = (each.ravel() for each in np.meshgrid(special, special))
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2**32, (2, 1024), np.uint32)
+    exponent = (bits[0] >> 23 & 255).astype(np.int64)
+    # Every second partner has a similar exponent. The product with the others is near the smallest normal number.
+    partner = np.where(np.arange(1024) % 2, exponent, 127 - exponent) + rng.integers(-26, 27, 1024)
+    other = (bits[1] & 0x807FFFFF) | (partner.clip(0, 255).astype(np.uint32) << 23)
+    return np.concatenate([left, bits[0].view(np.float32)]), np.concatenate([right, other.view(np.float32)])
+
+
+# ----- Seeds and tiles
 
 
 def seed_words(problem: Problem, spec: ScanSpec, context: DeviceContext | None) -> AnyArray | None:

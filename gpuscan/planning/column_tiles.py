@@ -45,6 +45,8 @@ def column_tile(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
 
 def takes_vectors(problem: Problem, capabilities: Capabilities) -> bool:
     """Return True if columns are so few and so long that a scan of vectors is faster on an adapter."""
+    if problem.everywhere:
+        return False
     h = heuristics_for(capabilities.adapter_type)
     inner = problem.inner
     long = problem.row_length >= h.min_vector_rows

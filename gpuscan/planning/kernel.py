@@ -20,7 +20,7 @@ from gpuscan.planning.kernel_parts import (
     WaitPolicy,
 )
 from gpuscan.planning.spec import ShaderSpec
-from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+from gpuscan.planning.tile_shapes import SPAN, ColumnTile, TileShape
 
 # Neighbouring elements that an invocation of a compaction moves at a time. See shaders/scan/compact.wgsl.
 MOVED = 4
@@ -67,6 +67,8 @@ class Kernel(HashedOnce):
         """The path of the stage's template under shaders/."""
         if self.stores_totals:
             return "scan/store_totals.wgsl"
+        if self.spec.everywhere and self.stage == "scan_totals":
+            return "scan/halve_totals.wgsl"
         return f"{'columns' if self.in_columns else 'scan'}/{self.stage}.wgsl"
 
     @property
@@ -199,6 +201,11 @@ class Kernel(HashedOnce):
     def has_bools(self) -> bool:
         """True if an item has bools. In workgroup memory they are words: NVIDIA's compiler loses writes of bools."""
         return any(field.scalar.kind == "bool" for field in self.spec.element.fields)
+
+    @property
+    def tiles_per_span(self) -> int:
+        """The tiles of a span, which is combined in halves."""
+        return SPAN // self.tile.tile_size
 
     @property
     def blocks_at_once(self) -> int:
@@ -336,7 +343,8 @@ class Kernel(HashedOnce):
                 bound.append(BoundArray("heads", self.binding_of("heads"), "read"))
             if (spec.compacts or spec.lists_runs) and self.destinations:
                 bound.append(BoundArray("count", self.binding_of("count"), "read_write"))
-        if spec.carried and (self.stage == "scan_totals" or self.strategy != "three_dispatch"):
+        reads_carry = spec.everywhere and self.stage == "scan"
+        if spec.carried and (self.stage == "scan_totals" or self.strategy != "three_dispatch" or reads_carry):
             bound.append(BoundArray("carries", self.binding_of("carries"), "read"))
         if spec.carry_out and self.stage in ("scan_totals", "carry"):
             bound.append(BoundArray("carry_out", self.binding_of("carry_out"), "read_write"))

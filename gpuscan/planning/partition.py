@@ -24,7 +24,7 @@ from gpuscan.planning.heuristics import CPU, TEAMS, heuristics_for
 from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS
 from gpuscan.planning.plan import LENGTH_LIMIT, plan_scan
 from gpuscan.planning.spec import ScanSpec, column_chunk
-from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+from gpuscan.planning.tile_shapes import SPAN, ColumnTile, TileShape
 
 if TYPE_CHECKING:
     from gpuscan.planning.capabilities import Capabilities
@@ -88,6 +88,8 @@ def piece_unit(spec: ScanSpec, tiles: tuple[TileShape, ...], alignment: int = 1)
         tiles: the tiles that the planner may choose, with and without subgroups.
         alignment: bytes that the place of a piece in a device buffer must be a multiple of.
     """
+    if spec.everywhere:
+        return _unit_of_spans(spec, alignment)
     unit = math.lcm(*(spec.row_length if tile.per_row else tile.tile_size * tile.block for tile in tiles))
     if alignment > 1:
         unit = math.lcm(unit, alignment)
@@ -95,6 +97,11 @@ def piece_unit(spec: ScanSpec, tiles: tuple[TileShape, ...], alignment: int = 1)
             # The segment bits are bound at a byte for every eight elements.
             unit = math.lcm(unit, 8 * alignment)
     return unit
+
+
+def _unit_of_spans(spec: ScanSpec, alignment: int) -> int:
+    """Return the elements that a piece in the canonical order must hold a multiple of. See `piece_unit`."""
+    return math.lcm(SPAN, 8 * alignment if spec.has_segment_bits else alignment)
 
 
 def largest_field(spec: ScanSpec) -> int:

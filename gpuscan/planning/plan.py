@@ -170,6 +170,8 @@ def plan_scan(
         spec = replace(spec, inner=1)  # The elements of each row were made neighbours in memory.
     if tile is None:
         tile = tile_shape(spec, capabilities, subgroups) if spec.inner == 1 else column_tile(spec, capabilities)
+    if spec.everywhere:
+        strategy, reason = "three_dispatch", f"{reason}; in the canonical order the totals of tiles are known first"
     if strategy == "lookahead" and (isinstance(tile, ColumnTile) or tile.per_row):
         strategy, reason = "lookback", f"{reason}; rows and columns are looked back, each for itself"
     alone = why_no_tile_waits(spec, tile, length)
@@ -255,7 +257,8 @@ def access_of(
         several_rows=spec.stacked_rows,
         whole_chunks=whole_chunks,
         unaligned_sizes=unaligned_sizes(spec, length),
-        recomputes_scan=recomputes_scan(spec, capabilities) and not (single_elements or tile.single_lead),
+        recomputes_scan=recomputes_scan(spec, capabilities)
+        and not (single_elements or tile.single_lead or spec.everywhere),
     )
 
 

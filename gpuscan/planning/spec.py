@@ -68,6 +68,8 @@ class ShaderSpec(HashedOnce):
         index_step: 1 if `before` also takes the index of each element along the axis, -1 if the scan goes from the
             axis's end, so that indices fall; 0 if it does not take the index.
         lists_runs: the number of segments and where each of them begins are stored as well.
+        everywhere: elements are combined in the canonical order (docs/numerics.md), by steps with the same bits on
+            every device.
     """
 
     source: Element
@@ -94,6 +96,7 @@ class ShaderSpec(HashedOnce):
     partitions: bool = False
     lists_runs: bool = False
     index_step: int = 0
+    everywhere: bool = False
 
     __hash__ = HashedOnce.__hash__
 
@@ -217,25 +220,25 @@ def scan_spec(
     Raises:
         OperatorError: the operator or a map cannot become WGSL.
     """
-    native = capabilities.native_int64
+    native, fixed = capabilities.native_int64, problem.everywhere
     before = after = None
     if problem.before is not None and problem.indexed:
         argument = with_index(problem.source, problem.row_length)
-        before = _map_code(problem.before, argument, "before", "Indexed", "Element", native, captures)
+        before = _map_code(problem.before, argument, "before", "Indexed", "Element", native, captures, fixed)
     elif problem.before is not None:
-        before = _map_code(problem.before, problem.source, "before", "Source", "Element", native, captures)
+        before = _map_code(problem.before, problem.source, "before", "Source", "Element", native, captures, fixed)
     if problem.after is not None and not problem.passes_neighbour:
-        after = _map_code(problem.after, problem.element, "after", "Element", "Result", native, captures)
+        after = _map_code(problem.after, problem.element, "after", "Element", "Result", native, captures, fixed)
     elif problem.after is not None:
         argument = bundle_of((*problem.element.fields, *problem.seed_element.fields))
-        after = _map_code(problem.after, argument, "after", "Stored", "Result", native, captures)
+        after = _map_code(problem.after, argument, "after", "Stored", "Result", native, captures, fixed)
     inner = problem.inner if scans_columns(problem) else 1
     spec = ScanSpec(
         source=problem.source,
         element=problem.element,
         destination=problem.destination,
         operator_name=problem.operator.name,
-        combine=_combine_code(problem.operator, problem.element, native, captures),
+        combine=_combine_code(problem.operator, problem.element, native, captures, fixed),
         before=before,
         after=after,
         rows=problem.rows,
@@ -255,7 +258,10 @@ def scan_spec(
         partitions=problem.partitions,
         lists_runs=problem.lists_runs,
         index_step=0 if not problem.indexed else -1 if problem.reverse else 1,
+        everywhere=problem.everywhere,
     )
+    if problem.everywhere:
+        return replace(spec, combine=replace(spec.combine, order_free=False, atomic=None, neutral=None))
     return by_order(without_signs(spec, lambda element: _combine_code(problem.operator, element, native, captures)))
 
 
@@ -267,21 +273,34 @@ def column_chunk(source: Element, destination: Element, inner: int) -> int:
 
 def scans_columns(problem: Problem) -> bool:
     """Return True if the array is scanned down its columns in place, without bringing rows together first."""
-    return problem.inner > 1 and column_chunk(problem.source, problem.destination, problem.inner) > 0
+    return (
+        not problem.everywhere
+        and problem.inner > 1
+        and column_chunk(problem.source, problem.destination, problem.inner) > 0
+    )
 
 
 @lru_cache(maxsize=256)
-def _combine_code(operator: Operator, element: Element, native_int64: bool, captures: bool) -> Code:
-    return combine_code(operator, element, native_int64, captures=captures)
+def _combine_code(
+    operator: Operator, element: Element, native_int64: bool, captures: bool, fixed: bool = False
+) -> Code:
+    return combine_code(operator, element, native_int64, captures=captures, fixed=fixed)
 
 
 @lru_cache(maxsize=256)
 def _map_code(
     function: Callable[[Any], object], element: Element, name: str, argument: str, result: str, native_int64: bool,
-    captures: bool,
+    captures: bool, fixed: bool = False,
 ) -> Code:  # fmt: skip
     return map_code(
-        function, element, name, native_int64, argument_type=argument, result_type=result, captures=captures
+        function,
+        element,
+        name,
+        native_int64,
+        argument_type=argument,
+        result_type=result,
+        captures=captures,
+        fixed=fixed,
     )
 
 

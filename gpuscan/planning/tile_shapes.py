@@ -10,6 +10,10 @@ from gpuscan.sizes import reveal
 # order of combination, so it is the same on every adapter.
 BLOCK = 32
 
+# Neighbouring elements that are combined in halves under ``reproducible="everywhere"``. What is before them is folded
+# from the left, so the carry of a piece is one item. The number is part of the promise and never changes.
+SPAN = 1 << 20
+
 
 def power_below(number: int) -> int:
     """Return the largest power of 2 up to the number, at least 1."""

@@ -49,7 +49,7 @@ def best_tile(spec: ScanSpec, capabilities: Capabilities, tuned: Tuned, subgroup
 def tuned_tile(tuned: Tuned, spec: ScanSpec, subgroups: bool = True) -> TileShape | None:
     """Return the shape that was tuned for a scan, or None. Only scans of one row of whole words are tuned."""
     fields = (*spec.source.fields, *spec.destination.fields)
-    if spec.rows > 1 or spec.combine.long or any(field.storage_bytes % 4 for field in fields):
+    if spec.everywhere or spec.rows > 1 or spec.combine.long or any(field.storage_bytes % 4 for field in fields):
         return None
     if spec.has_segment_bits or spec.compacts or any(spec.field_offsets):
         return None

@@ -16,7 +16,9 @@ from gpuscan.recent_values import RecentValues
 from gpuscan.sizes import has_size
 
 # The options that a kept problem may have.
-_PLAIN = frozenset({"axis", "exclusive", "reverse", "dtype", "initial", "before", "after", "seeds_on_device"})
+_PLAIN = frozenset(
+    {"axis", "exclusive", "reverse", "dtype", "initial", "before", "after", "seeds_on_device", "reproducible"}
+)
 
 # How many kinds of problems are kept.
 _MAX_PROBLEMS = 512
@@ -87,4 +89,5 @@ def _key(x: object, op: object, options: Mapping[str, object]) -> tuple[Hashable
         return None
     # Arrays on a device are not checked for the same things as NumPy's, and their initial values may stay there.
     kinds = [(each.dtype, each.shape, isinstance(each, OnDevice)) for each in arrays]
-    return *functions, arrays is x, *kinds, axis, exclusive, reverse, options.get("dtype")
+    reproducible = options.get("reproducible")
+    return *functions, arrays is x, *kinds, axis, exclusive, reverse, options.get("dtype"), reproducible

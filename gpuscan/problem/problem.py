@@ -25,6 +25,7 @@ from gpuscan.problem.arguments import (
     structure_and_leaves,
     with_dtype,
 )
+from gpuscan.problem.fixed_bits import check_fixed_bits, needs_fixed_bits, traced_with_one_nan, with_one_nan
 from gpuscan.problem.indexed_maps import IndexedMap, as_map, with_index
 from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.results import own_axes
@@ -61,6 +62,7 @@ class Problem:
             gives such a mask and all fields are stored.
         partitions: True if a compaction also stores the entries that the mask does not pick, in as many fields more.
         indexed: True if `before` takes a pair of an element and its index along the axis.
+        everywhere: True if the results must have the same bits on every device and on NumPy.
         lists_runs: True if the number of the only row's segments and where each of them begins are wanted as well.
         kind: an object that all cached problems of one kind share; None if the problem is not cached, as one that
             `replace` returns.
@@ -89,6 +91,7 @@ class Problem:
     partitions: bool = False
     lists_runs: bool = False
     indexed: bool = False
+    everywhere: bool = False
     # `replace` does not pass these on.
     kind: Hashable = field(default=None, init=False, repr=False, compare=False)
     layout_kind: Hashable = field(default=None, init=False, repr=False, compare=False)
@@ -134,7 +137,8 @@ class Problem:
             functions["before"] = replace(self.before, function=lambda value: _loaded(before, dtype)(value))
         if after is not None:
             assert isinstance(self.after, Map)
-            functions["after"] = replace(self.after, function=after)
+            function = with_one_nan(after, self.element) if self.everywhere else after
+            functions["after"] = replace(self.after, function=function)
         return self.of_its_kind(leaves=leaves, **functions)
 
     def cut(self, segments: object, keys: object, *, checks_later: bool) -> Problem:
@@ -149,6 +153,18 @@ class Problem:
         how = (heads.cut.array.dtype, heads.cut.array.shape) if isinstance(heads.cut, Keys) else ("segments",)
         # The bits of the heads are this call's own, so the problem is of no kind.
         return self.of_its_kind(heads=heads, kind=None, layout_kind=self.kind and (self.kind, *how))
+
+    def made_reproducible(self) -> Problem:
+        """Return the same problem with the same bits on every device.
+
+        Raises:
+            OperatorError: a function has an operation whose bits differ between devices.
+        """
+        after = traced_with_one_nan(self.after, self.element)
+        assert self.before is None or isinstance(self.before, Map)
+        check_fixed_bits(self.operator, self.element, self.before, after)
+        destination = self.element if after is None else after.element
+        return replace(self, after=after, destination=destination, everywhere=True)
 
     def reduced(
         self, *, heads: Heads | None = None, fill: tuple[Leaf, ...] | None = None, lists_runs: bool = False
@@ -262,6 +278,7 @@ def make_problem(
     keys: object = None,
     checks_later: bool = False,
     seeds_on_device: bool = False,
+    reproducible: str | None = None,
 ) -> Problem:
     """Return the `Problem` of a call to `gpuscan.scan`.
 
@@ -273,6 +290,7 @@ def make_problem(
         ValueError: the axis, the shapes, `initial`, `segments` or `keys` do not fit, or an exclusive scan has neither
             `initial` nor an identity.
         TypeError, OperatorError, UnsupportedDtypeError: the operator does not support the element type.
+        OperatorError: with ``reproducible="everywhere"``, the bits of some operation differ between devices.
     """
     operator = resolve(op)
     exclusive, reverse = as_flag("exclusive", exclusive), as_flag("reverse", reverse)
@@ -297,8 +315,13 @@ def make_problem(
         element = before.element
     operator.check(element)
     destination = element
-    if after is not None:
+    everywhere = needs_fixed_bits(reproducible, operator, element, maps=before is not None or after is not None)
+    if everywhere:
+        after = traced_with_one_nan(after, element)
+        check_fixed_bits(operator, element, before, after)
+    elif after is not None:
         after = traced(after, element, "after")
+    if after is not None:
         destination = after.element
     seeds = None
     rows_shape = tuple(s for i, s in enumerate(shape) if i != axis)
@@ -332,6 +355,7 @@ def make_problem(
         after=after,
         heads=heads,
         indexed=indexed,
+        everywhere=everywhere,
     )
 
 

@@ -8,9 +8,11 @@ import numpy as np
 
 from gpuscan.array_types import AnyDType
 from gpuscan.elements import compute_dtype
+from gpuscan.operators.trace import Map
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
 from gpuscan.problem.problem import Problem
+from gpuscan.reference.everywhere import FixedJoiner, fixed_map, scan_everywhere, shifted
 from gpuscan.reference.stages import Array, Items, Joiner, last, reduce, scan, scan_tile, scan_totals
 
 # These constants tune NumPy, not an adapter, so they stand here and not in planning/heuristics.py. The experiments were
@@ -44,6 +46,8 @@ def accumulate(problem: Problem) -> list[Array]:
     if problem.empty:
         return _outputs(problem)
     with np.errstate(all="ignore"):
+        if problem.everywhere:
+            return accumulate_everywhere(problem)
         if problem.heads is None and problem.operator.kinds is not None and not problem.operator.element_axes:
             return accumulate_ufunc(problem, getattr(np, problem.operator.name))
         return accumulate_stages(problem, tile_shape(problem.size))
@@ -76,7 +80,7 @@ def reduce_rows(problem: Problem) -> list[Array]:
     if problem.row_length == 0:
         assert problem.seeds is not None
         return stored_seeds(problem, problem.seeds)
-    if problem.operator.kinds is None or problem.operator.element_axes or problem.initial:
+    if problem.operator.kinds is None or problem.operator.element_axes or problem.initial or problem.everywhere:
         return [rows[:, -1] for rows in accumulate(problem)]
     ufunc: np.ufunc = getattr(np, problem.operator.name)
     with np.errstate(all="ignore"):
@@ -175,6 +179,23 @@ def accumulate_flat(
         carry = last(folded)
 
 
+def accumulate_everywhere(problem: Problem) -> list[Array]:
+    """Return the result in the canonical order: the bits that every device gives with reproducible="everywhere"."""
+    flat = [flattened(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
+    outputs = _outputs(problem)
+    logical = [output.reshape(problem.size, *output.shape[2:]) for output in outputs]
+    join = FixedJoiner(problem.operator, problem.element, problem.segmented)
+    parts = scan_everywhere(
+        join, lambda start, stop: load(problem, [leaf[start:stop] for leaf in flat], start), problem.size
+    )
+    for start, results, before in parts:
+        if problem.exclusive:
+            results = shifted(results, before)
+        for output, part in zip(logical, store(problem, results, start), strict=True):
+            output[start : start + len(part)] = part
+    return [in_order(problem, output) for output in outputs]
+
+
 def accumulate_rows(problem: Problem, shape: TileShape, flat: list[Array], outputs: list[Array]) -> None:
     """Scan every row by itself, for tiles that end where rows end, and write the results to `outputs`.
 
@@ -219,7 +240,8 @@ def load(problem: Problem, leaves: Sequence[Array], start: int = 0) -> Items:
     wide = from_storage(problem, leaves, problem.row_length - 1 - places if problem.reverse else places)
     heads, seeds = heads_between(problem, start, start + len(wide[0]))
     if problem.initial and len(heads):
-        combined = Joiner(problem.operator, problem.element).combine(seeds, tuple(a[heads] for a in wide))
+        join = (FixedJoiner if problem.everywhere else Joiner)(problem.operator, problem.element)
+        combined = join.combine(seeds, tuple(a[heads] for a in wide))
         wide = [replaced(array, heads, part) for array, part in zip(wide, combined, strict=True)]
     if not problem.segmented:
         return tuple(wide)
@@ -253,13 +275,21 @@ def from_storage(problem: Problem, leaves: Sequence[Array], places: Array) -> li
     if problem.before is None:
         return wide
     axes = wide[0].shape[: wide[0].ndim - len(problem.source.fields[0].shape)]
+    if problem.everywhere:
+        assert isinstance(problem.before, Map)
+        index = [np.broadcast_to(places.astype(index_dtype(problem)), axes)] if problem.indexed else []
+        return fixed_map(problem.before, [*wide, *index])
     argument = problem.source.structure.unflatten(wide)
     if problem.indexed:
-        dtype = np.int32 if problem.row_length <= MAX_INT32_LENGTH else np.int64
-        argument = (argument, np.broadcast_to(places.astype(dtype), axes))
+        argument = (argument, np.broadcast_to(places.astype(index_dtype(problem)), axes))
     mapped = problem.element.structure.flatten(problem.before(argument))
     fields = problem.element.fields
     return [filled(a, compute_dtype(f.scalar), axes + f.shape) for a, f in zip(mapped, fields, strict=True)]
+
+
+def index_dtype(problem: Problem) -> type[np.signedinteger[Any]]:
+    """Return the dtype of the index that `before` takes."""
+    return np.int32 if problem.row_length <= MAX_INT32_LENGTH else np.int64
 
 
 def to_storage(problem: Problem, wide: Sequence[Array]) -> list[Array]:
@@ -274,6 +304,9 @@ def to_storage(problem: Problem, wide: Sequence[Array]) -> list[Array]:
 def mapped_by_after(problem: Problem, wide: Sequence[Array]) -> list[Array]:
     """Return the results of `after`: an array for each field, even if it returns one array for several."""
     assert problem.after is not None
+    if problem.everywhere:
+        assert isinstance(problem.after, Map)
+        return fixed_map(problem.after, wide)
     value = problem.after(problem.element.structure.unflatten(wide))
     return [np.array(leaf) for leaf in problem.destination.structure.flatten(value)]
 

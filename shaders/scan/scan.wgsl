@@ -13,7 +13,13 @@
 {% include "shared/operator.wgsl" %}
 {% include "scan/load_store.wgsl" %}
 {% include "scan/tile_scan.wgsl" %}
+{% if spec.everywhere %}
+{% include "scan/totals.wgsl" %}
+{% include "shared/grid.wgsl" %}
+{% include "scan/carry_in.wgsl" %}
+{% else %}
 {% include "scan/prefix_" ~ kernel.strategy ~ ".wgsl" %}
+{% endif %}
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(
@@ -46,8 +52,12 @@ fn main(
     workgroupBarrier();
 {% endif %}
 
+{% if spec.everywhere %}
+{% include "scan/store_halves.wgsl" %}
+{% else %}
 {% include "scan/learn_prefix.wgsl" %}
 {% include "scan/store_tile.wgsl" %}
+{% endif %}
 {% endset %}
 {% if kernel.repeats_tile %}
 {% if kernel.reloads_after_help %}

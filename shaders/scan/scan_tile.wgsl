@@ -49,6 +49,10 @@
     let tile_lead = sums.lead;
     let led = subgroup > 0u;
 {% endif %}
+{% elif spec.everywhere %}
+    let chunk0 = scan_workgroup(invocation, loaded0);
+    let tile_lead = {{ text.from_shared("scratch[max(invocation, 1u) - 1u]") }};
+    let led = invocation > 0u;
 {% else %}
     let chunk0 = scan_chunk(loaded0);
     _ = scan_invocations(invocation, chunk0[CHUNK - 1u]);

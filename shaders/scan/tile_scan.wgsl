@@ -3,6 +3,7 @@
     tree over bands. A subgroup takes one band, or several neighbouring ones. Without subgroups: left to right in a chunk,
     a Kogge-Stone tree over the workgroup. -#}
 {% from "scan/shared_scan.wgsl" import shared_scan with context %}
+{% from "scan/halves.wgsl" import scan_chunk_in_halves, scan_in_halves, reduce_in_halves with context %}
 {% from "scan/subgroup_scan.wgsl" import place, scan_steps, subgroup_scan with context %}
 {% include "scan/item_exchange.wgsl" %}
 // ----- Scan of a tile
@@ -23,10 +24,13 @@ var<workgroup> band_totals: array<{{ text.shared_item }}, {{ bands + 1 }}>;  // 
 {{ shared_scan("scan_totals", bands) }}
 {% endif %}
 {% endif %}
-{% else %}
+{% elif not spec.everywhere %}
 {{ shared_scan("scan_invocations", kernel.tile.workgroup_size) }}
 {% endif %}
 
+{% if spec.everywhere %}
+{{ scan_chunk_in_halves() }}
+{% else %}
 fn scan_chunk(chunk: Chunk) -> Chunk {
     let s0 = chunk[0];
 {% for position in range(1, kernel.tile.chunk) %}
@@ -34,6 +38,7 @@ fn scan_chunk(chunk: Chunk) -> Chunk {
 {% endfor %}
     return Chunk({% for position in range(kernel.tile.chunk) %}s{{ position }}{{ ", " if not loop.last }}{% endfor %});
 }
+{% endif %}
 
 // Join `lead` with every item of the chunk, if it is known that there is a lead.
 fn join_chunk(known: bool, lead: Item, chunk: Chunk) -> Chunk {
@@ -154,7 +159,9 @@ fn scan_bands(invocation: u32, {{ "totals: array<Item, OWN_BANDS>" if kernel.til
 {% endif %}
 }
 {% endif %}
-{% if kernel.reduces %}
+{% if spec.everywhere %}
+{{ reduce_in_halves() if kernel.reduces else scan_in_halves() }}
+{% elif kernel.reduces %}
 
 {% include "scan/reduce_tile_in_any_order.wgsl" if kernel.reduces_in_any_order else "scan/reduce_tile.wgsl" %}
 {% endif %}

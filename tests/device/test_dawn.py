@@ -28,7 +28,7 @@ from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.reference.selective_stages import selective_gradient
 from gpuscan.templates import render
 from gpuscan.tools.matrix.conformance import check, suite
-from tests.api import test_array_indices, test_labels
+from tests.api import test_array_indices, test_everywhere, test_labels
 from tests.api.test_sort import assert_sorted, keys_of, order_of
 from tests.api.test_threads import at_once, work, work_on_device
 from tests.conftest import MIN_ADAPTERS
@@ -88,6 +88,13 @@ def test_a_given_device(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.arange(100_000, dtype=np.uint32)
     assert_same(gs.scan(x, device=device), np.cumsum(x, dtype=np.uint32))
     assert_same(gs.scan(device.asarray(x)).numpy(), np.cumsum(x, dtype=np.uint32))
+
+
+@pytest.mark.parametrize("name", ["add float32 with subnormals", "a function of a bundle"])
+def test_the_same_bits_everywhere(dawn: gs.Device, name: str) -> None:
+    """Assert that Dawn gives the bits that wgpu-native and NumPy give."""
+    digest = test_everywhere.digest(test_everywhere.CALLS[name](dawn, test_everywhere.as_they_are))
+    assert digest == test_everywhere.kept_digests()[name]
 
 
 def elements() -> Iterator[tuple[Any, Any]]:

@@ -1,0 +1,399 @@
+"""``reproducible="everywhere"``: the same bits on every adapter, on Dawn and on NumPy, for every layout and call.
+
+``python -m tests.api.test_everywhere`` writes the digests again if the bits are meant to change. They are a promise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from gpuscan.api import linear_recurrence, scan_vjp
+from gpuscan.engine.preparation import critical_pairs
+from gpuscan.planning.tile_shapes import SPAN
+from gpuscan.reference.elementary import elementary
+from tests.harness.devices import device_as_if
+from tests.harness.scans import make_problem, scan_with
+
+Array = np.ndarray[Any, Any]
+# Takes the device, and what brings an array of NumPy to where the call takes it from.
+Call = Callable[[Any, Callable[[Array], Any]], Any]
+
+EVERYWHERE: dict[str, Any] = {"reproducible": "everywhere"}
+DIGESTS = Path(__file__).parent / "everywhere_digests.json"
+
+# Elements of the inputs: several tiles, and a prime number.
+LENGTH = 5003
+SPECIAL = np.array(
+    [0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1e-39, 1.1754944e-38, 3e38, -3e38, 1e-20, 2e-19], np.float32
+)
+OFFSETS = np.array([0, 3, 3, 40, 41, 42, 700, 1024, 1025, 4000, LENGTH])
+
+
+def normal(seed: int, *shape: int) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape or (LENGTH,)).astype(np.float32)
+
+
+def special(seed: int, *shape: int) -> Array:
+    """Return numbers of which every third is a special one."""
+    rng = np.random.default_rng(seed)
+    x = normal(seed, *shape)
+    return np.where(rng.integers(0, 3, x.shape) == 0, rng.choice(SPECIAL, x.shape), x)
+
+
+def tiny(seed: int) -> Array:
+    """Return numbers around the smallest normal one."""
+    exponents = np.random.default_rng(seed).integers(-46, -34, LENGTH)
+    return (normal(seed) * 10.0**exponents).astype(np.float32)
+
+
+# ----- The calls whose digests are kept
+
+
+def product_and_sum(left: Any, right: Any) -> Any:
+    """Combine by the steps that compilers fuse or reorder, and by the choices whose bits they choose."""
+    chosen = np.where(left[1] < right[1], left[1], right[1] + left[0])
+    return left[0] * right[0] + left[0], chosen, np.maximum(left[2], -right[2])
+
+
+def exponential(value: Any) -> Any:
+    return np.exp(-np.abs(value)) / (1 + value * value)
+
+
+def scanned(x: Any, op: Any = "add", **options: Any) -> Call:
+    return lambda device, at: gs.scan(moved(at, x), op, device=device, **options, **EVERYWHERE)
+
+
+def reduced(x: Any, op: Any = "add", **options: Any) -> Call:
+    return lambda device, at: gs.reduce(moved(at, x), op, device=device, **options, **EVERYWHERE)
+
+
+def moved(at: Callable[[Array], Any], x: Any) -> Any:
+    return tuple(at(each) for each in x) if isinstance(x, tuple) else at(x)
+
+
+def calls() -> dict[str, Call]:
+    """Return the calls by the names of their digests."""
+    cuts = {"segments": OFFSETS}
+    keys, groups = np.arange(LENGTH) // 61, np.random.default_rng(9).integers(-1, 40, LENGTH)
+    block = special(3, 13, 77, 5)
+    gates = np.random.default_rng(4).uniform(-1, 1, LENGTH).astype(np.float32)
+    parts = (special(5) + 1j * normal(6)).astype(np.complex64)
+    few = (normal(12), special(13), normal(14))
+    return {
+        "add float32": scanned(normal(0)),
+        "add float32 with subnormals": scanned(tiny(1)),
+        "add float32 with special numbers, segments": scanned(special(2), **cuts),
+        "add float32, exclusive, reversed, segments": scanned(normal(0), **cuts, exclusive=True, reverse=True),
+        "add float32, keys, initial": scanned(tiny(1), keys=keys, initial=1e-40),
+        "add float32, groups": scanned(normal(0), groups=groups),
+        "add float32, compensated": scanned(100 * normal(0), compensated=True),
+        "multiply float32 with special numbers, segments": scanned(special(2), "multiply", **cuts),
+        "maximum float32": scanned(special(2), "maximum", **cuts),
+        "fmin float32, reversed": scanned(special(2), "fmin", reverse=True),
+        "add float32, axis 0": scanned(block, axis=0),
+        "add float32, axis 1, exclusive, total": scanned(block, axis=1, exclusive=True, return_total=True),
+        "add float32, axis 2, reversed": scanned(block, axis=2, reverse=True, initial=0.5),
+        "add float16": scanned(special(2).clip(-9, 9).astype(np.float16), **cuts),
+        "add bfloat16": scanned(normal(0).astype(ml_dtypes.bfloat16)),
+        "add float16, short rows": scanned(normal(0, 714, 7).astype(np.float16), axis=1),
+        "multiply complex64, segments": scanned(parts, "multiply", **cuts),
+        "matmul float32": scanned(normal(7, 700, 2, 2) / 2, "matmul"),
+        "a function of a bundle": scanned(few, product_and_sum, **cuts),
+        "exp and quotients in maps": scanned(normal(0), before=exponential, after=lambda v: np.sqrt(np.abs(v))),
+        "reduce float32": reduced(normal(0)),
+        "reduce float32, axis 1": reduced(block, axis=1),
+        "reduce float32, segments": reduced(normal(0), **cuts, initial=2),
+        "reduce float32, groups": reduced(normal(0), groups=groups),
+        "linear recurrence": lambda device, at: gs.linear_recurrence(
+            at(gates), at(tiny(1)), device=device, initial=0.5, **EVERYWHERE
+        ),
+        "gradient of a linear recurrence": lambda device, at: linear_recurrence.gradients(
+            at(gates), at(normal(0)), at(normal(8)), axis=0, initial=0.5, reverse=False, device=device, **EVERYWHERE
+        ),
+        "gradient of a product": lambda device, at: scan_vjp.gradients(
+            at(few[0][:1000]), at(few[1][:1000]), at(few[2][:1000]), "multiply", axis=0, device=device, **EVERYWHERE
+        ),
+        "loop": lambda device, at: tuple(
+            gs.loop(lambda h, x: np.clip(h + x, -3, 4), 0.0, at(normal(0)), device=device, **EVERYWHERE)
+        ),
+    }
+
+
+CALLS = calls()
+
+
+def as_they_are(x: Array) -> Array:
+    return x
+
+
+def digest(found: Any) -> str:
+    """Return the digest of the dtypes, shapes and bits of one or several arrays."""
+    hashed = hashlib.sha256()
+    for array in found if isinstance(found, tuple) else (found,):
+        if array is None:
+            continue
+        content = array.numpy() if isinstance(array, gs.Array) else np.asarray(array)
+        hashed.update(f"{content.dtype} {content.shape} ".encode())
+        hashed.update(np.ascontiguousarray(content).tobytes())
+    return hashed.hexdigest()
+
+
+def kept_digests() -> dict[str, str]:
+    found: dict[str, str] = json.loads(DIGESTS.read_text())
+    return found
+
+
+def write_digests() -> None:
+    """Write the digests of what NumPy gives."""
+    found = {name: digest(call("numpy", as_they_are)) for name, call in CALLS.items()}
+    DIGESTS.write_text(json.dumps(found, indent=4) + "\n")
+
+
+def test_digests_on_numpy() -> None:
+    assert {name: digest(call("numpy", as_they_are)) for name, call in CALLS.items()} == kept_digests()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_digests_on_devices(device: gs.Device, name: str) -> None:
+    """Assert that arrays of NumPy and on the device give the bits that every other device gives."""
+    call, wanted = CALLS[name], kept_digests()[name]
+    assert digest(call(device, as_they_are)) == wanted
+    assert digest(call(None, device.asarray)) == wanted
+
+
+# ----- The canonical order
+
+
+def in_canonical_order(values: Array, combine: Callable[[int, int], int]) -> list[int]:
+    """Return the results by the definition in docs/numerics.md, for fewer elements than a span."""
+
+    def total(begin: int, count: int) -> int:
+        half = count // 2
+        return int(values[begin]) if count == 1 else combine(total(begin, half), total(begin + half, half))
+
+    results = []
+    for length in range(1, len(values) + 1):
+        found, end = None, length
+        while end:
+            lowest = end & -end
+            part = total(end - lowest, lowest)
+            found, end = part if found is None else combine(part, found), end - lowest
+        results.append(found)
+    return results  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 64, 1023, 1025, 2049])
+def test_the_order_is_the_canonical_one(device: gs.Device, length: int) -> None:
+    """Assert it with an operator that is not associative, whose results differ for any other order."""
+    x = np.random.default_rng(length).integers(0, 2**32, length, np.uint32)
+
+    def combine(left: Any, right: Any) -> Any:
+        return left * np.uint32(3) + (right ^ (left >> np.uint32(7)))
+
+    expected = in_canonical_order(x, lambda a, b: (a * 3 + (b ^ (a >> 7))) % 2**32)
+    for where in (device, "numpy"):
+        assert gs.scan(x, combine, device=where, **EVERYWHERE).tolist() == expected
+
+
+SPANS = 2 * SPAN + 1025
+# Where chunks of several spans begin.
+CUTS = [1, 1, 1000, SPAN + 7]
+
+
+@cache
+def scan_of_spans() -> Array:
+    return gs.scan(normal(1, SPANS), device="numpy", **EVERYWHERE)  # type: ignore[no-any-return]
+
+
+def test_spans_are_folded_from_the_left() -> None:
+    x, whole = normal(1, SPANS), scan_of_spans()
+    first, second, rest = (gs.scan(part, device="numpy", **EVERYWHERE) for part in np.split(x, [SPAN, 2 * SPAN]))
+    assert whole[:SPAN].tobytes() == first.tobytes()
+    assert whole[SPAN : 2 * SPAN].tobytes() == (first[-1] + second).tobytes()
+    assert whole[2 * SPAN :].tobytes() == ((first[-1] + second[-1]) + rest).tobytes()
+    assert_chunks_of_spans("numpy")
+
+
+def assert_chunks_of_spans(device: Any) -> None:
+    parts = np.split(normal(1, SPANS), CUTS)
+    chunks = list(gs.scan_chunks(iter(parts), device=device, **EVERYWHERE))
+    assert np.concatenate(chunks).tobytes() == scan_of_spans().tobytes()
+    assert [len(chunk) for chunk in chunks] == [len(part) for part in parts]
+
+
+@pytest.mark.parametrize("how", ["in chunks", "whole", "in pieces"])
+def test_spans_on_devices(device: gs.Device, how: str) -> None:
+    x = normal(1, SPANS)
+    if how == "whole":
+        assert gs.scan(x, device=device, **EVERYWHERE).tobytes() == scan_of_spans().tobytes()
+    elif how == "in pieces":
+        (found,) = scan_with(device, make_problem(x, **EVERYWHERE), piece_bytes=4 * SPAN)
+        assert found.tobytes() == scan_of_spans().tobytes()
+    else:
+        assert_chunks_of_spans(device)
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_chunks_with_keys(device: gs.Device, exclusive: bool) -> None:
+    x, keys, cuts = tiny(3), np.arange(LENGTH) // 100, [0, 10, 999, 999]
+    options: dict[str, Any] = {"exclusive": exclusive, "initial": np.float32(1e-40), **EVERYWHERE}
+    whole = gs.scan(x, keys=keys, device="numpy", **options)
+    for where in (device, "numpy"):
+        chunks = gs.scan_chunks(iter(np.split(x, cuts)), keys=iter(np.split(keys, cuts)), device=where, **options)
+        assert np.concatenate(list(chunks)).tobytes() == whole.tobytes()
+
+
+def test_shaders_of_gpus(device: gs.Device) -> None:
+    """Assert that the shaders of GPUs, which branch where a CPU's compute both ways, give the same bits."""
+    gpu = device_as_if(device, adapter_type="DiscreteGPU")
+    for name in ("add float32 with subnormals", "a function of a bundle"):
+        assert digest(CALLS[name](gpu, as_they_are)) == kept_digests()[name]
+
+
+def test_calls_that_come_again(device: gs.Device) -> None:
+    """Assert that programs of earlier calls serve arrays of other sizes, and none of the plain scan."""
+    for length in (3000, 3000, 4500, 1700, 3000):
+        x = normal(length, length)
+        array = device.asarray(x)
+        expected = gs.scan(x, device="numpy", **EVERYWHERE)
+        assert gs.scan(array, **EVERYWHERE).numpy().tobytes() == expected.tobytes()
+        assert gs.scan(array, reproducible=None).numpy().tobytes() == gs.scan(array).numpy().tobytes()
+    programs = len(device._context.programs)
+    gs.scan(array, np.add, axis=0, reproducible="everywhere")
+    assert len(device._context.programs) == programs
+
+
+def test_plans(device: gs.Device) -> None:
+    x = tiny(3)
+    plan = device.plan(LENGTH, np.float32, segments=OFFSETS, **EVERYWHERE)
+    expected = gs.scan(x, segments=OFFSETS, device="numpy", **EVERYWHERE)
+    assert plan(x).tobytes() == plan(device.asarray(x)).numpy().tobytes() == expected.tobytes()
+    assert plan.strategy == "three_dispatch"
+    source, result = device.asarray(x), device.empty(LENGTH, np.float32)
+    encoder = device.wgpu_device.create_command_encoder()
+    plan.record(encoder, source, result)
+    device.wgpu_device.queue.submit([encoder.finish()])
+    assert result.numpy().tobytes() == expected.tobytes()
+
+
+def test_every_strategy_gives_the_same_bits(device: gs.Device) -> None:
+    x = normal(0)
+    for strategy in ("auto", "three_dispatch", "fallback"):
+        found = gs.scan(x, device=device, strategy=strategy, **EVERYWHERE)
+        assert digest(found) == kept_digests()["add float32"]
+
+
+# ----- Sums
+
+
+def test_running_sums_never_fall() -> None:
+    rng = np.random.default_rng(0)
+    for length in (4096, 100_000, SPAN + 100_000):
+        x = rng.random(length).astype(np.float32)
+        assert np.all(np.diff(gs.scan(x, device="numpy", **EVERYWHERE)) >= 0)
+
+
+@pytest.mark.parametrize("terms", ["uniform", "normal", "alternating", "one large term"])
+def test_sums_are_as_close_as_those_of_numpy(terms: str) -> None:
+    """Assert that running sums are no further off than `np.sum` of the same terms, or two roundings."""
+    x = np.random.default_rng(0).random(2**18).astype(np.float32) if terms != "normal" else normal(0, 2**18)
+    if terms == "alternating":
+        x[1::2] *= -1
+    elif terms == "one large term":
+        x[0] = len(x)
+    exact = np.cumsum(x.astype(np.float64))
+    places = np.linspace(1, len(x), 400).astype(int)
+    of_numpy = np.array([np.sum(x[:place]) for place in places])
+    found = gs.scan(x, device="numpy", **EVERYWHERE)
+    error = np.abs(found - exact)[places - 1].max()
+    assert error <= max(np.abs(of_numpy - exact[places - 1]).max(), 2.0**-23 * np.abs(exact).max())
+
+
+# ----- Steps on floats
+
+
+def test_sums_and_products_are_ieee_754s() -> None:
+    """Assert it of the text of the shaders, run on NumPy, where subnormals are computed in integers."""
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2**32, (2, 100_000), np.uint32)
+    small = (bits & 0x83FFFFFF).view(np.float32)  # below 2^-112: sums are subnormal
+    scaled = ((bits & 0x80FFFFFF) | (rng.integers(50, 78, bits.shape) << 23).astype(np.uint32)).view(np.float32)
+    for a, b in (critical_pairs(), bits.view(np.float32), small, scaled):
+        with np.errstate(all="ignore"):
+            for name, exact in (("sum", a + b), ("product", a * b), ("difference", a - b)):
+                expected = np.where(np.isnan(exact), np.float32(np.nan), exact)
+                assert np.array_equal(elementary(name, a, b).view(np.uint32), expected.view(np.uint32)), name
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("is_less", np.less),
+        ("is_less_equal", np.less_equal),
+        ("is_greater", np.greater),
+        ("is_greater_equal", np.greater_equal),
+        ("is_equal", np.equal),
+        ("differs", np.not_equal),
+    ],
+)
+def test_comparisons_are_ieee_754s(name: str, function: np.ufunc) -> None:
+    a, b = critical_pairs()
+    assert np.array_equal(elementary(name, a, b).astype(bool), function(a, b))
+
+
+def test_an_adapter_that_rounds_otherwise_is_refused(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device._context, "wrong_floats", "products")
+    x = normal(0)
+    with pytest.raises(gs.UnsupportedDtypeError, match=r"products of float32 differ.*device=\"numpy\""):
+        gs.scan(x, device=device, **EVERYWHERE)
+    with pytest.raises(gs.UnsupportedDtypeError, match="products"):
+        device.plan(LENGTH, np.float32, **EVERYWHERE)
+    assert gs.scan(x, device=device).shape == x.shape
+
+
+# ----- What is refused
+
+
+def test_refusals(device: gs.Device) -> None:
+    x = normal(0)
+    foreign = gs.wgsl_operator("fn combine(a: Element, b: Element) -> Element { return a + b; }")
+    with pytest.raises(ValueError, match=r"reproducible='always'.*\"everywhere\"|'everywhere'"):
+        gs.scan(x, reproducible="always")
+    with pytest.raises(ValueError, match="reproducible=True"):
+        gs.reduce(x, reproducible=True)  # type: ignore[arg-type]
+    with pytest.raises(gs.OperatorError, match="WGSL"):
+        gs.scan(x, foreign, device=device, **EVERYWHERE)
+    with pytest.raises(gs.OperatorError, match="floor of float32"):
+        gs.scan(x, lambda left, right: np.floor(left) + right, device=device, **EVERYWHERE)
+    with pytest.raises(gs.OperatorError, match=r"before= or after=.*rint of float32"):
+        gs.scan(x, before=np.rint, device="numpy", **EVERYWHERE)
+    with pytest.raises(gs.OperatorError, match="add of float64"):
+        gs.scan(x.astype(np.float64), device="numpy", **EVERYWHERE)
+    with pytest.raises(gs.OperatorError, match="chunks on a device"):
+        list(gs.scan_chunks([device.asarray(x)], **EVERYWHERE))
+    with pytest.raises(gs.OperatorError, match="method='newton'"):
+        gs.loop(lambda h, v: h + v, 0.0, x, method="newton", **EVERYWHERE)
+    with pytest.raises(gs.OperatorError, match="init on a device"):
+        gs.loop(lambda h, v: h + v, device.asarray(x[:1])[0], device.asarray(x), **EVERYWHERE)
+
+
+def test_integers_take_the_plain_scan(device: gs.Device) -> None:
+    """Assert that named operators of integers, which have one set of bits already, run as fast as without."""
+    assert not make_problem(np.arange(9), **EVERYWHERE).everywhere
+    assert make_problem(np.arange(9), before=lambda v: v * 2, **EVERYWHERE).everywhere
+    x = np.arange(LENGTH, dtype=np.int16)
+    assert digest(gs.scan(x, device=device, **EVERYWHERE)) == digest(gs.scan(x, device="numpy"))
+
+
+if __name__ == "__main__":
+    write_digests()
