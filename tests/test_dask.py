@@ -197,6 +197,20 @@ def add_and_first(left: Any, right: Any) -> Any:
 
 
 @pytest.mark.usefixtures("on_numpy")
+def test_the_same_bits_everywhere() -> None:
+    x = np.random.default_rng(0).standard_normal((40, 30)).astype(np.float32)
+    blocks = da.from_array(x, chunks=(7, 11))
+    options: dict[str, Any] = {"axis": 0, "initial": 2, "reproducible": "everywhere"}
+    found = gpuscan.dask.scan(blocks, **options)
+    assert found.chunks == blocks.chunks
+    assert found.compute().tobytes() == gs.scan(x, device="numpy", **options).tobytes()
+    with pytest.raises(ValueError, match="unknown lengths"):
+        gpuscan.dask.scan(blocks[blocks[:, 0] > 0], **options)
+    with pytest.raises(gs.OperatorError, match="rint"):
+        gpuscan.dask.scan(blocks, after=np.rint, **options)
+
+
+@pytest.mark.usefixtures("on_numpy")
 def test_reductions() -> None:
     x = da.from_array(X, chunks=CHUNKS)
     for axis in range(3):

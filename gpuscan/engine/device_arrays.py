@@ -32,7 +32,7 @@ from gpuscan.engine.executor import Executor
 from gpuscan.engine.head_bits import ComparedKeys, HeadBits, MarkedHeads, can_compare, with_keys, with_offsets_there
 from gpuscan.engine.job import Job, Layout, PlanOptions
 from gpuscan.engine.places import DeviceSource
-from gpuscan.engine.preparation import check_elements, row_too_long, tile_on, whole_tile
+from gpuscan.engine.preparation import check_elements, row_too_long, spans_too_long, tile_on, whole_tile
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.segment_results import device_sinks
 from gpuscan.errors import StrategyError
@@ -348,6 +348,8 @@ def _parts(context: DeviceContext, spec: ScanSpec) -> Iterable[Part] | None:
         if not columns:
             raise row_too_long(context, spec)
         whole = unit // math.gcd(unit, spec.row_length)
+        if spec.everywhere and together < whole:
+            raise spans_too_long(context, spec)
         return slabs(spec, 1, tile, together // whole * whole or together, 1)
     return pieces(spec, device_piece_length(spec, unit, capabilities))
 

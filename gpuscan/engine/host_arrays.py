@@ -21,7 +21,7 @@ from gpuscan.engine.head_bits import HeadBits, MarkedHeads, UploadedHeads
 from gpuscan.engine.job import Job, Layout, PlanOptions
 from gpuscan.engine.mapped_files import is_mapped_file
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostRows, HostSink, HostSlabs, HostSource
-from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, tile_on, whole_tile
+from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, spans_too_long, tile_on, whole_tile
 from gpuscan.engine.progress import report_progress
 from gpuscan.engine.segment_results import device_sinks
 from gpuscan.engine.small_arrays import scan_small
@@ -29,10 +29,12 @@ from gpuscan.planning.column_tiles import takes_vectors
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.partition import (
     Part,
+    device_piece_length,
     host_piece_length,
     largest_field,
     piece_unit,
     pieces,
+    rows_between_spans,
     slab_size,
     slabs,
     whole_fits,
@@ -192,6 +194,9 @@ class _Scan:
                 result[...] = sink.array.read()
             return
         together = host_piece_length(spec, 1, capabilities, self._piece_bytes) // spec.row_length
+        if spec.everywhere:
+            self._reduce_everywhere(unit, together)
+            return
         if together and problem.inner == 1:
             # Whole blocks of tiles give the bits of the whole array.
             whole = unit // math.gcd(unit, spec.row_length)
@@ -199,6 +204,29 @@ class _Scan:
             self._run_parts(slabs(spec, 1, self._tiles(spec)[0], together, 1), spec, inner=1)
             return
         self._reduce_row_by_row()
+
+    def _reduce_everywhere(self, unit: int, together: int) -> None:
+        """Reduce several rows at a time in the canonical order, in which slabs begin where spans do.
+
+        Args:
+            unit: the elements in a span.
+            together: the rows that a slab should have.
+
+        Raises:
+            GpuscanError: the fewest rows that end with a span do not fit a binding.
+        """
+        spec, problem = self._spec, self._problem
+        if problem.inner > 1:
+            leaves = tuple(problem.by_rows(leaf) for leaf in problem.leaves)
+            rows = replace(problem, leaves=leaves, shape=(problem.rows, problem.row_length), axis=1)
+            options = {"piece_bytes": self._piece_bytes, **self._options}
+            scan_host(self._executor, rows, self._strategy, outputs=self._results, **options)
+            return
+        most = device_piece_length(spec, 1, self._executor.context.capabilities) // spec.row_length
+        together = rows_between_spans(spec, unit, together) or rows_between_spans(spec, unit, most)
+        if not together and spec.rows > most:
+            raise spans_too_long(self._executor.context, spec)
+        self._run_parts(slabs(spec, 1, self._tiles(spec)[0], together or spec.rows, 1), spec, inner=1)
 
     def _reduce_row_by_row(self) -> None:
         problem = self._problem

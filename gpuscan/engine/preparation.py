@@ -176,6 +176,15 @@ def row_too_long(context: DeviceContext, spec: ScanSpec) -> GpuscanError:
     )
 
 
+def spans_too_long(context: DeviceContext, spec: ScanSpec) -> GpuscanError:
+    """Return the error for rows of which no whole number that a binding holds ends where a span does."""
+    return GpuscanError(
+        f'reproducible="everywhere" was passed for {spec.rows} rows of {spec.row_length} elements, but '
+        f"{context.capabilities.summary} cannot take as many of them at a time as end with a block of 2^20 elements. "
+        'Pass fewer rows at a time, leave reproducible out, or pass NumPy arrays and device="numpy"'
+    )
+
+
 def tile_on(context: DeviceContext, spec: ScanSpec, subgroups: bool = True) -> TileShape:
     """Return the tile for rows on this device: the one that `gpuscan tune` found, else the planner's."""
     return best_tile(spec, context.capabilities, context.tuned, subgroups)

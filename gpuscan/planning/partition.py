@@ -99,6 +99,12 @@ def piece_unit(spec: ScanSpec, tiles: tuple[TileShape, ...], alignment: int = 1)
     return unit
 
 
+def rows_between_spans(spec: ScanSpec, unit: int, most: int) -> int:
+    """Return the largest number of rows up to `most` that are whole units of elements; 0 if there is none."""
+    whole = unit // math.gcd(unit, spec.row_length)
+    return most // whole * whole
+
+
 def _unit_of_spans(spec: ScanSpec, alignment: int) -> int:
     """Return the elements that a piece in the canonical order must hold a multiple of. See `piece_unit`."""
     return math.lcm(SPAN, 8 * alignment if spec.has_segment_bits else alignment)

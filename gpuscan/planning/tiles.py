@@ -11,10 +11,11 @@ from gpuscan.planning.tile_shapes import BLOCK, TileShape, power_below
 # Words of workgroup memory for one invocation of a compaction: 16 of elements that are moved, 4 of its chunks' ranks.
 MOVING_WORDS = 16 + 4
 
-# The invocations of a workgroup that combines in halves, and the elements of a chunk, at most.
-HALVES_WORKGROUP = 256
-HALVES_CHUNK = 4
-# Characters of WGSL from which on an operator takes long to compile on CPU adapters. A sum has half as many.
+# The invocations of a workgroup that combines in halves, and the elements of a chunk, at most: of GPUs, and of CPU
+# adapters, where a barrier costs much. lavapipe took half as long as in 256 x 4, SwiftShader a seventh.
+HALVES_WORKGROUP, HALVES_CHUNK = 256, 4
+HALVES_CPU_WORKGROUP, HALVES_CPU_CHUNK = 32, 8
+# Characters of WGSL from which on functions take long to compile on CPU adapters. A sum has half as many.
 HALVES_CHARACTERS = 3000
 
 # Bytes in the widest load or store: WGSL's vec4<u32>.
@@ -47,15 +48,19 @@ def tile_shape(spec: ScanSpec, capabilities: Capabilities, subgroups: bool = Tru
 def tile_of_halves(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     """Return the tile for the canonical order, which every tile of a power of two realises.
 
-    Chunks are as short as one access, since each element of a chunk is combined many times. CPU adapters take chunks as
-    short as possible if the operator takes long to compile: lavapipe takes 3.7 instead of 9.2 s to compile a loop.
+    Chunks of GPUs are as short as one access, since each element of a chunk is combined many times. CPU adapters take
+    chunks as short as possible if the functions take long to compile: lavapipe takes 3.7 instead of 9.2 s to compile a
+    loop in chunks of 1 instead of 4.
     """
+    is_cpu = capabilities.adapter_type == "CPU"
+    workgroup, longest = (HALVES_CPU_WORKGROUP, HALVES_CPU_CHUNK) if is_cpu else (HALVES_WORKGROUP, HALVES_CHUNK)
     chunk = min_chunk(spec.source, spec.destination)
-    takes_long = capabilities.adapter_type == "CPU" and spec.combine.characters > HALVES_CHARACTERS
-    while not takes_long and chunk < HALVES_CHUNK and chunk * 2 * spec.item_words <= ACCESS_BYTES:
+    codes = [code for code in (spec.combine, spec.before, spec.after) if code is not None]
+    takes_long = is_cpu and sum(code.characters for code in codes) > HALVES_CHARACTERS
+    while not takes_long and chunk < longest and chunk * 2 * spec.item_words <= ACCESS_BYTES:
         chunk *= 2
     room = max(1, items_that_fit(spec, capabilities))
-    return TileShape(power_below(min(HALVES_WORKGROUP, max_invocations(capabilities), room)), 0, 1, chunk)
+    return TileShape(power_below(min(workgroup, max_invocations(capabilities), room)), 0, 1, chunk)
 
 
 def serial_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:

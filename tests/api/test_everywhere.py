@@ -192,7 +192,7 @@ def in_canonical_order(values: Array, combine: Callable[[int, int], int]) -> lis
     return results  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("length", [1, 2, 5, 64, 1023, 1025, 2049])
+@pytest.mark.parametrize("length", [1, 2, 5, 64, 255, 257, 1025, 2049])
 def test_the_order_is_the_canonical_one(device: gs.Device, length: int) -> None:
     """Assert it with an operator that is not associative, whose results differ for any other order."""
     x = np.random.default_rng(length).integers(0, 2**32, length, np.uint32)
@@ -241,6 +241,15 @@ def test_spans_on_devices(device: gs.Device, how: str) -> None:
         assert found.tobytes() == scan_of_spans().tobytes()
     else:
         assert_chunks_of_spans(device)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_reductions_of_many_rows(device: gs.Device, axis: int) -> None:
+    """Assert that slabs of rows, which begin where spans do, give the bits of the whole array."""
+    x = normal(2, 5, SPAN // 2) if axis else normal(2, SPAN // 4, 5)
+    problem = make_problem(x, axis=axis, **EVERYWHERE).reduced()
+    (found,) = scan_with(device, problem, piece_bytes=4 * SPAN)
+    assert found.tobytes() == gs.reduce(x, axis=axis, device="numpy", **EVERYWHERE).tobytes()
 
 
 @pytest.mark.parametrize("exclusive", [False, True])

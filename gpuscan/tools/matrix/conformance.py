@@ -244,6 +244,11 @@ def _sums_of_groups(x: Array, axis: int) -> Array:
     return np.where(odd, sums[1], sums[0])
 
 
+def _sums_everywhere(x: Array, axis: int, device: Device | str) -> Any:
+    """Return running sums that are rounded, with the bits that they have on every device."""
+    return gpuscan.scan(x / 3, axis=axis, device=device, reproducible="everywhere")
+
+
 SORTS: Mapping[str, TestedSort] = {
     "sort": TestedSort(
         _sorted,
@@ -254,6 +259,9 @@ SORTS: Mapping[str, TestedSort] = {
     ),
     "add, by groups": TestedSort(
         lambda x, axis, device, _: gpuscan.scan(x, axis=axis, groups=x & 1, device=device), _sums_of_groups
+    ),
+    "add, everywhere": TestedSort(
+        lambda x, axis, device, _: _sums_everywhere(x, axis, device), lambda x, axis: _sums_everywhere(x, axis, "numpy")
     ),
     "top_k": TestedSort(
         lambda x, axis, device, _: gpuscan.top_k(x, min(5, x.shape[axis]), axis=axis, device=device)[1],
@@ -272,6 +280,7 @@ SORTED_ELEMENTS: Mapping[str, tuple[str, ...]] = {
     "sort": ("bool", "int8", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"),
     "argsort, descending": ("uint32", "float32"),
     "add, by groups": ("uint32",),
+    "add, everywhere": ("float16", "float32", "complex64"),
     "top_k": ("uint32", "float32"),
     "unique_inverse": ("uint32",),
     "median": ("uint32",),
