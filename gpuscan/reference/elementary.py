@@ -140,6 +140,7 @@ _TYPES = {"u32": np.uint32, "i32": np.int32, "f32": np.float32}
 _NAMES = {
     "high_product": lambda a, b: ((np.uint64(1) * a * b) >> np.uint64(32)).astype(np.uint32),
     "f32_settled": lambda x: np.asarray(x).view(np.uint32),
+    "f32_hidden": lambda bits: np.asarray(bits).view(np.float32),
     "signed_high_product": lambda a, b: ((np.int64(1) * a * b) >> np.int64(32)).astype(np.int32),
     "true": True,
     "false": False,

@@ -1,14 +1,22 @@
-{#- Steps on float32 and complex64 with the same bits on every device: the correctly rounded ones, with subnormals, and one NaN.
+{#- Steps on float32 and complex64 with the same bits on every device: correctly rounded, with subnormals, and one NaN.
     Comes in: helpers; branches, True to compute in integers only where a branch leads there, which is seldom. CPU adapters
     take long to compile branches. Only the stages of scans call these functions, since `params` is theirs.
-    Compilers fuse products with sums and reorder sums if they see both steps, and drivers may flush subnormals. So the
-    result of each step passes through an opaque word, and what involves subnormals is computed in integers. The functions
-    are straight lines, as in shared/elementary.wgsl, so that gpuscan/reference/elementary.py can run them. -#}
+    Compilers fuse products with sums, reorder sums and drop operands if they see them, and drivers may flush subnormals.
+    So the operands and the result of each step pass through an opaque word, and what involves subnormals is computed in
+    integers. The functions are straight lines, as in shared/elementary.wgsl, so that gpuscan/reference/elementary.py can
+    run them. -#}
 {% if "f32_settled" in helpers %}
 
 // The same number, but compilers cannot know that, so they compute it by itself.
 fn f32_settled(x: f32) -> u32 {
     return bitcast<u32>(x) ^ (params.epoch >> 16u);  // epochs have 16 bits
+}
+{% endif %}
+{% if "f32_hidden" in helpers %}
+
+// A float of these bits, but compilers cannot know them. They would take x - x and x * 0 for 0 if x is infinite.
+fn f32_hidden(bits: u32) -> f32 {
+    return bitcast<f32>(bits ^ (params.epoch >> 16u));
 }
 {% endif %}
 {% if "f32_enlarged" in helpers %}
@@ -39,14 +47,14 @@ fn f32_sum(a: f32, b: f32) -> f32 {
     let y = bitcast<u32>(b);
     let small = max(x & 0x7fffffffu, y & 0x7fffffffu) < 0x0d800000u;  // 2^-100
 {% if branches %}
-    let quick = f32_settled(a + b);
+    let quick = f32_settled(f32_hidden(x) + f32_hidden(y));
     if (!small & ((quick & 0x7fffffffu) <= 0x7f800000u)) {
         return bitcast<f32>(quick);
     }
 {% endif %}
     let left = select(x, f32_enlarged(x), small);
     let right = select(y, f32_enlarged(y), small);
-    let sum = f32_settled(bitcast<f32>(left) + bitcast<f32>(right));
+    let sum = f32_settled(f32_hidden(left) + f32_hidden(right));
     let found = select(sum, f32_reduced(sum), small);
     return bitcast<f32>(select(found, 0x7fc00000u, (found & 0x7fffffffu) > 0x7f800000u));
 }
@@ -61,7 +69,7 @@ fn f32_difference(a: f32, b: f32) -> f32 {
 
 // A product that is no normal number above the smallest one is computed from the significands.
 fn f32_product(a: f32, b: f32) -> f32 {
-    let product = f32_settled(a * b);
+    let product = f32_settled(f32_hidden(bitcast<u32>(a)) * f32_hidden(bitcast<u32>(b)));
     let size = product & 0x7fffffffu;
 {% if branches %}
     if ((size > 0x00800000u) & (size < 0x7f800000u)) {

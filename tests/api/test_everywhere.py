@@ -65,6 +65,17 @@ def product_and_sum(left: Any, right: Any) -> Any:
     return left[0] * right[0] + left[0], chosen, np.maximum(left[2], -right[2])
 
 
+def right_operand(left: Any, right: Any) -> Any:
+    del left
+    return right
+
+
+def simplified(value: Any) -> Any:
+    """Return what compilers simplify, although not all numbers allow it."""
+    zero, one = np.float32(0), np.float32(1)
+    return value - value, value * zero, value + zero, one - (one - value), (value + one) - one
+
+
 def exponential(value: Any) -> Any:
     return np.exp(-np.abs(value)) / (1 + value * value)
 
@@ -109,6 +120,7 @@ def calls() -> dict[str, Call]:
         "multiply complex64, segments": scanned(parts, "multiply", **cuts),
         "matmul float32": scanned(normal(7, 700, 2, 2) / 2, "matmul"),
         "a function of a bundle": scanned(few, product_and_sum, **cuts),
+        "steps that compilers simplify": scanned(special(2), right_operand, before=simplified),
         "exp and quotients in maps": scanned(normal(0), before=exponential, after=lambda v: np.sqrt(np.abs(v))),
         "reduce float32": reduced(normal(0)),
         "reduce float32, axis 1": reduced(block, axis=1),
