@@ -122,6 +122,7 @@ class ScanOptions(Cuts, total=False):
     compensated: bool
     device: Devices
     strategy: Strategy
+    reproducible: str | None
 
 
 class ScanInKind(ScanOptions, total=False):
@@ -180,6 +181,7 @@ class ChunkOptions(TypedDict, total=False):
     compensated: bool
     device: Devices
     strategy: Strategy
+    reproducible: str | None
 
 
 class ReduceOptions(TypedDict, total=False):
@@ -188,6 +190,7 @@ class ReduceOptions(TypedDict, total=False):
     initial: object
     num_groups: int | None
     device: Devices
+    reproducible: str | None
 
 
 class ReduceInto(ReduceOptions, total=False):
@@ -256,6 +259,7 @@ class RecurrenceOptions(TypedDict, total=False):
     initial: ArrayLike | None
     reverse: bool
     device: Devices
+    reproducible: str | None
 
 
 class ScanGradientOptions(TypedDict, total=False):
@@ -266,6 +270,7 @@ class ScanGradientOptions(TypedDict, total=False):
     reverse: bool
     segments: ArrayLike | None
     keys: object
+    reproducible: str | None
 
 
 class QuantileOptions(TypedDict, total=False):

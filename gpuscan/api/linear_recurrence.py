@@ -141,19 +141,47 @@ def linear_recurrence(
 
 @overload
 def linear_recurrence_vjp(
-    a: ArrayLike, h: Array, grad_h: ArrayLike, *, axis: int = ..., initial: None = ..., reverse: bool = ...
+    a: ArrayLike,
+    h: Array,
+    grad_h: ArrayLike,
+    *,
+    axis: int = ...,
+    initial: None = ...,
+    reverse: bool = ...,
+    reproducible: str | None = ...,
 ) -> tuple[Array, Array, None]: ...
 @overload
 def linear_recurrence_vjp(
-    a: ArrayLike, h: Array, grad_h: ArrayLike, *, axis: int = ..., initial: ArrayLike, reverse: bool = ...
+    a: ArrayLike,
+    h: Array,
+    grad_h: ArrayLike,
+    *,
+    axis: int = ...,
+    initial: ArrayLike,
+    reverse: bool = ...,
+    reproducible: str | None = ...,
 ) -> tuple[Array, Array, Array]: ...
 @overload
 def linear_recurrence_vjp(
-    a: ArrayLike, h: Of[S], grad_h: ArrayLike, *, axis: int = ..., initial: None = ..., reverse: bool = ...
+    a: ArrayLike,
+    h: Of[S],
+    grad_h: ArrayLike,
+    *,
+    axis: int = ...,
+    initial: None = ...,
+    reverse: bool = ...,
+    reproducible: str | None = ...,
 ) -> tuple[NDArray[Any], NDArray[S], None]: ...
 @overload
 def linear_recurrence_vjp(
-    a: ArrayLike, h: Of[S], grad_h: ArrayLike, *, axis: int = ..., initial: ArrayLike, reverse: bool = ...
+    a: ArrayLike,
+    h: Of[S],
+    grad_h: ArrayLike,
+    *,
+    axis: int = ...,
+    initial: ArrayLike,
+    reverse: bool = ...,
+    reproducible: str | None = ...,
 ) -> tuple[NDArray[Any], NDArray[S], NDArray[Any]]: ...
 @overload
 def linear_recurrence_vjp(
@@ -164,6 +192,7 @@ def linear_recurrence_vjp(
     axis: int = ...,
     initial: ArrayLike | None = ...,
     reverse: bool = ...,
+    reproducible: str | None = ...,
 ) -> tuple[Any, Any, Any]: ...
 @launchable
 def linear_recurrence_vjp(
@@ -211,8 +240,7 @@ def linear_recurrence_vjp(
         >>> grad_a
         array([0. , 1.5, 1.5], dtype=float32)
     """
-    options = {"axis": axis, "initial": initial, "reverse": reverse, "reproducible": reproducible}
-    return gradients(a, h, grad_h, **options)
+    return gradients(a, h, grad_h, axis=axis, initial=initial, reverse=reverse, reproducible=reproducible)
 
 
 def gradients(

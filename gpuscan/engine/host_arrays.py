@@ -219,8 +219,14 @@ class _Scan:
         if problem.inner > 1:
             leaves = tuple(problem.by_rows(leaf) for leaf in problem.leaves)
             rows = replace(problem, leaves=leaves, shape=(problem.rows, problem.row_length), axis=1)
-            options = {"piece_bytes": self._piece_bytes, **self._options}
-            scan_host(self._executor, rows, self._strategy, outputs=self._results, **options)
+            scan_host(
+                self._executor,
+                rows,
+                self._strategy,
+                outputs=self._results,
+                piece_bytes=self._piece_bytes,
+                **self._options,
+            )
             return
         most = device_piece_length(spec, 1, self._executor.context.capabilities) // spec.row_length
         together = rows_between_spans(spec, unit, together) or rows_between_spans(spec, unit, most)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.device.device_array import empty, uploaded
 from gpuscan.array_types import AnyArray
+from gpuscan.device.device_array import empty, uploaded
 from gpuscan.elements import words_of
 from gpuscan.engine.record import Buffers, steps_of_plan
 from gpuscan.errors import GpuscanError, UnsupportedDtypeError, smaller

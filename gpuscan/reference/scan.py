@@ -287,7 +287,7 @@ def from_storage(problem: Problem, leaves: Sequence[Array], places: Array) -> li
     return [filled(a, compute_dtype(f.scalar), axes + f.shape) for a, f in zip(mapped, fields, strict=True)]
 
 
-def index_dtype(problem: Problem) -> type[np.signedinteger[Any]]:
+def index_dtype(problem: Problem) -> type[np.int32 | np.int64]:
     """Return the dtype of the index that `before` takes."""
     return np.int32 if problem.row_length <= MAX_INT32_LENGTH else np.int64
 
