@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
     from gpuscan.api.device import Device, default_device, devices
     from gpuscan.api.export import export
+    from gpuscan.api.linear_attention import (
+        gated_delta_rule,
+        gated_delta_rule_vjp,
+        gated_linear_attention,
+        gated_linear_attention_vjp,
+    )
     from gpuscan.api.linear_recurrence import linear_recurrence, linear_recurrence_vjp
     from gpuscan.api.loop import loop, loop_form
     from gpuscan.api.loop_vjp import loop_vjp
@@ -66,6 +72,10 @@ _HOMES = {
     "default_device": "gpuscan.api.device",
     "devices": "gpuscan.api.device",
     "export": "gpuscan.api.export",
+    "gated_delta_rule": "gpuscan.api.linear_attention",
+    "gated_delta_rule_vjp": "gpuscan.api.linear_attention",
+    "gated_linear_attention": "gpuscan.api.linear_attention",
+    "gated_linear_attention_vjp": "gpuscan.api.linear_attention",
     "linear_recurrence": "gpuscan.api.linear_recurrence",
     "linear_recurrence_vjp": "gpuscan.api.linear_recurrence",
     "loop": "gpuscan.api.loop",
@@ -155,6 +165,10 @@ __all__ = [
     "default_device",
     "devices",
     "export",
+    "gated_delta_rule",
+    "gated_delta_rule_vjp",
+    "gated_linear_attention",
+    "gated_linear_attention_vjp",
     "histogram",
     "linear_recurrence",
     "linear_recurrence_vjp",

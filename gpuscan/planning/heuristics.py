@@ -609,6 +609,11 @@ class ArrayHeuristics:
     # The most bytes of the input of a selective scan that are on a device at a time. While one piece is computed, the
     # next is uploaded. Not measured: the same as `stripe_bytes`.
     selective_piece_bytes: int = 64 << 20
+    # The numbers of all states of a stretch of a gated linear attention, and its most chunks of 32 steps. A device
+    # holds two arrays of this size. Not measured: longer stretches take fewer dispatches and more memory, and a
+    # dispatch has to end within a second.
+    attention_state_numbers: int = 1 << 24
+    max_attention_chunks: int = 64
 
 
 ARRAYS = ArrayHeuristics()

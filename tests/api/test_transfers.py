@@ -38,6 +38,11 @@ def decay(h: Any, x: Any) -> Any:
     return 0.5 * h + x
 
 
+def heads(x: Any) -> list[Any]:
+    """Return the arguments of a linear attention of eight heads."""
+    return [*[x.f[:144].reshape(1, 6, 8, 3)] * 3, x.f[:48].reshape(1, 6, 8)]
+
+
 # The functions of `gpuscan` by their names, then NumPy's and the methods of arrays. `x` has arrays of int32 (i), of
 # float32 (f), of two axes (rows), of bools (mask), of labels, and one to write (out).
 CALLS: dict[str, tuple[Callable[[Any], Any], ...]] = {
@@ -66,6 +71,10 @@ CALLS: dict[str, tuple[Callable[[Any], Any], ...]] = {
         lambda x: gs.linear_recurrence(x.f, x.f),
         lambda x: gs.linear_recurrence(0.5, x.f, initial=1.0, reverse=True),
     ),
+    "gated_delta_rule": (lambda x: gs.gated_delta_rule(*heads(x), x.f[:48].reshape(1, 6, 8), output_final_state=True),),
+    "gated_delta_rule_vjp": (lambda x: gs.gated_delta_rule_vjp(*heads(x), x.f[:48].reshape(1, 6, 8), heads(x)[2]),),
+    "gated_linear_attention": (lambda x: gs.gated_linear_attention(*heads(x)),),
+    "gated_linear_attention_vjp": (lambda x: gs.gated_linear_attention_vjp(*heads(x), heads(x)[2]),),
     "linear_recurrence_vjp": (lambda x: gs.linear_recurrence_vjp(x.f, x.f, x.f),),
     "scan_vjp": (lambda x: gs.scan_vjp(x.f, x.f, x.f, "multiply"),),
     "compact": (

@@ -1,0 +1,437 @@
+"""Gated linear attention and the gated delta rule, and their gradients, in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array
+from gpuscan.api.device import Device
+from gpuscan.api.home import home_of
+from gpuscan.api.launches import launchable
+from gpuscan.device.device_array import DeviceArray
+from gpuscan.engine.element_copy import bindable, contiguous
+from gpuscan.engine.linear_attention import DeviceAttention, largest_numbers
+from gpuscan.errors import UnsupportedDtypeError
+from gpuscan.problem.arguments import OnDevice, as_flag, as_leaf, native
+from gpuscan.reference.attention_stages import HostAttention
+from gpuscan.sizes import apply
+
+# A part of the batches and of the heads.
+Part = tuple[slice, slice]
+# The places of the states among the arrays of a call.
+_STATES = (5, 7)
+
+
+@launchable
+def gated_delta_rule(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    beta: Any,
+    *,
+    scale: float | None = None,
+    initial_state: Any = None,
+    output_final_state: bool = False,
+    device: Device | str | int | None = None,
+) -> Any:
+    """Return the outputs of a gated delta rule: a memory from which the value of a key is removed before it is written.
+
+    Of each batch and head, with states S of shape (D_k, D_v) and column vectors:
+    ``S[t] = exp(g[t]) S[t-1] + k[t] u[t]^T`` with ``u[t] = beta[t] (v[t] - exp(g[t]) S[t-1]^T k[t])``, and
+    ``o[t] = scale S[t]^T q[t]``. This is ``S[t] = exp(g[t]) (I - beta[t] k[t] k[t]^T) S[t-1] + beta[t] k[t] v[t]^T``.
+
+    Args:
+        q, k: queries and keys, of shape (B, T, H, D_k): batch, time, head, and numbers of a key. Keys should have a
+            norm of at most 1, or the states may grow.
+        v: values, of shape (B, T, H, D_v).
+        g: the logarithms of the decays, at most 0, of shape (B, T, H). -inf forgets the state.
+        beta: how much of each value is written, of shape (B, T, H), from 0 to 1.
+        scale: the factor of the outputs (default: ``D_k ** -0.5``).
+        initial_state: the state before the first step, of shape (B, H, D_k, D_v) (default: 0).
+        output_final_state: True to return the state after the last step as well.
+        device: as in `gpuscan.scan`.
+
+    Returns:
+        The outputs, in the shape and dtype of `v`, on the device if an argument is there; with `output_final_state` a
+        pair with the last state, of float32 and shape (B, H, D_k, D_v).
+
+    Raises:
+        ValueError: the shapes do not fit, or an axis has length 0.
+        TypeError: an array is not of floats.
+        UnsupportedDtypeError: float64 was passed for a device; ``device="numpy"`` computes in float64.
+
+    float16 and bfloat16 are converted to float32. Steps are taken in chunks of 32, which are products of matrices, so
+    memory besides the arguments and the result is that of a few dozens of states for each head (Yang et al., "Gated
+    Delta Networks", 2024; the arguments are those of flash-linear-attention).
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> k = np.eye(2, dtype=np.float32)[[0, 1, 0]].reshape(1, 3, 1, 2)      # keys: first, second, first
+        >>> v = np.array([5, 7, 9], np.float32).reshape(1, 3, 1, 1)
+        >>> g, beta = np.zeros((1, 3, 1), np.float32), np.ones((1, 3, 1), np.float32)
+        >>> o, state = gs.gated_delta_rule(k, k, v, g, beta, scale=1.0, output_final_state=True)
+        >>> state[0, 0, :, 0]                                                   # 9 has replaced 5
+        array([9., 7.], dtype=float32)
+    """
+    call = _Call.of(q, k, v, g, beta, scale, initial_state, device, {})
+    return call.outputs(as_flag("output_final_state", output_final_state))
+
+
+@launchable
+def gated_delta_rule_vjp(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    beta: Any,
+    grad_o: Any,
+    *,
+    scale: float | None = None,
+    initial_state: Any = None,
+    grad_final_state: Any = None,
+    device: Device | str | int | None = None,
+) -> tuple[Any, ...]:
+    """Return the gradient of a function of the outputs of `gated_delta_rule`.
+
+    The states are computed again, from checkpoints, so the forward pass has to keep nothing but its arguments.
+
+    Args:
+        q, k, v, g, beta, scale, initial_state, device: as they were passed to `gpuscan.gated_delta_rule`.
+        grad_o: the gradient with respect to the outputs, in the shape of `v`.
+        grad_final_state: the gradient with respect to the last state (default: 0).
+
+    Returns:
+        ``(grad_q, grad_k, grad_v, grad_g, grad_beta, grad_initial_state)``, each in the shape and dtype of its
+        argument, on the device if an argument is there. The last is None without `initial_state`.
+
+    Raises:
+        ValueError, TypeError, UnsupportedDtypeError: as `gpuscan.gated_delta_rule` does.
+
+    The gradients follow from the chunked form of Yang et al., "Gated Delta Networks" (2024).
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> k = np.eye(2, dtype=np.float32)[[0, 1, 0]].reshape(1, 3, 1, 2)
+        >>> v = np.array([5, 7, 9], np.float32).reshape(1, 3, 1, 1)
+        >>> g, beta = np.zeros((1, 3, 1), np.float32), np.ones((1, 3, 1), np.float32)
+        >>> last = np.array([1, 0], np.float32).reshape(1, 1, 2, 1)     # of the first key's value in the last state
+        >>> grads = gs.gated_delta_rule_vjp(k, k, v, g, beta, np.zeros_like(v), grad_final_state=last)
+        >>> grads[2].ravel()                                            # 5 was replaced
+        array([0., 0., 1.], dtype=float32)
+    """
+    call = _Call.of(
+        q, k, v, g, beta, scale, initial_state, device, {"grad_o": grad_o, "grad_final_state": grad_final_state}
+    )
+    return call.gradients()
+
+
+@launchable
+def gated_linear_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    *,
+    scale: float | None = None,
+    initial_state: Any = None,
+    output_final_state: bool = False,
+    device: Device | str | int | None = None,
+) -> Any:
+    """Return the outputs of linear attention with decays.
+
+    Of each batch and head, with states S of shape (D_k, D_v) and column vectors:
+    ``S[t] = exp(g[t]) S[t-1] + k[t] v[t]^T`` and ``o[t] = scale S[t]^T q[t]``. If `g` has an axis of keys, each row of
+    S has a decay of its own.
+
+    Mamba-2 is the case ``q = C, k = B, v = dt x, g = dt A, scale=1``. RetNet has a `g` that does not depend on time,
+    and linear attention without decays a `g` of zeros.
+
+    Args:
+        q, k, v, scale, initial_state, output_final_state, device: as in `gpuscan.gated_delta_rule`.
+        g: the logarithms of the decays, at most 0, of shape (B, T, H), or (B, T, H, D_k) for one of each row of the
+            state. -inf forgets the state.
+
+    Returns:
+        As `gpuscan.gated_delta_rule`.
+
+    Raises:
+        ValueError, TypeError, UnsupportedDtypeError: as `gpuscan.gated_delta_rule` does.
+
+    Dao & Gu, "Transformers are SSDs" (2024), section 6; Yang et al., "Gated Linear Attention Transformers" (2024),
+    section 4. Decays are only formed between two steps, the later one last, so none of them overflows.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> ones = np.ones((1, 4, 1, 1), np.float32)
+        >>> g = np.full((1, 4, 1), np.log(0.5), np.float32)
+        >>> gs.gated_linear_attention(ones, ones, ones, g).ravel()
+        array([1.   , 1.5  , 1.75 , 1.875], dtype=float32)
+    """
+    call = _Call.of(q, k, v, g, None, scale, initial_state, device, {})
+    return call.outputs(as_flag("output_final_state", output_final_state))
+
+
+@launchable
+def gated_linear_attention_vjp(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    grad_o: Any,
+    *,
+    scale: float | None = None,
+    initial_state: Any = None,
+    grad_final_state: Any = None,
+    device: Device | str | int | None = None,
+) -> tuple[Any, ...]:
+    """Return the gradient of a function of the outputs of `gated_linear_attention`.
+
+    The states are computed again, from checkpoints, so the forward pass has to keep nothing but its arguments.
+
+    Args:
+        q, k, v, g, scale, initial_state, device: as they were passed to `gpuscan.gated_linear_attention`.
+        grad_o: the gradient with respect to the outputs, in the shape of `v`.
+        grad_final_state: the gradient with respect to the last state (default: 0).
+
+    Returns:
+        ``(grad_q, grad_k, grad_v, grad_g, grad_initial_state)``, each in the shape and dtype of its argument, on the
+        device if an argument is there. The last is None without `initial_state`.
+
+    Raises:
+        ValueError, TypeError, UnsupportedDtypeError: as `gpuscan.gated_delta_rule` does.
+
+    Yang et al., "Gated Linear Attention Transformers" (2024), appendix C.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> ones = np.ones((1, 3, 1, 1), np.float32)
+        >>> g = np.full((1, 3, 1), np.log(0.5), np.float32)
+        >>> grads = gs.gated_linear_attention_vjp(ones, ones, ones, g, ones)
+        >>> grads[2].ravel()
+        array([1.75, 1.5 , 1.  ], dtype=float32)
+    """
+    call = _Call.of(
+        q, k, v, g, None, scale, initial_state, device, {"grad_o": grad_o, "grad_final_state": grad_final_state}
+    )
+    grads = call.gradients()
+    return (*grads[:4], grads[5])
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """The checked arrays of a call, in its dtype of computation.
+
+    Attributes:
+        arrays: q, k, v, g, beta, the first state, and the gradients of the outputs and of the last state; None for
+            those that were not passed.
+        dtypes: the dtypes of those that were passed.
+        scale: the factor of the outputs.
+        home: the device; None for NumPy.
+        on_device: True if an argument is there.
+    """
+
+    arrays: tuple[Any, ...]
+    dtypes: tuple[Any, ...]
+    scale: float
+    home: Device | None
+    on_device: bool
+
+    @classmethod
+    def of(
+        cls,
+        q: Any,
+        k: Any,
+        v: Any,
+        g: Any,
+        beta: Any,
+        scale: Any,
+        initial: Any,
+        device: Any,
+        grads: dict[str, Any],
+    ) -> _Call:
+        """Check the arguments of a call."""
+        named: dict[str, Any] = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "initial_state": initial}
+        named |= {"grad_o": None, "grad_final_state": None} | grads
+        given: dict[str, Any] = {name: None if each is None else as_leaf(each) for name, each in named.items()}
+        _check_shapes(given)
+        if grads and given["grad_o"] is None:
+            raise TypeError("grad_o=None was passed; pass the gradient with respect to the outputs")
+        present = {name: each for name, each in given.items() if each is not None}
+        home = home_of(present.values(), device)
+        dtype = _common_dtype(present, home)
+        arrays = [None if each is None else _in_dtype(each, dtype) for each in given.values()]
+        dtypes = [None if each is None else each.dtype for each in given.values()]
+        if scale is None:
+            scale = apply(_default_scale, given["k"].shape[3])
+        on_device = any(isinstance(each, OnDevice) for each in present.values())
+        return cls(tuple(arrays), tuple(dtypes), scale, home, on_device)
+
+    def outputs(self, with_state: bool) -> Any:
+        """Return the outputs, and if asked for the last state."""
+        v = self.arrays[2]
+        if self.home is None:
+            o, state = self._on_host().outputs()
+        else:
+            shapes = [v.shape, self._state_shape]
+            o, state = self._in_parts(lambda attention, _: attention.outputs(), shapes, [False, True])
+        o = _in_dtype(o, self.dtypes[2])
+        return (o, state) if with_state else o
+
+    def gradients(self) -> tuple[Any, ...]:
+        """Return the gradients with respect to q, k, v, g, beta and the first state; None for those not passed."""
+        own = self.arrays[:6]
+        if self.home is None:
+            found = self._on_host().gradients(self.arrays[6], self.arrays[7])
+        else:
+            kept = [place for place, array in enumerate(own) if array is not None]
+
+            def computed(attention: DeviceAttention, grads: Sequence[Any]) -> Sequence[Any]:
+                results = attention.gradients(*grads)
+                return [results[place] for place in kept]
+
+            shapes = [own[place].shape for place in kept]
+            results = self._in_parts(computed, shapes, [place in _STATES for place in kept])
+            found = [None] * 6
+            for place, result in zip(kept, results, strict=True):
+                found[place] = result
+        pairs = zip(found, self.dtypes, strict=False)
+        return tuple(None if each is None else _in_dtype(each, dtype) for each, dtype in pairs)
+
+    @property
+    def _state_shape(self) -> tuple[int, ...]:
+        batches, _, heads, keys = self.arrays[1].shape
+        return batches, heads, keys, self.arrays[2].shape[3]
+
+    def _on_host(self) -> HostAttention:
+        q, k, v, g, beta, initial = self.arrays[:6]
+        return HostAttention(q, k, v, g, beta, float(self.scale), initial)
+
+    def _in_parts(
+        self,
+        compute: Callable[[DeviceAttention, Sequence[Any]], Sequence[Any]],
+        shapes: Sequence[tuple[int, ...]],
+        are_states: Sequence[bool],
+    ) -> list[Any]:
+        """Return what is computed on the device, for as many batches and heads at a time as it binds.
+
+        Args:
+            compute: gives the results of an attention, from it and the gradients of its results.
+            shapes: the shapes of the results.
+            are_states: which of them have no axis of time.
+        """
+        home = self.home
+        assert home is not None
+        parts = list(self._parts(home._context.binding_limit // 4))
+        whole: list[Any] = []
+        for part in parts:
+            arrays: list[Any] = [
+                None if array is None else self._bound(array, part if len(parts) > 1 else None, place in _STATES)
+                for place, array in enumerate(self.arrays)
+            ]
+            q, k, v, g, beta, initial = arrays[:6]
+            attention = DeviceAttention(q, k, v, g, beta, self.scale, initial)
+            results = [Array.of(home, each) for each in compute(attention, arrays[6:])]
+            if len(parts) == 1:
+                return results if self.on_device else [each.numpy() for each in results]
+            if not whole:
+                make = home.empty if self.on_device else np.empty
+                whole = [make(shape, np.float32) for shape in shapes]
+            for into, result, is_state in zip(whole, results, are_states, strict=True):
+                into[_within(part, is_state)] = result if self.on_device else result.numpy()
+        return whole
+
+    def _parts(self, limit: int) -> Iterator[Part]:
+        """Yield parts of the batches and heads of which no array has more numbers than a device binds."""
+        batches, heads, keys, values = self._state_shape
+        length = self.arrays[1].shape[1]
+        one = largest_numbers(keys, values, length, self.arrays[3].ndim == 4)
+        own_heads = max(1, min(heads, limit // one))
+        own_batches = max(1, min(batches, limit // (one * heads)))
+        for batch in range(0, batches, own_batches):
+            for head in range(0, heads, own_heads):
+                yield slice(batch, batch + own_batches), slice(head, head + own_heads)
+
+    def _bound(self, array: Any, part: Part | None, is_state: bool) -> Any:
+        """Return an array, or a part of it, on the device, where a shader can bind it."""
+        if part is not None:
+            array = array[_within(part, is_state)]
+        assert self.home is not None
+        there = array if isinstance(array, DeviceArray) else self.home.asarray(np.ascontiguousarray(array))
+        return bindable(contiguous(there))
+
+
+def _within(part: Part, is_state: bool) -> tuple[slice, ...]:
+    batch, head = part
+    return (batch, head) if is_state else (batch, slice(None), head)
+
+
+def _default_scale(keys: int) -> float:
+    scale: float = keys**-0.5
+    return scale
+
+
+def _in_dtype(array: Any, dtype: Any) -> Any:
+    """Return an array in a dtype, in its native byte order."""
+    if isinstance(array, OnDevice):
+        return array if array.dtype == dtype else array.astype(dtype)  # type: ignore[attr-defined]
+    return native(array).astype(dtype, copy=False)
+
+
+def _common_dtype(arrays: dict[str, Any], home: Device | None) -> np.dtype[Any]:
+    """Return the dtype to compute in: float32, or float64 on NumPy if an array has it.
+
+    Raises:
+        TypeError: an array is not of floats.
+        UnsupportedDtypeError: float64 was passed for a device.
+    """
+    for name, array in arrays.items():
+        dtype = array.dtype.newbyteorder("=")
+        if dtype == np.float64:
+            if home is not None:
+                raise UnsupportedDtypeError(
+                    f"{name} of dtype float64 was passed for {home!r}, but attention is computed in float32 there. "
+                    f'Pass {name}.astype(np.float32), or device="numpy" for NumPy arrays'
+                )
+        elif dtype.name not in ("float16", "bfloat16", "float32"):
+            raise TypeError(
+                f"{name} of dtype {array.dtype} was passed, but attention takes floats; pass {name}.astype(np.float32)"
+            )
+    wide = any(array.dtype.newbyteorder("=") == np.float64 for array in arrays.values())
+    return np.dtype(np.float64 if wide else np.float32)
+
+
+def _check_shapes(arrays: dict[str, Any]) -> None:
+    """Raise ValueError unless the shapes fit."""
+    k, v = arrays["k"], arrays["v"]
+    for name, array in (("k", k), ("v", v)):
+        if array is None or array.ndim != 4 or not all(array.shape):
+            shape = None if array is None else tuple(array.shape)
+            raise ValueError(
+                f"{name} of shape {shape} was passed; pass an array (batch, time, head, numbers), none of them 0"
+            )
+    batches, length, heads, keys = k.shape
+    steps, state = (batches, length, heads), (batches, heads, keys, v.shape[3])
+    gates = [steps] if arrays["beta"] is not None else [steps, (*steps, keys)]
+    allowed = {
+        "q": [k.shape], "v": [(*steps, v.shape[3])], "g": gates, "beta": [steps], "initial_state": [state],
+        "grad_o": [v.shape], "grad_final_state": [state],
+    }  # fmt: skip
+    for name, shapes in allowed.items():
+        array = arrays[name]
+        if array is None and name in ("q", "g"):
+            raise TypeError(f"{name}=None was passed; pass an array of shape {tuple(shapes[0])}")
+        if array is not None and tuple(array.shape) not in [tuple(shape) for shape in shapes]:
+            wanted = " or ".join(str(tuple(shape)) for shape in shapes)
+            raise ValueError(
+                f"{name} of shape {tuple(array.shape)} was passed for keys of shape {tuple(k.shape)} and values of "
+                f"shape {tuple(v.shape)}; pass an array of shape {wanted}"
+            )
