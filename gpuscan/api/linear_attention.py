@@ -262,7 +262,7 @@ class _Call:
         named: dict[str, Any] = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "initial_state": initial}
         named |= {"grad_o": None, "grad_final_state": None} | grads
         given: dict[str, Any] = {name: None if each is None else as_leaf(each) for name, each in named.items()}
-        _check_shapes(given)
+        check_shapes(given)
         if grads and given["grad_o"] is None:
             raise TypeError("grad_o=None was passed; pass the gradient with respect to the outputs")
         present = {name: each for name, each in given.items() if each is not None}
@@ -409,7 +409,7 @@ def _common_dtype(arrays: dict[str, Any], home: Device | None) -> np.dtype[Any]:
     return np.dtype(np.float64 if wide else np.float32)
 
 
-def _check_shapes(arrays: dict[str, Any]) -> None:
+def check_shapes(arrays: dict[str, Any]) -> None:
     """Raise ValueError unless the shapes fit."""
     k, v = arrays["k"], arrays["v"]
     for name, array in (("k", k), ("v", v)):

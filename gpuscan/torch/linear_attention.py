@@ -1,0 +1,220 @@
+"""Gated linear attention and the gated delta rule as one operation each. Their states stay on gpuscan's device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch  # noqa: TID253 (only users of torch import this package)
+
+from gpuscan.api import linear_attention as attention
+from gpuscan.problem.arguments import as_flag
+from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, run
+from gpuscan.torch.tensors import check_tensors
+
+
+def gated_delta_rule(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    beta: Any,
+    *,
+    scale: float | None = None,
+    initial_state: Any = None,
+    output_final_state: bool = False,
+) -> Any:
+    """Return the outputs of a gated delta rule, with the arguments of flash-linear-attention, differentiable.
+
+    Of each batch and head, with states S of shape (D_k, D_v) and column vectors:
+    ``S[t] = exp(g[t]) (I - beta[t] k[t] k[t]^T) S[t-1] + beta[t] k[t] v[t]^T`` and ``o[t] = scale S[t]^T q[t]``.
+    The forward pass keeps nothing but its arguments. The backward pass computes the states again, those of a few chunks
+    at a time, so memory does not grow with the states of all steps. `torch.compile` calls each pass as one operation;
+    `torch.func.vmap` computes a batch at once. Derivatives of gradients and forward-mode derivatives are computed by
+    PyTorch, step by step.
+
+    Args:
+        q, k: queries and keys, of shape (B, T, H, D_k).
+        v: values, of shape (B, T, H, D_v).
+        g: the logarithms of the decays, at most 0, of shape (B, T, H).
+        beta: how much of each value is written, of shape (B, T, H), from 0 to 1.
+        scale: the factor of the outputs (default: ``D_k ** -0.5``).
+        initial_state: the state before the first step, of shape (B, H, D_k, D_v) (default: 0).
+        output_final_state: True to return the state after the last step as well.
+
+    Returns:
+        The outputs, in the shape and dtype of `v`; with `output_final_state` a pair with the last state, of float32 and
+        shape (B, H, D_k, D_v). float64 is computed on NumPy, and its state is float64.
+
+    Raises:
+        TypeError: an argument is not a tensor, or not of floats.
+        ValueError: the shapes do not fit, an axis has length 0, or the devices differ.
+
+    Yang et al., "Gated Delta Networks" (2024).
+
+    Example:
+        >>> import torch
+        >>> import gpuscan.torch
+        >>> k = torch.eye(2)[[0, 1, 0]].reshape(1, 3, 1, 2)     # keys: first, second, first
+        >>> v = torch.tensor([5.0, 7.0, 9.0], requires_grad=True)
+        >>> g, beta = torch.zeros(1, 3, 1), torch.ones(1, 3, 1)
+        >>> o, state = gpuscan.torch.gated_delta_rule(k, k, v.reshape(1, 3, 1, 1), g, beta, output_final_state=True)
+        >>> state[0, 0, :, 0]                                   # 9 has replaced 5
+        tensor([9., 7.], grad_fn=<SelectBackward0>)
+        >>> state.sum().backward()
+        >>> v.grad
+        tensor([0., 1., 1.])
+    """
+    tensors = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "initial_state": initial_state}
+    return _attend(tensors, scale, output_final_state)
+
+
+def gated_linear_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    *,
+    scale: float | None = None,
+    initial_state: Any = None,
+    output_final_state: bool = False,
+) -> Any:
+    """Return the outputs of linear attention with decays, with the arguments of flash-linear-attention, differentiable.
+
+    Of each batch and head, with states S of shape (D_k, D_v) and column vectors:
+    ``S[t] = exp(g[t]) S[t-1] + k[t] v[t]^T`` and ``o[t] = scale S[t]^T q[t]``. If `g` has an axis of keys, each row of
+    S has a decay of its own. Mamba-2 is the case ``q = C, k = B, v = dt x, g = dt A, scale=1``.
+
+    Args:
+        q, k, v, scale, initial_state, output_final_state: as in `gpuscan.torch.gated_delta_rule`.
+        g: the logarithms of the decays, at most 0, of shape (B, T, H) or (B, T, H, D_k).
+
+    Returns:
+        As `gpuscan.torch.gated_delta_rule`, of which the remarks about passes and derivatives hold here as well.
+
+    Raises:
+        TypeError, ValueError: as `gpuscan.torch.gated_delta_rule` does.
+
+    Dao & Gu, "Transformers are SSDs" (2024); Yang et al., "Gated Linear Attention Transformers" (2024).
+
+    Example:
+        >>> import torch
+        >>> import gpuscan.torch
+        >>> ones = torch.ones(1, 4, 1, 1)
+        >>> gpuscan.torch.gated_linear_attention(ones, ones, ones, torch.log(0.5 * ones[..., 0])).flatten()
+        tensor([1.0000, 1.5000, 1.7500, 1.8750])
+    """
+    tensors = {"q": q, "k": k, "v": v, "g": g, "beta": None, "initial_state": initial_state}
+    return _attend(tensors, scale, output_final_state)
+
+
+def _attend(named: dict[str, Any], scale: float | None, with_state: bool) -> Any:
+    check_tensors(named, same_dtype=False)
+    attention.check_shapes(named | {"grad_o": None, "grad_final_state": None})
+    for name, tensor in named.items():
+        if tensor is not None and not tensor.dtype.is_floating_point:
+            raise TypeError(
+                f"{name} of dtype {tensor.dtype} was passed, but attention takes floats; pass {name}.float()"
+            )
+    has_beta, has_state = named["beta"] is not None, named["initial_state"] is not None
+    tensors = [tensor for tensor in named.values() if tensor is not None]
+    scale = None if scale is None else float(scale)
+    if torch.compiler.is_compiling():
+        o, last = torch.ops.gpuscan.scan(tensors, _handle(scale, has_beta, has_state))
+    else:
+        o, last = run(_Attention(scale, has_beta, has_state), tensors)
+    return (o, last) if as_flag("output_final_state", with_state) else o
+
+
+@torch.compiler.assume_constant_result
+def _handle(scale: float | None, has_beta: bool, has_state: bool) -> int:
+    return handle_of(_Attention(scale, has_beta, has_state))
+
+
+@dataclass(frozen=True)
+class _Attention(TensorScan):
+    """The outputs and the last state, from q, k, v and g, and from beta and the first state if there are.
+
+    Attributes:
+        scale: the factor of the outputs; None for the default.
+        has_beta, has_state: which of the others there are.
+        lead: how many axes of batches of `torch.func.vmap` stand before the others.
+    """
+
+    scale: float | None
+    has_beta: bool
+    has_state: bool
+    lead: int = 0
+    result_count = 2
+
+    @property
+    def real_count(self) -> int:  # type: ignore[override]
+        return 4 + self.has_beta + self.has_state
+
+    def like_results(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        k, v = tensors[1:3]
+        wide = any(each.dtype == torch.float64 for each in tensors)
+        *batches, _, heads, keys = k.shape
+        shape = *batches, heads, keys, v.shape[-1]
+        return v, v.new_empty(shape, dtype=torch.float64 if wide else torch.float32)
+
+    def scanned(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        given, options = self._split(arrays)
+        function = attention.gated_delta_rule if self.has_beta else attention.gated_linear_attention
+        o, last = function(*given, output_final_state=True, **options)
+        lead = arrays[0].shape[: self.lead]
+        return [each.reshape(*lead, -1, *each.shape[1:]) for each in (o, last)] if lead else [o, last]
+
+    def gradients(self, arrays: Sequence[Any], results: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
+        given, options = self._split(arrays)
+        function: Any = attention.gated_delta_rule_vjp if self.has_beta else attention.gated_linear_attention_vjp
+        of_o, of_last = (self._flat(each) for each in grads)
+        found = function(*given, of_o, grad_final_state=of_last, **options)
+        found = found if self.has_state else found[:-1]
+        return [each.reshape(array.shape) for each, array in zip(found, arrays, strict=True)]
+
+    def _flat(self, array: Any) -> Any:
+        """Return an array with one axis of batches."""
+        return array.reshape(-1, *array.shape[self.lead + 1 :])
+
+    def _split(self, arrays: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments of a function of `gpuscan`."""
+        flat = [self._flat(array) for array in arrays]
+        wide = any(array.dtype == np.float64 for array in arrays)
+        options = {"scale": self.scale, "device": "numpy" if wide else None}
+        if self.has_state:
+            options["initial_state"] = flat.pop()
+        return flat, options
+
+    def differentiable_gradients(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
+        found: Sequence[Any] = torch.func.vjp(self._by_steps, *tensors)[1](tuple(grads))
+        return found
+
+    def tangents(self, tensors: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
+        return forward_derivative(self._by_steps, tensors, tangents)
+
+    def mapped(self, tensors: Sequence[Any], batched: Sequence[bool], size: int) -> tuple[TensorScan, Sequence[Any]]:
+        pairs = zip(tensors, batched, strict=True)
+        return replace(self, lead=self.lead + 1), [x if has else x.expand(size, *x.shape) for x, has in pairs]
+
+    def _by_steps(self, *tensors: Any) -> tuple[Any, Any]:
+        """Return the results by operations that have derivatives of all orders."""
+        like_o, like_last = self.like_results(tensors)
+        # Time first, and a column of keys by a row of values.
+        q, k, v, g, *others = (each.to(like_last.dtype) for each in tensors)
+        state = others.pop() if self.has_state else torch.zeros_like(like_last)
+        axis = self.lead + 1
+        decays = (g if g.ndim == k.ndim else g[..., None]).exp()[..., None]
+        scale = k.shape[-1] ** -0.5 if self.scale is None else self.scale
+        outputs = []
+        for t in range(k.shape[axis]):
+            key, value = k.select(axis, t)[..., None], v.select(axis, t)[..., None, :]
+            state = decays.select(axis, t) * state
+            if self.has_beta:
+                beta = others[0].select(axis, t)[..., None, None]
+                value = beta * (value - (key * state).sum(-2, keepdim=True))
+            state = state + key * value
+            outputs.append(scale * (q.select(axis, t)[..., None] * state).sum(-2))
+        return torch.stack(outputs, axis).to(like_o.dtype), state
