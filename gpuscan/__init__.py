@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from gpuscan.api.selecting import median, partition_by, quantile, top_k
     from gpuscan.api.sharded_array import ShardedArray
     from gpuscan.api.sort import argsort, sort, sort_by_key
+    from gpuscan.api.state_space import selective_scan, selective_scan_vjp, selective_state_update
     from gpuscan.api.unique import run_length_encode, unique_all, unique_counts, unique_inverse, unique_values
     from gpuscan.device.buffer_pool import MemoryUsage
     from gpuscan.errors import (
@@ -96,6 +97,9 @@ _HOMES = {
     "argsort": "gpuscan.api.sort",
     "sort": "gpuscan.api.sort",
     "sort_by_key": "gpuscan.api.sort",
+    "selective_scan": "gpuscan.api.state_space",
+    "selective_scan_vjp": "gpuscan.api.state_space",
+    "selective_state_update": "gpuscan.api.state_space",
     "run_length_encode": "gpuscan.api.unique",
     "unique_all": "gpuscan.api.unique",
     "unique_counts": "gpuscan.api.unique",
@@ -189,6 +193,9 @@ __all__ = [
     "scan_chunks",
     "scan_vjp",
     "searchsorted",
+    "selective_scan",
+    "selective_scan_vjp",
+    "selective_state_update",
     "sort",
     "sort_by_key",
     "top_k",

@@ -431,6 +431,7 @@ CALLS: dict[str, Any] = {
     "cumulative_sum": lambda make: gs.cumulative_sum(make(FLOATS)),
     "linear_recurrence": lambda make: gs.linear_recurrence(FLOATS, make(FLOATS)),
     "linear_recurrence_vjp": lambda make: gs.linear_recurrence_vjp(FLOATS, FLOATS, make(FLOATS)),
+    "selective_scan": lambda make: gs.selective_scan(*[FLOATS] * 4, make(FLOATS)),
     "gated_delta_rule": lambda make: gs.gated_delta_rule(*[FLOATS] * 4, make(FLOATS)),
     "check_associative": lambda make: gs.check_associative("add", np.float32, samples=make(FLOATS)),
     "lfilter": lambda make: gs.signal.lfilter([1.0], [1.0, 0.5], make(FLOATS)),

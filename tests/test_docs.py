@@ -277,6 +277,7 @@ ON_NUMPY: dict[str, Callable[[Any], Any]] = {
     "linear_recurrence": lambda x: gpuscan.linear_recurrence(x, x),
     "gated_delta_rule": lambda x: gpuscan.gated_delta_rule(*[x.reshape(1, 3, 1, 1)] * 3, *[x.reshape(1, 3, 1)] * 2),
     "gated_linear_attention": lambda x: gpuscan.gated_linear_attention(*[x.reshape(1, 3, 1, 1)] * 4),
+    "selective_scan": lambda x: gpuscan.selective_scan(*[x.reshape(1, 1, 3)] * 2, *[x[:1].reshape(1, 1)] * 3),
 }
 WITHOUT_ADAPTER: dict[str, Callable[[Any], Any]] = {
     "export": lambda x: gpuscan.export(Path(tempfile.mkdtemp()) / "page", length=10),

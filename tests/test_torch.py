@@ -515,9 +515,37 @@ def test_selective_scan_of_narrow_floats_and_errors() -> None:
         gpuscan.torch.selective_scan(u[0], u, decays, inward, inward)
     with pytest.raises(ValueError, match=r"A of shape \(3, 2\) was passed for 2 channels"):
         gpuscan.torch.selective_scan(u, u, decays.T, inward, inward)
-    with pytest.raises(ValueError, match=r"B of shape \(3,\) was passed; pass a tensor \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"B of shape \(3,\) was passed; pass an array \(2, 3\)"):
         gpuscan.torch.selective_scan(u, u, decays, inward[0], inward)
-    with pytest.raises(ValueError, match=r"D of shape \(3,\) was passed; pass a tensor \(2,\)"):
+    with pytest.raises(ValueError, match=r"D of shape \(3,\) was passed; pass an array \(2,\)"):
         gpuscan.torch.selective_scan(u, u, decays, inward, inward, inward[0])
     with pytest.raises(TypeError, match=r"delta of dtype torch\.float64 and u of dtype torch\.float32"):
         gpuscan.torch.selective_scan(u, u.double(), decays, inward, inward)
+
+
+@pytest.mark.parametrize("heads", [0, 2])
+def test_selective_state_updates(heads: int) -> None:
+    """Take a scan's steps one by one."""
+    generator = torch.Generator().manual_seed(3)
+
+    def some(*shape: int) -> Any:
+        return torch.randn(shape, generator=generator)
+
+    u, delta, z = some(2, 4, 7), some(2, 4, 7), some(2, 4, 7)
+    decays, weights, skip, bias = -torch.rand(4, 3, generator=generator), some(2, 2, 3, 7), some(4), some(4)
+    wanted, last = gpuscan.torch.selective_scan(
+        u, delta, decays, weights[0], weights[1], skip, z, bias, True, return_last_state=True
+    )
+    state = torch.zeros(2, heads, 2, 3) if heads else torch.zeros(2, 4, 3)
+    channels = state.shape[1:-1]
+    by_channel = [each.reshape(*channels, *each.shape[1:]) for each in (decays, skip, bias)]
+    for t in range(7):
+        x, dt, gate = (each[..., t].reshape(2, *channels) for each in (u, delta, z))
+        inward, outward = (each[:, None, :, t] if heads and t % 2 else each[..., t] for each in weights)
+        y = gpuscan.torch.selective_state_update(
+            state, x, dt, by_channel[0], inward, outward, by_channel[1], gate, by_channel[2], True
+        )
+        torch.testing.assert_close(y.reshape(2, 4), wanted[..., t], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(state.reshape(last.shape), last, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match=r"x of shape .* was passed for a state of shape"):
+        gpuscan.torch.selective_state_update(state, x[:1], dt, by_channel[0], inward, outward)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +15,9 @@ from gpuscan.api.array import Array as DeviceArray
 from gpuscan.api.device import Device, resolve_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.row_scan import device_for
-from gpuscan.api.selective_states import STATES, TIME, Array, Pending, StateRun
+from gpuscan.api.selective_states import STATES, TIME, Array, StateRun
 from gpuscan.device.transfer import begun
+from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.selective_scan import (
     can_differentiate,
     gradient_numbers,
@@ -24,9 +26,11 @@ from gpuscan.engine.selective_scan import (
     selective_scan,
 )
 from gpuscan.planning.heuristics import ARRAYS
-from gpuscan.problem.broadcasting import broadcast_shapes, summed_to
+from gpuscan.problem.broadcasting import broadcast_shapes, repeated_axes, summed_to
 from gpuscan.reference import selective_stages as stages
 
+# A function that waits for an array.
+Pending = Callable[[], Array]
 # A part of the axes of batches and channels.
 Part = tuple[slice, ...]
 
@@ -47,6 +51,7 @@ class SelectiveScan:
         A: the decays: they do not depend on time.
         B: the weights of the input.
         C: the weights of the output.
+        device: where to compute (default: gpuscan's default device, or NumPy if that has no such numbers).
     """
 
     u: Array
@@ -54,6 +59,7 @@ class SelectiveScan:
     A: Array
     B: Array
     C: Array
+    device: Device | str | None = field(default=None, kw_only=True)
 
     @cached_property
     def arrays(self) -> tuple[Array, Array, Array, Array, Array]:
@@ -66,7 +72,7 @@ class SelectiveScan:
 
     def outputs(self) -> tuple[Array, Array]:
         """Return y, in the shape of `u`, and the states after the last step, with a time axis of length 1."""
-        device = resolve_device(device_for(self.arrays))
+        device = resolve_device(device_for(self.arrays) if self.device is None else self.device)
         if device is None:
             return stages.selective_scan(*self.arrays)
         y = np.empty(self.u.shape, self.u.dtype)
@@ -77,7 +83,7 @@ class SelectiveScan:
         def computed(part: Part) -> list[Pending]:
             run = StateRun(device, [_within(array, part) for array in self.arrays])
             h = run.states()[1]
-            return [*run.summed([run.outputs(h)], [y[part].shape]), run.pending(h[..., -1:])]
+            return _read_all(device, [*run.summed([run.outputs(h)], [y[part].shape]), h[..., -1:].copy()])
 
         for part, (outputs, states) in _in_flight(computed, self._state_parts()):
             y[part] = outputs().reshape(y[part].shape)
@@ -85,9 +91,7 @@ class SelectiveScan:
         return y, last
 
     def _fits(self, device: Device) -> bool:
-        """Return True if one kernel computes the outputs on this device."""
-        weights = 4 * prod(self.shape[STATES:])
-        return self.A.dtype == np.float32 and prod(self.shape) > 0 and weights <= device._context.binding_limit
+        return _fits(device, self.A.dtype, self.shape)
 
     def _outputs_on(self, device: Device, y: Array, last: Array) -> tuple[Array, Array]:
         """Compute the outputs and the last states by one kernel, into arrays."""
@@ -145,7 +149,7 @@ class SelectiveScan:
             grad_y: the gradient with respect to y.
             grad_last: the gradient with respect to the states after the last step.
         """
-        device = resolve_device(device_for(self.arrays))
+        device = resolve_device(device_for(self.arrays) if self.device is None else self.device)
         if device is None:
             return stages.selective_gradient(*self.arrays, grad_y, grad_last)
         sizes = prod(self._channels), self._channels[2], *self.shape[STATES:]
@@ -155,7 +159,7 @@ class SelectiveScan:
 
         def computed(part: Part) -> list[Pending]:
             run = StateRun(device, [_within(array, part) for array in self.arrays])
-            return run.gradients(grad_y[part], grad_last[part])
+            return _read_all(device, run.gradients(grad_y[part], grad_last[part]))
 
         for part, found in _in_flight(computed, self._state_parts()):
             for total, values in zip(totals, found, strict=True):
@@ -174,14 +178,13 @@ class SelectiveScan:
         def computed(part: Part) -> list[Pending]:
             own = [_within(array, part) for array in (*arrays, *weights)]
             found = selective_gradients(gradient_sources(device._context, *own))
+            # All kernels are compiled before another thread reads: OpenGL's drivers let one thread in at a time.
+            sums = [reduce(DeviceArray.of(device, array), axis=0, device=device) for array in found[2:]]
             inputs = zip(found[:2], of_inputs, strict=True)
             pending: list[Pending] = [
                 begun(device._readers, partial(array.read, into[part])).result for array, into in inputs
             ]
-            for array in found[2:]:
-                strips = DeviceArray.of(device, array)
-                pending.append(begun(device._readers, reduce(strips, axis=0, device=device).numpy).result)
-            return pending
+            return [*pending, *_read_all(device, sums)]
 
         # Channels of a group stay together, since their gradients with respect to B and C are summed.
         limit = min(4 * ARRAYS.selective_piece_bytes, device._context.binding_limit) // 4
@@ -197,6 +200,87 @@ class SelectiveScan:
 
     def _state_parts(self) -> Iterator[Part]:
         return _parts(self.shape[:STATES], prod(self.shape[STATES:]), ARRAYS.max_states)
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceScan:
+    """The arrays of a selective scan on a device: (batch, group, channel, state, time), as `SelectiveScan` has them.
+
+    Attributes:
+        u, dt, A, B, C: the arrays. A, B and C may have length 1 along batches, and B and C along groups and channels.
+        home: the device.
+    """
+
+    u: Any
+    dt: Any
+    A: Any
+    B: Any
+    C: Any
+    home: Device
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        return self.u, self.dt, self.A, self.B, self.C
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return broadcast_shapes(*(array.shape for array in self.arrays))
+
+    def outputs(self) -> tuple[Any, Any]:
+        """Return y, in the shape of `u`, and the states after the last step, with a time axis of length 1."""
+        if _fits(self.home, self.A.dtype, self._shape) and self._is_bindable:
+            found = selective_scan(*map(self._bound, self.arrays))
+            y, last = (DeviceArray.of(self.home, each) for each in found)
+            return y, last
+        run = StateRun(self.home, self.arrays)
+        h = run.states()[1]
+        (y,) = run.summed([run.outputs(h)], [self.u.shape])
+        return y.reshape(self.u.shape), h[..., -1:].copy()
+
+    def gradients(self, grad_y: Any, grad_last: Any) -> tuple[Any, ...]:
+        """Return the gradients as `SelectiveScan.gradients` does."""
+        context, (*lead, states, length) = self.home._context, self._shape
+        channels = lead[2]
+        numbers = lead[0] * lead[1] * gradient_numbers(context, channels, states, length)
+        fits = (
+            _fits(self.home, self.A.dtype, self._shape) and self._is_bindable and 4 * numbers <= context.binding_limit
+        )
+        if fits and can_differentiate(context, prod(lead), channels, states, length):
+            given = map(self._bound, (*self.arrays, grad_y, grad_last))
+            found: list[Any] = [
+                DeviceArray.of(self.home, each) for each in selective_gradients(gradient_sources(context, *given))
+            ]
+            # Several strips of channels have a sum each, of all batches.
+            found[2:] = [reduce(each, axis=0) for each in found[2:]]
+        else:
+            found = StateRun(self.home, self.arrays).gradients(grad_y, grad_last)
+        return tuple(self._summed(each, own.shape) for each, own in zip(found, self.arrays, strict=True))
+
+    @property
+    def _is_bindable(self) -> bool:
+        nbytes = max(4 * prod(self.u.shape), *(each.nbytes for each in self.arrays))
+        return bool(nbytes <= self.home._context.binding_limit)
+
+    def _bound(self, array: Any) -> Any:
+        return bindable(contiguous(array))
+
+    def _summed(self, grad: Any, shape: tuple[int, ...]) -> Any:
+        """Return the sum over the copies of an array of this shape."""
+        if grad.ndim == len(shape):
+            axes = repeated_axes(shape, grad.shape)
+            grad = reduce(grad, axis=axes) if axes else grad
+        return grad.reshape(shape)
+
+
+def _read_all(device: Device, arrays: Iterable[Any]) -> list[Pending]:
+    """Begin to read arrays, and return functions that wait for them."""
+    return [begun(device._readers, array.numpy).result for array in arrays]
+
+
+def _fits(device: Device, dtype: np.dtype[Any], shape: Sequence[int]) -> bool:
+    """Return True if one kernel computes the outputs of states of this dtype and shape on a device."""
+    weights = 4 * prod(shape[STATES:])
+    return dtype == np.float32 and prod(shape) > 0 and weights <= device._context.binding_limit
 
 
 def _parts(lengths: Sequence[int], inner: int, limit: int) -> Iterator[Part]:

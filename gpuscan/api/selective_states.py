@@ -16,8 +16,6 @@ from gpuscan.operators.operator import operator
 from gpuscan.problem.broadcasting import repeated_axes
 
 Array = AnyArray
-# A function that waits for an array.
-Pending = Callable[[], Array]
 
 # The last axes of all arrays. Those before are batches and channels.
 STATES, TIME = -2, -1
@@ -45,23 +43,16 @@ class StateRun:
         """Return what y is the sum of."""
         return self._map(_twice_real_product if self._is_complex else _product, h, self.arrays[4])
 
-    def pending(self, array: Any) -> Pending:
-        """Begin to read an array, and return a function that waits for it."""
-        found: Pending = array.read_async().result
-        return found
-
-    def summed(self, values: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[Pending]:
-        """Begin to sum arrays over the axes along which their shapes have length 1."""
+    def summed(self, values: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[Any]:
+        """Return the sums of arrays over the axes along which their shapes have length 1."""
         axes = [repeated_axes(shape, value.shape) for value, shape in zip(values, shapes, strict=True)]
         if axes[0] and axes == [axes[0]] * 2:
-            totals = reduce(tuple(values), _SUMS, axis=axes[0], device=self._device)
-        else:
-            pairs = zip(values, axes, strict=True)
-            totals = [reduce(value, axis=each, device=self._device) if each else value for value, each in pairs]
-        return [self.pending(total) for total in totals]
+            return list(reduce(tuple(values), _SUMS, axis=axes[0], device=self._device))
+        pairs = zip(values, axes, strict=True)
+        return [reduce(value, axis=each, device=self._device) if each else value for value, each in pairs]
 
-    def gradients(self, grad_y: Array, grad_last: Array) -> list[Pending]:
-        """Begin to compute the gradients with respect to the arrays."""
+    def gradients(self, grad_y: Array, grad_last: Array) -> list[Any]:
+        """Return the gradients with respect to the arrays."""
         u, dt, decays, inward, outward = self.arrays
         is_last = np.zeros(self._shapes[0][TIME], grad_y.dtype)
         is_last[-1:] = 1

@@ -12,7 +12,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
-from gpuscan.device.steps import Dispatch, Step
+from gpuscan.device.steps import Copy, Dispatch, Step
 from gpuscan.device.transfer import padded, upload
 from gpuscan.engine.record import WORKGROUP_SIZE, are_owned, stage_dispatch, uniform_of
 from gpuscan.planning.heuristics import ARRAYS
@@ -88,19 +88,19 @@ class GradientSources:
 
 def gradient_sources(
     context: DeviceContext,
-    u: Array,
-    dt: Array,
-    decays: Array,
-    inward: Array,
-    outward: Array,
-    grad_y: Array,
-    grad_last: Array,
+    u: Array | DeviceArray,
+    dt: Array | DeviceArray,
+    decays: Array | DeviceArray,
+    inward: Array | DeviceArray,
+    outward: Array | DeviceArray,
+    grad_y: Array | DeviceArray,
+    grad_last: Array | DeviceArray,
 ) -> GradientSources:
-    """Upload what `selective_gradients` takes.
+    """Upload what `selective_gradients` takes, or copy it if it is on the device.
 
     Args:
         context: the device.
-        u, dt, decays, inward, outward: NumPy arrays as `selective_scan` takes them on the device.
+        u, dt, decays, inward, outward: arrays as `selective_scan` takes them, of NumPy or in C order on the device.
         grad_y, grad_last: the gradients with respect to its results.
     """
     series = padded(u.size, _ALIGNED_NUMBERS)
@@ -111,10 +111,16 @@ def gradient_sources(
             (u, 0, inputs), (dt, series, inputs), (grad_y, 2 * series, inputs),
             (decays, 0, ends), (grad_last, decays.size, ends),
         ):  # fmt: skip
-            upload(context.queue, np.ascontiguousarray(array), into.buffer, 4 * at, context.pool)
-    return GradientSources(
-        inputs, ends, uploaded(context, inward), uploaded(context, outward), series, u.shape, decays.shape
+            if isinstance(array, DeviceArray):
+                copy = Copy(array.buffer, array.offset, into.buffer, into.offset + 4 * at, array.nbytes)
+                with context.lock:
+                    context.submit([copy], array.nbytes, held=are_owned(array))
+            else:
+                upload(context.queue, np.ascontiguousarray(array), into.buffer, 4 * at, context.pool)
+    of_input, of_output = (
+        each if isinstance(each, DeviceArray) else uploaded(context, each) for each in (inward, outward)
     )
+    return GradientSources(inputs, ends, of_input, of_output, series, u.shape, decays.shape)
 
 
 def selective_gradients(sources: GradientSources) -> list[DeviceArray]:

@@ -14,7 +14,7 @@ from gpuscan.torch.linear_attention import gated_delta_rule, gated_linear_attent
 from gpuscan.torch.linear_recurrence import linear_recurrence
 from gpuscan.torch.loop import loop
 from gpuscan.torch.scan import scan
-from gpuscan.torch.selective_scan import selective_scan
+from gpuscan.torch.selective_scan import selective_scan, selective_state_update
 
 __all__ = [
     "associative_scan",
@@ -24,4 +24,5 @@ __all__ = [
     "loop",
     "scan",
     "selective_scan",
+    "selective_state_update",
 ]

@@ -13,6 +13,7 @@ from torch.nn.functional import silu, softplus  # noqa: TID253
 
 from gpuscan.api.selective_scan import SelectiveScan
 from gpuscan.api.selective_states import STATES, TIME
+from gpuscan.api.state_space import check_scan_shapes, check_update_shapes
 from gpuscan.array_types import AnyArray
 from gpuscan.torch.linear_recurrence import linear_recurrence
 from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, run
@@ -75,7 +76,9 @@ def selective_scan(
     check_tensors({"u": u, "delta": delta, "z": z})
     named = {"u": u, "A": A, "B": B, "C": C, "D": D, "delta_bias": delta_bias}
     check_tensors(named, same_dtype=False)
-    _check_shapes(u, A, {"delta": delta, "z": z}, {"B": B, "C": C}, {"D": D, "delta_bias": delta_bias})
+    named |= {"delta": delta, "z": z}
+    shapes = {name: tuple(each.shape) for name, each in named.items() if each is not None}
+    check_scan_shapes(shapes, [name for name in ("B", "C") if A.is_complex() and not named[name].is_complex()])
     wide = torch.promote_types(u.dtype, torch.float32)
     step = delta.to(wide)
     if delta_bias is not None:
@@ -176,33 +179,78 @@ def _of_groups(weights: Tensor, groups: int) -> Tensor:
     return weights if own in (1, groups) else weights.repeat_interleave(groups // own, 1)
 
 
-def _check_shapes(
-    u: Tensor, decays: Any, like: dict[str, Any], weights: dict[str, Any], by_channel: dict[str, Any]
-) -> None:
-    """Raise ValueError unless the shapes fit."""
-    if u.ndim != 3:
-        raise ValueError(f"u of shape {tuple(u.shape)} was passed; pass a tensor (batch, dim, length)")
-    batch, dim, length = u.shape
-    if not length:
-        raise ValueError(f"u of shape {tuple(u.shape)} was passed, which has no time step; pass one or more")
-    if decays.ndim != 2 or len(decays) != dim:
-        raise ValueError(f"A of shape {tuple(decays.shape)} was passed for {dim} channels; pass a tensor ({dim}, N)")
-    states = decays.shape[1]
-    for name, tensor in like.items():
-        if tensor is not None and tensor.shape != u.shape:
-            raise ValueError(
-                f"{name} of shape {tuple(tensor.shape)} was passed for u of shape {tuple(u.shape)}; pass one shape"
-            )
-    for name, tensor in by_channel.items():
-        if tensor is not None and tuple(tensor.shape) != (dim,):
-            raise ValueError(f"{name} of shape {tuple(tensor.shape)} was passed; pass a tensor ({dim},)")
-    for name, tensor in weights.items():
-        times = length * (2 if decays.is_complex() and not tensor.is_complex() else 1)
-        shape = tuple(tensor.shape)
-        grouped = tensor.ndim == 4 and shape[1] > 0 and dim % shape[1] == 0
-        allowed = [(dim, states), (batch, states, times), *([(batch, shape[1], states, times)] if grouped else [])]
-        if shape not in allowed:
-            raise ValueError(
-                f"{name} of shape {shape} was passed; pass a tensor ({dim}, {states}), ({batch}, {states}, {times}), "
-                f"or ({batch}, groups, {states}, {times}) with groups that divide {dim}"
-            )
+def selective_state_update(
+    state: Any,
+    x: Any,
+    dt: Any,
+    A: Any,  # noqa: N803
+    B: Any,  # noqa: N803
+    C: Any,  # noqa: N803
+    D: Any = None,  # noqa: N803
+    z: Any = None,
+    dt_bias: Any = None,
+    dt_softplus: bool = False,
+) -> Any:
+    """Take one step of a selective scan, for inference: write the next states to `state`, and return the output.
+
+    With ``dt = softplus(dt + dt_bias)`` or its parts: ``state = exp(dt A) state + dt B x`` and
+    ``y = sum over states of C state``, plus ``D x``, times ``silu(z)``. The signature is that of mamba's function. One
+    step is less work than to move its states, so PyTorch computes it where the tensors are.
+
+    Args:
+        state: the states, of shape (batch, dim, N), or (batch, heads, dim, N) for Mamba-2. They are changed in place.
+        x: the input, of shape (batch, dim) or (batch, heads, dim).
+        dt: the step sizes, of the shape of `x`.
+        A: the decays, of shape (dim, N) or (heads, dim, N).
+        B: the input's weights, of shape (batch, N), or (batch, groups, N) with groups that divide the heads.
+        C: the output's weights, in the shape of `B`.
+        D: the weights of the input in the output, of shape (dim,) or (heads, dim); or None.
+        z: the gates of the output, of the shape of `x`; or None.
+        dt_bias: numbers to add to `dt`, in the shape of `D`; or None.
+        dt_softplus: True to apply softplus to the step sizes.
+
+    Returns:
+        The output, of the shape and dtype of `x`.
+
+    Raises:
+        TypeError: an argument is not a tensor.
+        ValueError: the shapes do not fit, or the devices differ.
+
+    Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), section 3.3.
+
+    Example:
+        >>> import torch
+        >>> import gpuscan.torch
+        >>> state, A, B = torch.zeros(1, 2, 4), -torch.ones(2, 4), torch.full((1, 4), 0.25)
+        >>> x = torch.ones(1, 2)
+        >>> gpuscan.torch.selective_state_update(state, x, 0.5 * x, A, B, torch.ones(1, 4))
+        tensor([[0.5000, 0.5000]])
+        >>> gpuscan.torch.selective_state_update(state, x, 0.5 * x, A, B, torch.ones(1, 4))
+        tensor([[0.8033, 0.8033]])
+    """
+    named = {"state": state, "x": x, "dt": dt, "A": A, "B": B, "C": C, "D": D, "z": z, "dt_bias": dt_bias}
+    check_tensors(named, same_dtype=False)
+    shapes = {name: tuple(each.shape) for name, each in named.items() if each is not None}
+    check_update_shapes(shapes.pop("state"), shapes)
+    wide = torch.promote_types(state.dtype, torch.float32)
+    inputs, step = x.to(wide), dt.to(wide)
+    if dt_bias is not None:
+        step = step + dt_bias
+    if dt_softplus:
+        step = softplus(step)
+
+    def of_states(weights: Any) -> Any:
+        """Return B or C with the axes of the states."""
+        if weights.ndim == 2:
+            return weights.unsqueeze(1).unsqueeze(1) if state.ndim == 4 else weights.unsqueeze(1)
+        return weights.repeat_interleave(state.shape[1] // weights.shape[1], 1).unsqueeze(2)
+
+    after = torch.exp(step[..., None] * A) * state + step[..., None] * of_states(B) * inputs[..., None]
+    with torch.no_grad():
+        state.copy_(after)
+    y = (after * of_states(C)).sum(-1)
+    if D is not None:
+        y = y + inputs * D
+    if z is not None:
+        y = y * silu(z.to(wide))
+    return y.to(x.dtype)

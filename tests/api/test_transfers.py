@@ -43,6 +43,11 @@ def heads(x: Any) -> list[Any]:
     return [*[x.f[:144].reshape(1, 6, 8, 3)] * 3, x.f[:48].reshape(1, 6, 8)]
 
 
+def channels(x: Any) -> list[Any]:
+    """Return the arguments of a selective scan of four channels."""
+    return [*[x.f[:40].reshape(2, 4, 5)] * 2, x.f[:12].reshape(4, 3), *[x.f[:30].reshape(2, 3, 5)] * 2]
+
+
 # The functions of `gpuscan` by their names, then NumPy's and the methods of arrays. `x` has arrays of int32 (i), of
 # float32 (f), of two axes (rows), of bools (mask), of labels, and one to write (out).
 CALLS: dict[str, tuple[Callable[[Any], Any], ...]] = {
@@ -70,6 +75,13 @@ CALLS: dict[str, tuple[Callable[[Any], Any], ...]] = {
     "linear_recurrence": (
         lambda x: gs.linear_recurrence(x.f, x.f),
         lambda x: gs.linear_recurrence(0.5, x.f, initial=1.0, reverse=True),
+    ),
+    "selective_scan": (lambda x: gs.selective_scan(*channels(x), D=x.f[:4], z=channels(x)[0], delta_softplus=True),),
+    "selective_scan_vjp": (lambda x: gs.selective_scan_vjp(*channels(x), channels(x)[0], D=x.f[:4]),),
+    "selective_state_update": (
+        lambda x: gs.selective_state_update(
+            x.f[:24].reshape(2, 4, 3), *[x.f[:8].reshape(2, 4)] * 2, *channels(x)[2:3], *[x.f[:6].reshape(2, 3)] * 2
+        ),
     ),
     "gated_delta_rule": (lambda x: gs.gated_delta_rule(*heads(x), x.f[:48].reshape(1, 6, 8), output_final_state=True),),
     "gated_delta_rule_vjp": (lambda x: gs.gated_delta_rule_vjp(*heads(x), x.f[:48].reshape(1, 6, 8), heads(x)[2]),),

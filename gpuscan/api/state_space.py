@@ -1,0 +1,476 @@
+"""`gpuscan.selective_scan`, its gradient, and one step of it: mamba's functions for arrays of NumPy and of a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import lcm
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array
+from gpuscan.api.device import Device
+from gpuscan.api.home import home_of
+from gpuscan.api.map import map as map_arrays
+from gpuscan.api.reduce import reduce
+from gpuscan.api.selective_scan import DeviceScan, SelectiveScan
+from gpuscan.errors import UnsupportedDtypeError
+from gpuscan.problem.arguments import OnDevice, as_flag, as_leaf, native
+
+
+def selective_scan(
+    u: Any,
+    delta: Any,
+    A: Any,  # noqa: N803 (mamba's name)
+    B: Any,  # noqa: N803
+    C: Any,  # noqa: N803
+    D: Any = None,  # noqa: N803
+    z: Any = None,
+    delta_bias: Any = None,
+    delta_softplus: bool = False,
+    return_last_state: bool = False,
+    *,
+    device: Device | str | int | None = None,
+) -> Any:
+    """Return the outputs of mamba's selective state space, with the signature of mamba's `selective_scan_fn`.
+
+    With ``dt = softplus(delta + delta_bias)`` or its parts, for each batch, channel and state:
+    ``h[t] = exp(dt[t] A) h[t-1] + dt[t] B[t] u[t]`` and ``y[t] = sum over states of C[t] h[t]``, plus ``D u[t]``, times
+    ``silu(z[t])``. States are computed in float32 (float64 for float64). For real float32 states the scan is one kernel
+    that keeps them in registers. Other states take N times the memory of the input.
+
+    Args:
+        u: the input, of shape (batch, dim, length).
+        delta: the step sizes, of the same shape.
+        A: the decays, of shape (dim, N); real or complex.
+        B: the input's weights: (dim, N), or for each time (batch, N, length), or in groups of channels
+            (batch, groups, N, length). For a complex A, B and C are complex.
+        C: the output's weights, in one of these shapes.
+        D: the weights of the input in the output, of shape (dim,); or None.
+        z: the gates of the output, of the shape of `u`; or None.
+        delta_bias: numbers to add to `delta`, of shape (dim,); or None.
+        delta_softplus: True to apply softplus to the step sizes.
+        return_last_state: True to return the states after the last step as well.
+        device: as in `gpuscan.scan`.
+
+    Returns:
+        The output, of the shape and dtype of `u`, on the device if an argument is there; with `return_last_state` a
+        pair with the states (batch, dim, N).
+
+    Raises:
+        ValueError: the shapes do not fit, or there is no time step.
+        TypeError: an array is not of floats.
+        UnsupportedDtypeError: float64 arrays are on a device that has no 64-bit floats.
+
+    Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), algorithm 2.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> u = np.ones((1, 2, 3), np.float32)
+        >>> A, B = -np.ones((2, 4), np.float32), np.full((2, 4), 0.25, np.float32)
+        >>> gs.selective_scan(u, 0.5 * u, A, B, np.ones((2, 4), np.float32))[0, 0].round(3)
+        array([0.5  , 0.803, 0.987], dtype=float32)
+    """
+    call = _Call.of({"u": u, "delta": delta, "A": A, "B": B, "C": C, "D": D, "z": z, "delta_bias": delta_bias}, device)
+    y, last = call.scanned(as_flag("delta_softplus", delta_softplus))
+    y = call.gated(y)
+    with_state = as_flag("return_last_state", return_last_state)
+    return (y, last.reshape(call.shape[0], call.shape[1], -1)) if with_state else y
+
+
+def selective_scan_vjp(
+    u: Any,
+    delta: Any,
+    A: Any,  # noqa: N803
+    B: Any,  # noqa: N803
+    C: Any,  # noqa: N803
+    grad_y: Any,
+    D: Any = None,  # noqa: N803
+    z: Any = None,
+    delta_bias: Any = None,
+    delta_softplus: bool = False,
+    *,
+    grad_last_state: Any = None,
+    device: Device | str | int | None = None,
+) -> tuple[Any, ...]:
+    """Return the gradient of a function of the outputs of `selective_scan`.
+
+    The states are computed again. For real float32 states of up to 8,192 steps (on GPUs from 2,048 channels of all
+    batches on) the gradient of the scan is one kernel, which keeps them in registers.
+
+    Args:
+        u, delta, A, B, C, D, z, delta_bias, delta_softplus, device: as they were passed to `gpuscan.selective_scan`.
+        grad_y: the gradient with respect to the outputs, in the shape of `u`.
+        grad_last_state: the gradient with respect to the last states, (batch, dim, N) (default: 0).
+
+    Returns:
+        ``(grad_u, grad_delta, grad_A, grad_B, grad_C, grad_D, grad_z, grad_delta_bias)``, each in the shape and dtype
+        of its argument, on the device if an argument is there; None for an argument that is None. The gradient of a
+        complex number ``a + bi`` is ``dL/da + i dL/db``.
+
+    Raises:
+        ValueError, TypeError, UnsupportedDtypeError: as `gpuscan.selective_scan` does.
+
+    Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), appendix D.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> u = np.ones((1, 1, 3), np.float32)
+        >>> A, ones = np.log(np.full((1, 1), 0.5, np.float32)), np.ones((1, 1), np.float32)
+        >>> grads = gs.selective_scan_vjp(u, u, A, ones, ones, u)
+        >>> grads[0]
+        array([[[1.75, 1.5 , 1.  ]]], dtype=float32)
+    """
+    named = {"u": u, "delta": delta, "A": A, "B": B, "C": C, "D": D, "z": z, "delta_bias": delta_bias}
+    call = _Call.of(named | {"grad_y": grad_y, "grad_last_state": grad_last_state}, device)
+    return call.gradients(as_flag("delta_softplus", delta_softplus))
+
+
+def selective_state_update(
+    state: Any,
+    x: Any,
+    dt: Any,
+    A: Any,  # noqa: N803
+    B: Any,  # noqa: N803
+    C: Any,  # noqa: N803
+    D: Any = None,  # noqa: N803
+    z: Any = None,
+    dt_bias: Any = None,
+    dt_softplus: bool = False,
+) -> Any:
+    """Take one step of a selective scan, for inference: write the next states to `state`, and return the output.
+
+    With ``dt = softplus(dt + dt_bias)`` or its parts: ``state = exp(dt A) state + dt B x`` and
+    ``y = sum over states of C state``, plus ``D x``, times ``silu(z)``. The signature is that of mamba's function. A
+    state in NumPy is updated by NumPy, since one step is less work than to move its states.
+
+    Args:
+        state: the states, of shape (batch, dim, N), or (batch, heads, dim, N) for Mamba-2. They are changed in place.
+        x: the input, of shape (batch, dim) or (batch, heads, dim).
+        dt: the step sizes, of the shape of `x`.
+        A: the decays, of shape (dim, N) or (heads, dim, N).
+        B: the input's weights, of shape (batch, N), or (batch, groups, N) with groups that divide the heads.
+        C: the output's weights, in the shape of `B`.
+        D: the weights of the input in the output, of shape (dim,) or (heads, dim); or None.
+        z: the gates of the output, of the shape of `x`; or None.
+        dt_bias: numbers to add to `dt`, in the shape of `D`; or None.
+        dt_softplus: True to apply softplus to the step sizes.
+
+    Returns:
+        The output, in the shape and dtype of `x`, on the device if `state` is there.
+
+    Raises:
+        ValueError: the shapes do not fit.
+        TypeError: `state` is neither a NumPy array that can be written nor a `gpuscan.Array`.
+
+    Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), section 3.3.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> state, ones = np.zeros((1, 2, 4), np.float32), np.ones((1, 2), np.float32)
+        >>> A, B = -np.ones((2, 4), np.float32), np.full((1, 4), 0.25, np.float32)
+        >>> [gs.selective_state_update(state, ones, 0.5 * ones, A, B, 4 * B)[0, 0].round(3) for _ in range(2)]
+        [np.float32(0.5), np.float32(0.803)]
+    """
+    on_device = isinstance(state, OnDevice)
+    if not on_device and not (isinstance(state, np.ndarray) and state.flags.writeable):
+        raise TypeError(
+            f"state of type {type(state).__name__} was passed, which cannot be written; pass a NumPy array or a "
+            "gpuscan.Array"
+        )
+    given = {"x": x, "dt": dt, "A": A, "B": B, "C": C, "D": D, "z": z, "dt_bias": dt_bias}
+    arrays: dict[str, Any] = {name: None if each is None else as_leaf(each) for name, each in given.items()}
+    check_update_shapes(tuple(state.shape), {n: tuple(each.shape) for n, each in arrays.items() if each is not None})
+    if on_device:
+        home = home_of([state, *arrays.values()], None)
+        assert home is not None
+        arrays = {name: None if each is None else home.asarray(each) for name, each in arrays.items()}
+    wide = np.result_type(state.dtype, np.float32)
+    given_wide: list[Any] = [None if each is None else _in_dtype(each, wide) for each in arrays.values()]
+    inputs, step, decays, b, c, d, gate, bias = given_wide
+    groups = state.shape[1] if state.ndim == 4 else 1
+
+    def of_states(weights: Any) -> Any:
+        """Return B or C with the axes of the states."""
+        if weights.ndim == 3 and weights.shape[1] not in (1, groups):
+            weights = _repeated(weights, groups // weights.shape[1])
+        if weights.ndim == 3:
+            return weights[:, :, np.newaxis]
+        return weights[:, np.newaxis, np.newaxis] if state.ndim == 4 else weights[:, np.newaxis]
+
+    step = step if bias is None else _apply(_plus, step, bias)
+    step = _apply(_softplus, step) if as_flag("dt_softplus", dt_softplus) else step
+    before = _in_dtype(state, wide)
+    after = _apply(_next_state, before, inputs[..., np.newaxis], step[..., np.newaxis], decays, of_states(b))
+    state[...] = _in_dtype(after, state.dtype)
+    y = _sum(_apply(_product, after, of_states(c)), (-1,)).reshape(inputs.shape)
+    y = _apply(_plus_product, y, inputs, d) if d is not None else y
+    return _in_dtype(_apply(_gated, y, gate) if gate is not None else y, arrays["x"].dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """The checked arrays of a scan, all of NumPy or all on a device.
+
+    Attributes:
+        arrays: the arrays by their names, in the dtype of computation; None for those that were not passed.
+        dtypes: their own dtypes.
+        home: the device of the scan; None for NumPy.
+        wide: the dtype of the computation.
+    """
+
+    arrays: dict[str, Any]
+    dtypes: dict[str, Any]
+    home: Device | None
+    wide: np.dtype[Any]
+
+    @classmethod
+    def of(cls, named: dict[str, Any], device: Any) -> _Call:
+        given: dict[str, Any] = {name: None if each is None else as_leaf(each) for name, each in named.items()}
+        for name in ("u", "delta", "A", "B", "C", *(["grad_y"] if "grad_y" in named else [])):
+            if given[name] is None:
+                raise TypeError(f"{name}=None was passed; pass an array")
+        present = {name: each for name, each in given.items() if each is not None}
+        for name, each in present.items():
+            if each.dtype.kind in "biuOSU":
+                raise TypeError(f"{name} of dtype {each.dtype} was passed, but it must be of floats")
+        u, decays = given["u"], given["A"]
+        check_scan_shapes({name: tuple(each.shape) for name, each in present.items() if not name.startswith("grad")})
+        states = *u.shape[:2], decays.shape[1]
+        for name, shape in (("grad_y", u.shape), ("grad_last_state", states)):
+            if name in present and tuple(present[name].shape) != tuple(shape):
+                raise ValueError(
+                    f"{name} of shape {tuple(present[name].shape)} was passed; pass an array of shape {tuple(shape)}"
+                )
+        home = home_of(present.values(), device)
+        wide = np.result_type(u.dtype.newbyteorder("="), np.float32)
+        if any(isinstance(each, OnDevice) for each in present.values()):
+            assert home is not None
+            given = {name: None if each is None else home.asarray(each) for name, each in given.items()}
+        elif wide == np.float64 and device is None and home is not None and not home.capabilities.float64:
+            home = None
+        if wide == np.float64 and home is not None and not home.capabilities.float64:
+            raise UnsupportedDtypeError(
+                f"u of dtype float64 was passed for {home!r}, which has no 64-bit floats; pass u.astype(np.float32)"
+            )
+        dtypes = {name: None if each is None else each.dtype for name, each in given.items()}
+        for name, each in given.items():
+            if each is not None and each.dtype.kind != "c":
+                given[name] = _in_dtype(each, wide)
+        return cls(given, dtypes, home, wide)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(batch, dim, length)."""
+        return tuple(self.arrays["u"].shape)
+
+    def scanned(self, softplus: bool) -> tuple[Any, Any]:
+        """Return y without D and z, in the shape of u and the dtype of computation, and the last states."""
+        y, last = self._scan(softplus).outputs()
+        return y.reshape(self.shape), last
+
+    def gated(self, y: Any) -> Any:
+        """Return the outputs, from those of the scan."""
+        u, d, z = (self.arrays[name] for name in ("u", "D", "z"))
+        if d is not None:
+            y = _apply(_plus_product, y, u, d[:, np.newaxis])
+        return _in_dtype(y if z is None else _apply(_gated, y, z), self.dtypes["u"])
+
+    def gradients(self, softplus: bool) -> tuple[Any, ...]:
+        """Return the gradients of all arrays but those of the results."""
+        arrays, scan = self.arrays, self._scan(softplus)
+        u, d, z, bias = (arrays[name] for name in ("u", "D", "z", "delta_bias"))
+        grad, last = arrays["grad_y"], arrays["grad_last_state"]
+        found: dict[str, Any] = dict.fromkeys(("u", "delta", "A", "B", "C", "D", "z", "delta_bias"))
+        if z is not None:
+            y = scan.outputs()[0].reshape(self.shape)
+            y = y if d is None else _apply(_plus_product, y, u, d[:, np.newaxis])
+            found["z"] = _apply(_grad_gate, grad, y, z)
+            grad = _apply(_gated, grad, z)
+        shape = (*self._lead, arrays["A"].shape[1], 1)
+        if last is None:
+            last = np.zeros(shape, scan.A.dtype)
+            last = last if self.home is None or not isinstance(u, OnDevice) else self.home.asarray(last)
+        of_u, of_step, of_decay, *of_weights = scan.gradients(
+            grad.reshape(scan.u.shape), _in_dtype(last, scan.A.dtype).reshape(shape)
+        )
+        of_u, of_step = of_u.reshape(self.shape), of_step.reshape(self.shape)
+        if d is not None:
+            of_u = _apply(_plus_product, of_u, grad, d[:, np.newaxis])
+            found["D"] = _sum(_apply(_product, grad, u), (0, 2))
+        if softplus:
+            shifted = arrays["delta"] if bias is None else _apply(_plus, arrays["delta"], bias[:, np.newaxis])
+            of_step = _apply(_grad_softplus, of_step, shifted)
+        if bias is not None:
+            found["delta_bias"] = _sum(of_step, (0, 2))
+        found |= {"u": of_u, "delta": of_step, "A": of_decay}
+        for name, grad_weights in zip("BC", of_weights, strict=True):
+            own = arrays[name]
+            if own.ndim == 4 and own.shape[1] != grad_weights.shape[1]:
+                share = grad_weights.shape[1] // own.shape[1]
+                grad_weights = _sum(grad_weights.reshape(own.shape[0], own.shape[1], share, *own.shape[2:]), (2,))
+            found[name] = grad_weights
+        return tuple(
+            None if each is None else _in_dtype(each.reshape(arrays[name].shape), self.dtypes[name])
+            for name, each in found.items()
+        )
+
+    @property
+    def _lead(self) -> tuple[int, int, int]:
+        """Batches, groups of channels that share B and C, and channels of a group."""
+        weights = [self.arrays[name] for name in "BC"]
+        groups = lcm(*(each.shape[1] for each in weights if each.ndim == 4))
+        return self.shape[0], groups, self.shape[1] // groups
+
+    def _scan(self, softplus: bool) -> Any:
+        u, delta, decays, b, c, bias = (self.arrays[name] for name in ("u", "delta", "A", "B", "C", "delta_bias"))
+        step = delta if bias is None else _apply(_plus, delta, bias[:, np.newaxis])
+        step = _apply(_softplus, step) if softplus else step
+        batches, groups, channels = self._lead
+        number = np.result_type(decays.dtype.newbyteorder("="), self.wide)
+
+        def weights(array: Any) -> Any:
+            array = _in_dtype(array, number)
+            if array.ndim == 2:
+                return array.reshape(1, groups, channels, -1, 1)
+            if array.ndim == 3:
+                return array.reshape(batches, 1, 1, *array.shape[1:])
+            if array.shape[1] not in (1, groups):
+                array = _repeated(array, groups // array.shape[1])
+            return array.reshape(batches, -1, 1, *array.shape[2:])
+
+        own = batches, groups, channels, 1, self.shape[2]
+        arrays = (
+            u.reshape(own),
+            step.reshape(own),
+            _in_dtype(decays, number).reshape(1, groups, channels, -1, 1),
+            weights(b),
+            weights(c),
+        )
+        if isinstance(u, OnDevice):
+            assert self.home is not None
+            return DeviceScan(*arrays, self.home)
+        return SelectiveScan(*arrays, device="numpy" if self.home is None else self.home)
+
+
+# ----- The same of arrays of NumPy and of a device
+
+
+def _apply(function: Any, *arrays: Any) -> Any:
+    """Return a function of every element."""
+    on_device = any(isinstance(each, OnDevice) for each in arrays)
+    return map_arrays(function, *arrays) if on_device else function(*arrays)
+
+
+def _sum(array: Any, axes: tuple[int, ...]) -> Any:
+    return reduce(array, axis=axes) if isinstance(array, OnDevice) else array.sum(axes)
+
+
+def _in_dtype(array: Any, dtype: Any) -> Any:
+    if isinstance(array, Array):
+        return array if array.dtype == dtype else array.astype(dtype)
+    return native(array).astype(dtype, copy=False)
+
+
+def _repeated(weights: Any, times: int) -> Any:
+    """Return weights with each group several times."""
+    shape = *weights.shape[:2], times, *weights.shape[2:]
+    if isinstance(weights, Array):
+        spread = np.zeros((1, 1, times, *[1] * (weights.ndim - 2)), weights.dtype)
+        weights = map_arrays(_plus, weights[:, :, np.newaxis], spread)
+    else:
+        weights = np.broadcast_to(weights[:, :, np.newaxis], shape)
+    return weights.reshape(shape[0], shape[1] * times, *shape[3:])
+
+
+def _plus(x: Any, y: Any) -> Any:
+    return x + y
+
+
+def _product(x: Any, y: Any) -> Any:
+    return x * y
+
+
+def _plus_product(y: Any, u: Any, d: Any) -> Any:
+    return y + u * d
+
+
+def _softplus(x: Any) -> Any:
+    return np.logaddexp(x, np.zeros_like(x))
+
+
+def _grad_softplus(grad: Any, x: Any) -> Any:
+    return grad / (1 + np.exp(-x))
+
+
+def _gated(y: Any, z: Any) -> Any:
+    return y * (z / (1 + np.exp(-z)))
+
+
+def _grad_gate(grad: Any, y: Any, z: Any) -> Any:
+    share = 1 / (1 + np.exp(-z))
+    return grad * y * share * (1 + z * (1 - share))
+
+
+def _next_state(state: Any, x: Any, dt: Any, decay: Any, weight: Any) -> Any:
+    return np.exp(dt * decay) * state + dt * weight * x
+
+
+# ----- Shapes, also of tensors
+
+
+def check_scan_shapes(shapes: dict[str, tuple[int, ...]], in_pairs: Sequence[str] = ()) -> None:
+    """Raise ValueError unless the shapes of the arguments that were passed to a selective scan fit.
+
+    Args:
+        shapes: the shapes by the names of the arguments.
+        in_pairs: the weights that, if they vary with time, have real and imaginary parts in turn.
+    """
+    u, decays = shapes["u"], shapes["A"]
+    if len(u) != 3:
+        raise ValueError(f"u of shape {u} was passed; pass an array (batch, dim, length)")
+    batch, dim, length = u
+    if not length:
+        raise ValueError(f"u of shape {u} was passed, which has no time step; pass one or more")
+    if len(decays) != 2 or decays[0] != dim:
+        raise ValueError(f"A of shape {decays} was passed for {dim} channels; pass an array ({dim}, N)")
+    for name in ("delta", "z"):
+        if shapes.get(name, u) != u:
+            raise ValueError(f"{name} of shape {shapes[name]} was passed for u of shape {u}; pass one shape")
+    for name in ("D", "delta_bias"):
+        if shapes.get(name, (dim,)) != (dim,):
+            raise ValueError(f"{name} of shape {shapes[name]} was passed; pass an array ({dim},)")
+    states = decays[1]
+    for name in ("B", "C"):
+        shape, times = shapes[name], length * (2 if name in in_pairs else 1)
+        grouped = len(shape) == 4 and shape[1] > 0 and dim % shape[1] == 0
+        allowed = [(dim, states), (batch, states, times), *([(batch, shape[1], states, times)] if grouped else [])]
+        if shape not in allowed:
+            raise ValueError(
+                f"{name} of shape {shape} was passed; pass an array ({dim}, {states}), ({batch}, {states}, {times}), "
+                f"or ({batch}, groups, {states}, {times}) with groups that divide {dim}"
+            )
+
+
+def check_update_shapes(state: tuple[int, ...], shapes: dict[str, tuple[int, ...]]) -> None:
+    """Raise ValueError unless the shapes of the arguments of a step of a selective scan fit."""
+    if len(state) not in (3, 4):
+        raise ValueError(f"state of shape {state} was passed; pass (batch, dim, N) or (batch, heads, dim, N)")
+    batch, *channels, states = state
+    lead, groups = (batch, *channels), shapes["B"][1] if len(shapes["B"]) == 3 else 0
+    has_groups = len(state) == 4 and groups > 0 and state[1] % groups == 0
+    weights = (batch, groups, states) if has_groups else (batch, states)
+    wanted = {
+        "x": lead, "dt": lead, "A": (*channels, states), "B": weights, "C": weights, "D": tuple(channels), "z": lead,
+        "dt_bias": tuple(channels),
+    }  # fmt: skip
+    for name, shape in shapes.items():
+        if shape != wanted[name]:
+            raise ValueError(
+                f"{name} of shape {shape} was passed for a state of shape {state}; pass an array of shape "
+                f"{wanted[name]}"
+            )
