@@ -1,4 +1,4 @@
-"""Train a small mamba block to remember: it reads digits among blanks, and then writes them in order.
+"""Train a small mamba block to remember: it reads digits at any places among blanks, and then writes them in order.
 
 It needs PyTorch (``pip install ".[torch]"``).
 """
@@ -31,22 +31,32 @@ class Block(nn.Module):
 
 
 def examples(count):
-    """Return inputs with COUNT digits before blanks and as many questions, and the digits as answers."""
+    """Return inputs with COUNT digits among blanks and then as many questions, and the digits as answers."""
     digits = torch.randint(DIGITS, (count, COUNT))
-    blanks, questions = torch.full((count, GAP), DIGITS), torch.full((count, COUNT), DIGITS + 1)
-    return torch.cat([digits, blanks, questions], 1), digits
+    places = torch.rand(count, COUNT + GAP).argsort(1)[:, :COUNT].sort(1).values
+    blanks, questions = torch.full((count, COUNT + GAP), DIGITS), torch.full((count, COUNT), DIGITS + 1)
+    return torch.cat([blanks.scatter(1, places, digits), questions], 1), digits
+
+
+def drawn(losses):
+    """Return losses as a row of bars."""
+    bars = " ▁▂▃▄▅▆▇█"
+    return "".join(bars[round(8 * loss / max(losses))] for loss in losses)
 
 
 torch.manual_seed(0)
 model = nn.Sequential(nn.Embedding(DIGITS + 2, WIDTH), Block(), nn.LayerNorm(WIDTH), Block(), nn.Linear(WIDTH, DIGITS))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+losses = []
 for _ in range(80):
     inputs, answers = examples(48)
     loss = nn.functional.cross_entropy(model(inputs)[:, -COUNT:].flatten(0, 1), answers.flatten())
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
+    losses.append(loss.item())
 inputs, answers = examples(500)
 right = (model(inputs)[:, -COUNT:].argmax(-1) == answers).float().mean()
+print(f"the loss, from {losses[0]:.2f} to {losses[-1]:.3f}: {drawn(losses)}")
 print(f"{right:.1%} of the digits are right")
 assert right > 0.95

@@ -34,6 +34,19 @@ def argmax_so_far(axes: Any, rng: np.random.Generator) -> None:
     axes.plot(*zip(*[(i, v) for i, v in enumerate(results) if v == best[i]], strict=True), "o", color=RED)
 
 
+def associative_recall(axes: Any, rng: np.random.Generator) -> None:
+    steps, keys = 24, 6
+    asked = rng.integers(keys, size=steps)
+    k = np.eye(keys, dtype=np.float32)[asked].reshape(1, steps, 1, keys)
+    v, gates = rng.random((1, steps, 1, 1), np.float32), np.zeros((1, steps, 1), np.float32)
+    memory = [
+        gs.gated_delta_rule(k[:, :t], k[:, :t], v[:, :t], gates[:, :t], gates[:, :t] + 1, output_final_state=True)[1]
+        for t in range(1, steps + 1)
+    ]
+    axes.imshow(np.stack(memory)[:, 0, 0, :, 0].T, cmap="Blues", aspect="auto")
+    axes.scatter(range(steps), asked, color=RED, s=25)
+
+
 def advantages_by_a_loop(axes: Any, rng: np.random.Generator) -> None:
     rewards, done = rng.normal(size=80).astype(np.float32), rng.random(80) < 0.05
     step = lambda g, x: x[0] + np.float32(0.95) * np.where(x[1], 0, g)  # noqa: E731
@@ -199,6 +212,7 @@ PICTURES: dict[str, Draw] = {
         advantage_estimation,
         advantages_by_a_loop,
         argmax_so_far,
+        associative_recall,
         bucket_with_a_lid,
         csv_fields,
         draw_a_walk,

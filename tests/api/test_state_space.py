@@ -90,9 +90,9 @@ def test_on_numpy(form: str) -> None:
         np.testing.assert_allclose((np.conj(grad) * way).real.sum(), (losses[0] - losses[1]) / 2e-5, rtol=1e-6)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["varying", "grouped", "complex"])
 def test_on_devices(device: gs.Device, form: str) -> None:
-    """Compare arrays of NumPy and of a device with the formula and with the gradients on NumPy."""
+    """Compare with the formula and with the gradients on NumPy."""
     for with_all in half_of(device, [True, False], FORMS.index(form)):
         given = arguments(form, with_all)
         options: dict[str, Any] = {"delta_softplus": with_all}
@@ -107,50 +107,48 @@ def test_on_devices(device: gs.Device, form: str) -> None:
             for one, other in zip(found, wanted, strict=True):
                 assert isinstance(one, gs.Array) == on_device
                 assert_near(one, other)
-            for one, other in zip(
-                gs.selective_scan_vjp(**there, **weights, device=device, **options), exact, strict=True
-            ):
-                assert (one is None) == (other is None)
-                if one is not None:
-                    assert isinstance(one, gs.Array) == on_device
-                    assert_near(one, other, 1e-4)
+        for one, other in zip(gs.selective_scan_vjp(**there, **weights, **options), exact, strict=True):
+            assert (one is None) == (other is None)
+            if one is not None:
+                assert isinstance(one, gs.Array)
+                assert_near(one, other, 1e-4)
 
 
-def test_steps(device: gs.Device) -> None:
+@pytest.mark.parametrize("heads", [1, 2])
+def test_steps(device: gs.Device, heads: int) -> None:
     """Take the steps of a scan one by one, also with heads and groups, and compare with the scan."""
     given = arguments("fixed", True)
-    given |= {name: np.random.default_rng(3).normal(size=(2, 3, 19)) for name in "BC"}
+    given |= {name: np.random.default_rng(3).normal(size=(2, 3, 6)) for name in "BC"}
+    given |= {name: given[name][..., :6] for name in ("u", "delta", "z")}
     wanted, last = formula(**given, soft=True)
     small = narrow(given)
     for on_device in (False, True):
-        for heads in (1, 2):
-            state: Any = np.zeros((2, 4, 3) if heads == 1 else (2, heads, 2, 3), np.float32)
-            state = device.asarray(state) if on_device else state
+        state: Any = np.zeros((2, 4, 3) if heads == 1 else (2, heads, 2, 3), np.float32)
+        state = device.asarray(state) if on_device else state
 
-            def cut(array: Any, heads: int = heads, lead: int = 1) -> Any:
-                return array if heads == 1 else array.reshape(*array.shape[: lead - 1], heads, 2, *array.shape[lead:])
+        def cut(array: Any, lead: int = 1) -> Any:
+            return array if heads == 1 else array.reshape(*array.shape[: lead - 1], heads, 2, *array.shape[lead:])
 
-            fixed = {"A": cut(small["A"]), "D": cut(small["D"]), "dt_bias": cut(small["delta_bias"])}
-            for t in range(19):
-                moving = {name: cut(small[name][..., t], lead=2) for name in ("u", "delta", "z")}
-                weights = {name: small[name][..., t] for name in "BC"}
-                if heads > 1 and t % 2:
-                    weights = {name: each[:, np.newaxis] for name, each in weights.items()}
-                y = gs.selective_state_update(
-                    state, moving["u"], moving["delta"], **fixed, **weights, z=moving["z"], dt_softplus=True
-                )
-                assert isinstance(y, gs.Array) == on_device
-                assert_near(np.asarray(y).reshape(2, 4), wanted[..., t])
-            assert_near(np.asarray(state).reshape(last.shape), last)
+        fixed = {"A": cut(small["A"]), "D": cut(small["D"]), "dt_bias": cut(small["delta_bias"])}
+        for t in range(6):
+            moving = {name: cut(small[name][..., t], lead=2) for name in ("u", "delta", "z")}
+            weights = {name: small[name][..., t] for name in "BC"}
+            if heads > 1 and t % 2:
+                weights = {name: each[:, np.newaxis] for name, each in weights.items()}
+            y = gs.selective_state_update(
+                state, moving["u"], moving["delta"], **fixed, **weights, z=moving["z"], dt_softplus=True
+            )
+            assert isinstance(y, gs.Array) == on_device
+            assert_near(np.asarray(y).reshape(2, 4), wanted[..., t])
+        assert_near(np.asarray(state).reshape(last.shape), last)
 
 
-def test_narrow_floats(device: gs.Device) -> None:
+def test_narrow_floats() -> None:
     given = {name: each.astype(np.float16) for name, each in arguments("varying", True).items()}
     wanted, last = formula(**{name: each.astype(float) for name, each in given.items()}, soft=True)
-    there = {name: device.asarray(each) for name, each in given.items()}
-    y, state = gs.selective_scan(**there, delta_softplus=True, return_last_state=True)
+    y, state = gs.selective_scan(**given, delta_softplus=True, return_last_state=True, device="numpy")
     assert (y.dtype, state.dtype) == (np.float16, np.float32)
-    assert_near(y.numpy().astype(float), wanted, 2e-3)
+    assert_near(y.astype(float), wanted, 2e-3)
     assert_near(state, last)
     grads = gs.selective_scan_vjp(**given, grad_y=given["u"], delta_softplus=True, device="numpy")
     assert {each.dtype for each in grads} == {np.dtype(np.float16)}

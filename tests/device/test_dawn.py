@@ -28,7 +28,7 @@ from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.reference.selective_stages import selective_gradient
 from gpuscan.templates import render
 from gpuscan.tools.matrix.conformance import check, suite
-from tests.api import test_array_indices, test_everywhere, test_labels
+from tests.api import test_array_indices, test_everywhere, test_labels, test_linear_attention
 from tests.api.test_sort import assert_sorted, keys_of, order_of
 from tests.api.test_threads import at_once, work, work_on_device
 from tests.conftest import MIN_ADAPTERS
@@ -286,6 +286,10 @@ def test_selective_scans(dawn: gs.Device) -> None:
     wanted = selective_gradient(*arrays, y.read(), last.read())
     for one, other in zip(found[:2], wanted, strict=False):
         np.testing.assert_allclose(one.read(), other, rtol=0, atol=1e-4 * np.abs(other).max())
+
+
+def test_linear_attention_in_chunks(dawn: gs.Device) -> None:
+    test_linear_attention.test_stages(dawn, "delta")
 
 
 def test_both_implementations_give_the_same_bits(dawn: gs.Device, device: gs.Device) -> None:

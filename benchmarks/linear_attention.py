@@ -1,0 +1,146 @@
+"""Time of the gated delta rule and of gated linear attention, and of their gradients, beside PyTorch and Triton.
+
+Run:  python benchmarks/linear_attention.py [--shape 4x8192x16] [--keys 128] [--values 128] [--torch-device cuda]
+
+The shape is (batch, time, heads). The first line of each form is GPU time of arrays on the device; the gradient
+computes the states again. Then tensors are on the CPU for gpuscan, so its time includes their way to the GPU and back.
+The loop makes one step after the other in PyTorch; with --loop-steps N it makes N steps only, and its time is
+multiplied. With --compile, `torch.compile` compiles these steps. Triton's kernels are those of flash-linear-attention,
+if that is installed and the tensors are on a GPU that Triton knows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+import gpuscan as gs
+import gpuscan.torch
+from gpuscan.tools.bench.timing import GpuTimer
+
+WARM_SECONDS = 0.5
+# Decays of heads, decays of keys, and the delta rule.
+FORMS = ("heads", "keys", "delta")
+# The functions of flash-linear-attention.
+KERNELS = {
+    "heads": ("simple_gla", "chunk_simple_gla"),
+    "keys": ("gla", "chunk_gla"),
+    "delta": ("gated_delta_rule", "chunk_gated_delta_rule"),
+}
+
+
+def loop(q: Any, k: Any, v: Any, g: Any, beta: Any = None) -> Any:
+    """Return the outputs, one step after the other."""
+    gates = (g if g.ndim == k.ndim else g[..., None]).exp()
+    state = torch.zeros(*k.shape[:1], k.shape[2], k.shape[3], v.shape[3], device=k.device)
+    outputs = []
+    for t in range(k.shape[1]):
+        state = state * gates[:, t, :, :, None]
+        value = v[:, t]
+        if beta is not None:
+            value = beta[:, t, :, None] * (value - torch.einsum("bhk,bhkv->bhv", k[:, t], state))
+        state = state + k[:, t, :, :, None] * value[:, :, None]
+        outputs.append(torch.einsum("bhk,bhkv->bhv", q[:, t], state))
+    return torch.stack(outputs, 1) * k.shape[3] ** -0.5
+
+
+def ours(*tensors: Any) -> Any:
+    if len(tensors) == 5:
+        return gpuscan.torch.gated_delta_rule(*tensors)
+    return gpuscan.torch.gated_linear_attention(*tensors)
+
+
+def triton_kernels(form: str) -> Callable[..., Any] | None:
+    """Return flash-linear-attention's function; None if it is not installed."""
+    if importlib.util.find_spec("fla") is None or importlib.util.find_spec("triton") is None:
+        return None
+    module, name = KERNELS[form]
+    function = getattr(importlib.import_module(f"fla.ops.{module}"), name)
+    return lambda *tensors: function(**dict(zip(("q", "k", "v", "g", "beta"), tensors, strict=False)))[0]
+
+
+def seconds(function: Callable[..., Any], tensors: list[Any], repeats: int) -> tuple[float, float]:
+    """Return the least time of a forward and of a backward pass."""
+
+    def now() -> float:
+        if tensors[0].is_cuda:
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+    times = []
+    for _ in range(repeats + 1):
+        start = now()
+        y = function(*tensors)
+        middle = now()
+        torch.autograd.grad(y.sum(), tensors)
+        times.append((middle - start, now() - middle))
+    forward, backward = zip(*times[1:], strict=True)
+    return min(forward), min(backward)
+
+
+def gpu_times(tensors: list[Any]) -> tuple[float, float]:
+    """Return the GPU time of the outputs and of the gradient, of arrays on the device."""
+    device = gs.default_device()
+    there = [device.asarray(each.detach().numpy()) for each in tensors]
+    ones = device.asarray(np.ones(tensors[2].shape, np.float32))
+    timer = GpuTimer(device, WARM_SECONDS)
+    if len(there) == 5:
+        forward = timer.time_call(lambda: gs.gated_delta_rule(*there))
+        return forward, timer.time_call(lambda: gs.gated_delta_rule_vjp(*there, ones))
+    forward = timer.time_call(lambda: gs.gated_linear_attention(*there))
+    return forward, timer.time_call(lambda: gs.gated_linear_attention_vjp(*there, ones))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", default="4x8192x16")
+    parser.add_argument("--keys", type=int, default=128)
+    parser.add_argument("--values", type=int, default=128)
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS)
+    parser.add_argument("--torch-device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--loop-steps", type=int)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    batch, length, heads = map(int, arguments.shape.split("x"))
+    torch.manual_seed(0)
+    print(gs.default_device())
+
+    def inputs(form: str, length: int, device: str) -> list[Any]:
+        steps = batch, length, heads
+        q, k = (torch.nn.functional.normalize(torch.randn(*steps, arguments.keys), dim=-1) for _ in range(2))
+        v = torch.randn(*steps, arguments.values)
+        g = -0.1 * torch.rand(*steps, arguments.keys) if form == "keys" else -0.1 * torch.rand(steps)
+        found = [q, k, v, g, *([torch.rand(steps)] if form == "delta" else [])]
+        return [each.to(device).requires_grad_() for each in found]
+
+    def report(name: str, times: tuple[float, float], share: float = 1.0) -> None:
+        forward, backward = (each * share * 1e3 for each in times)
+        print(f"{name:34}: forward {forward:9.2f} ms, backward {backward:9.2f} ms", flush=True)
+
+    for form in arguments.forms:
+        small = inputs(form, min(length, 64), "cpu")
+        torch.testing.assert_close(ours(*small), loop(*small), rtol=1e-3, atol=1e-3)
+        report(f"{form}, gpuscan, arrays on the GPU", gpu_times(inputs(form, length, "cpu")))
+        report(f"{form}, gpuscan, tensors on the CPU", seconds(ours, inputs(form, length, "cpu"), arguments.repeats))
+        steps, device = arguments.loop_steps or length, arguments.torch_device
+        tensors = inputs(form, steps, device)
+        report(f"{form}, a loop, torch on {device}", seconds(loop, tensors, arguments.repeats), length / steps)
+        if arguments.compile:
+            compiled = torch.compile(loop)
+            times = seconds(compiled, tensors, arguments.repeats)
+            report(f"{form}, compiled loop on {device}", times, length / steps)
+        kernels = triton_kernels(form) if device.startswith("cuda") else None
+        if kernels is not None:
+            times = seconds(kernels, inputs(form, length, device), arguments.repeats)
+            report(f"{form}, Triton (fla) on {device}", times)
+
+
+if __name__ == "__main__":
+    main()
