@@ -197,8 +197,11 @@ class DeviceAttention:
         chunks = -(-self.q.shape[1] // CHUNK)
         limit: int = self._context.capabilities.loop_iterations
         rounds = min(limit // loops(self.q.shape[3]) if limit else chunks, ARRAYS.max_attention_chunks)
+        batches, heads, keys, values = self._state_shape
         fitting = ARRAYS.attention_state_numbers // prod(self._state_shape)
-        return max(1, min(chunks, rounds, fitting))
+        # States and their gradients are one binding, with a slot more than chunks, and matrices are another.
+        bound: int = self._context.binding_limit // 4 // (2 * batches * heads * max(keys * values, CHUNK**2)) - 1
+        return max(1, min(chunks, rounds, fitting, bound))
 
     @cached_property
     def _stretches(self) -> list[tuple[int, int]]:
@@ -225,7 +228,8 @@ class DeviceAttention:
 def largest_numbers(keys: int, values: int, length: int, by_key: bool) -> int:
     """Return the numbers of the largest array that the attention of one head has on a device."""
     gates = keys if by_key else 1
-    return max(length * (2 * keys + gates + 1), 2 * length * values, 4 * keys * values) + 4 * _ALIGNED_NUMBERS
+    states = 4 * max(keys * values, CHUNK**2)
+    return max(length * (2 * keys + gates + 1), 2 * length * values, states) + 4 * _ALIGNED_NUMBERS
 
 
 def loops(keys: int) -> int:
