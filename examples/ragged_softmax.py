@@ -22,7 +22,7 @@ def joined(l: Any, r: Any) -> tuple[Any, Any]:
 def main() -> None:
     """Compute the softmax of 3,000 rows of 1 to 40 numbers, and compare each with NumPy."""
     rng = np.random.default_rng(0)
-    lengths = rng.integers(1, 40, 3_000)
+    lengths = rng.integers(1, 40, 3_000, dtype=np.int32)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     scores = rng.normal(0, 30, offsets[-1]).astype(np.float32)
 

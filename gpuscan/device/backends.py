@@ -1,15 +1,17 @@
-"""Choose the WebGPU implementation, and hide the differences between the two.
+"""Choose the WebGPU implementation, and hide the differences between them.
 
 - ``wgpu``: wgpu-native through the package wgpu. Its shader compiler is naga, which Firefox also uses.
 - ``dawn``: Dawn through the package wgpudawn, which has the same Python interface. Its shader compiler is Tint, which
   Chrome also uses.
+- ``browser``: ``navigator.gpu`` of a web page, under Pyodide, through `gpuscan.device.navigator_gpu`, which has the
+  same Python interface. It is the only one there.
 
 ``GPUSCAN_BACKEND`` chooses one. They differ in this:
 
 - subgroups: wgpu-native calls the feature ``subgroup``, and naga refuses the line ``enable subgroups;``. Dawn calls it
   ``subgroups``, as WebGPU does, and needs the line (`Capabilities.enable_subgroups`).
-- 64-bit integers and floats: wgpu-native has features for them, Dawn has none.
-- timestamps: wgpu-native gives the GPU's ticks, Dawn nanoseconds.
+- 64-bit integers and floats: wgpu-native has features for them, the others have none.
+- timestamps: wgpu-native gives the GPU's ticks, the others nanoseconds.
 - barriers in control flow that is not uniform: naga accepts them, Tint refuses the shader.
 - OpenGL: wgpu-native only.
 - adapters: an adapter of Dawn's can open only one device (`gpuscan.device.adapters.fresh`).
@@ -21,6 +23,7 @@ import gc
 import importlib
 import os
 import re
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
@@ -34,7 +37,12 @@ if TYPE_CHECKING:
 
 
 BACKEND_VARIABLE = "GPUSCAN_BACKEND"
-BACKENDS: Mapping[str, str] = {"wgpu": "wgpu", "dawn": "wgpudawn"}
+# True in a web page, where Python cannot start threads or other processes.
+IN_BROWSER = sys.platform == "emscripten"
+# The module of WebGPU in a web page.
+_NAVIGATOR = "gpuscan.device.navigator_gpu"
+# The package or module of each implementation, the default one first.
+BACKENDS: Mapping[str, str] = {"browser": _NAVIGATOR} if IN_BROWSER else {"wgpu": "wgpu", "dawn": "wgpudawn"}
 
 
 def webgpu() -> Any:
@@ -48,7 +56,7 @@ def webgpu() -> Any:
 
 @cache
 def _load(asked: str) -> ModuleType:
-    backend = asked or "wgpu"
+    backend = asked or next(iter(BACKENDS))
     if backend not in BACKENDS:
         raise AdapterNotFoundError(
             f"the WebGPU implementation {backend!r} was asked for (from {BACKEND_VARIABLE}); "
@@ -79,8 +87,9 @@ def is_gpu_device(thing: object) -> bool:
 
 
 def package_of(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> str:
-    """Return the package that made an adapter or device: ``"wgpu"`` or ``"wgpudawn"``."""
-    return type(thing).__module__.partition(".")[0]
+    """Return what made an adapter or device: the package ``"wgpu"`` or ``"wgpudawn"``, or the module of browsers."""
+    module = type(thing).__module__
+    return module if module == _NAVIGATOR else module.partition(".")[0]
 
 
 def module_of(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> Any:
@@ -91,6 +100,8 @@ def module_of(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> Any:
 def implementation(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> str:
     """Return the name and version of the WebGPU implementation, such as ``"wgpu-native 29.0.1.1"``."""
     package = package_of(thing)
+    if package == _NAVIGATOR:
+        return str(module_of(thing).implementation())
     if package == "wgpudawn":
         return f"Dawn (wgpudawn {module_of(thing).__version__})"
     if package != "wgpu":

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import platformdirs
+from gpuscan.device.backends import IN_BROWSER
 
 # The most bytes that are read of a file. The largest that gpuscan writes has some kilobytes.
 _MAX_BYTES = 1 << 20
@@ -83,8 +83,12 @@ def _path(folder: str, key: Mapping[str, object]) -> Path:
     """Return the path of a key's file.
 
     Raises:
-        RuntimeError: the user has no home folder.
+        RuntimeError: the user has no home folder, or the program is a web page.
     """
+    if IN_BROWSER:
+        raise RuntimeError("a web page has no folder that outlives it")
+    import platformdirs
+
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     cache = Path(platformdirs.user_cache_dir("gpuscan"))
     if not cache.is_absolute():

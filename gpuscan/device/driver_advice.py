@@ -30,6 +30,11 @@ def driver_advice(root: Path = Path("/"), system: str = sys.platform) -> str:
         root: the folder that stands for ``/``.
         system: `sys.platform` of the machine.
     """
+    if system == "emscripten":
+        return (
+            "use a browser with WebGPU, such as Chrome or Edge from 137 on, and open the page from https or localhost; "
+            "chrome://gpu tells if WebGPU is switched off there"
+        )
     if system == "win32":
         return "install or update the graphics driver of the GPU's vendor, for DirectX 12 or Vulkan"
     if system == "darwin":

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from gpuscan.array_types import AnyArray, AnyDType
-from gpuscan.device.backends import webgpu
+from gpuscan.device.backends import IN_BROWSER, webgpu
 from gpuscan.device.interrupts import interrupts_held
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.queue import Mapping
@@ -60,8 +60,16 @@ _thread_count = _threads_for(1)
 
 
 def serve_devices(count: int) -> None:
-    """Let there be as many threads as that many devices need that copy at the same time."""
+    """Let there be as many threads as that many devices need that copy at the same time.
+
+    Raises:
+        NotImplementedError: several devices were passed in a web page.
+    """
     global _threads, _thread_count
+    if IN_BROWSER and count > 1:
+        raise NotImplementedError(
+            f"{count} devices were passed, which gpuscan uses by threads, but Python has none in a web page. Pass one"
+        )
     wanted = _threads_for(count)
     with _threads_lock:
         if wanted > _thread_count:
@@ -118,8 +126,12 @@ def begun(threads: ThreadPoolExecutor, call: Callable[[], T]) -> Future[T]:
 
     Ctrl-C is held back meanwhile. It would leave a thread that no one stops, or a RuntimeError about the locks of the
     threads. A caller who has to wait for the call holds it back until the result is stored.
+
+    Web pages have no threads, so the call is made here.
     """
     try:
+        if IN_BROWSER:
+            raise RuntimeError("can't start new thread")
         with interrupts_held():
             return threads.submit(call)
     except RuntimeError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import getpass
-import importlib.metadata
 import json
 import os
 import platform
@@ -27,7 +26,7 @@ from gpuscan.planning.capabilities import Capabilities, described, element_types
 from gpuscan.planning.strategies import choose_strategy
 from gpuscan.tools.bench.command import Request, measure_all
 from gpuscan.tools.bench.results import Measurement, report
-from gpuscan.tools.matrix.columns import without_cases
+from gpuscan.tools.matrix.columns import webgpu_package, without_cases
 from gpuscan.tools.matrix.command import run_all
 from gpuscan.tools.matrix.conformance import Case
 from gpuscan.tools.output import STDOUT, USAGE_WRONG, progress_console, write_text
@@ -219,13 +218,13 @@ def adapter_report(
 
 
 def _software(capabilities: Capabilities) -> dict[str, str]:
-    package = "wgpudawn" if capabilities.implementation.startswith("Dawn") else "wgpu"
+    package, version = webgpu_package(capabilities.implementation)
     return {
         "system": platform.system(),
         "machine": platform.machine(),
         "python": platform.python_version(),
         "numpy": np.__version__,
-        package: importlib.metadata.version(package),
+        package: version,
     }
 
 

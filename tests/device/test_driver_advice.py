@@ -54,6 +54,7 @@ def test_what_is_there_decides_the_advice(machine, monkeypatch):
     assert driver_advice(root, "linux").startswith("VK_DRIVER_FILES is set")
     assert "DirectX 12" in driver_advice(root, "win32")
     assert "Metal" in driver_advice(root, "darwin")
+    assert "Chrome or Edge from 137 on" in driver_advice(root, "emscripten")
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def empty_column(device: Device, suite: str) -> Column:
         adapter=capabilities.summary,
         driver=capabilities.driver,
         implementation=capabilities.implementation,
-        version=f"gpuscan {__version__}, {_package(capabilities.implementation)}",
+        version=f"gpuscan {__version__}, {' '.join(webgpu_package(capabilities.implementation))}",
         date=_today(),
         suite=suite,
         cells={},
@@ -158,9 +158,13 @@ def _today() -> str:
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
-def _package(implementation: str) -> str:
-    package = "wgpudawn" if implementation.startswith("Dawn") else "wgpu"
-    return f"{package} {importlib.metadata.version(package)}"
+def webgpu_package(implementation: str) -> tuple[str, str]:
+    """Return the package that provides WebGPU, and its version."""
+    browser, _, pyodide = implementation.partition(", by Pyodide ")
+    if pyodide:
+        return "pyodide", pyodide
+    package = "wgpudawn" if browser.startswith("Dawn") else "wgpu"
+    return package, importlib.metadata.version(package)
 
 
 # ----- JSON
