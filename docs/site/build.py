@@ -37,6 +37,7 @@ MARKER = ".gpuscan-docs"
 PLACES = {
     "docs/site/index.md": "index.md",
     "docs/site/try.md": "try.md",
+    "docs/site/python.md": "python.md",
     "README.md": "readme.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -45,7 +46,7 @@ PLACES = {
 
 # The site's contents: caption and pages of each part. Other pages come after those of "Look up".
 CONTENTS = {
-    "Use": ("getting-started", "try", "how-to/README", "operators", "numerics", "gallery/index"),
+    "Use": ("getting-started", "python", "try", "how-to/README", "operators", "numerics", "gallery/index"),
     "Look up": ("reference", "api", "commands", "concepts", "tiles"),
     "Compare": ("The README <readme>", "performance", "matrix", "adapters/README"),
     "Understand and change": (
@@ -343,6 +344,7 @@ def build(output: Path, gallery: bool = True, external: bool = False) -> Path:
     stage(source, gallery)
     shutil.copytree(SITE / "try", source / "_static" / "try")
     subprocess.run([sys.executable, SITE / "browser_exports.py", source / "_static" / "try"], check=True)
+    subprocess.run([sys.executable, CHECKOUT / "web/python/build_page.py", source / "_static" / "python"], check=True)
     sphinx("html", source, target, gallery)
     if broken := broken_links(target):
         sys.exit("\n".join(["These links lead nowhere:", *broken]))

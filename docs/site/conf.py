@@ -97,6 +97,21 @@ if os.environ.get("GPUSCAN_DOCS_GALLERY") == "1":
         "write_computation_times": False,
     }
 
+# ----- Cells that run on the visitor's GPU
+
+
+def with_cells(app: Any, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Let the examples of the how-to pages run in the browser."""
+    if page.startswith("how-to/"):
+        app.add_js_file("python/cells.js", type="module")
+        app.add_css_file("python/style.css")
+
+
+def setup(app: Any) -> None:
+    """Connect Sphinx with what is defined here."""
+    app.connect("html-page-context", with_cells)
+
+
 # ----- Looks
 
 html_theme = "furo"

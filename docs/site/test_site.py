@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
+import get_pyodide
 import gpuscan
 from gpuscan.tools.matrix.columns import read_columns
 from tests.harness.browser import Browser
 
-SITE = Path(os.environ.get("GPUSCAN_DOCS_SITE", Path(__file__).resolve().parents[2] / "build" / "docs" / "html"))
+CHECKOUT = Path(__file__).resolve().parents[2]
+SITE = Path(os.environ.get("GPUSCAN_DOCS_SITE", CHECKOUT / "build" / "docs" / "html"))
 
 # What the page of the site found out about this machine's browser.
 MATRIX = SITE.parent / "matrix-browser.json"
@@ -137,6 +139,43 @@ def test_the_page_says_what_a_browser_lacks(browser: Browser, tmp_path: Path) ->
     assert "no WebGPU" in found["error"]
     assert "Chrome" in found["seen"]["status"]
     assert (found["seen"]["lines"], found["seen"]["offered"]) == (0, False)
+
+
+# Runs the cells of a page in a frame, all by the button of the last one, and posts what they show.
+CELLS = """<!doctype html><title>cells</title><body><script type="module">
+const frame = document.createElement("iframe");
+frame.style.width = "390px";
+frame.src = PAGE;
+document.body.append(frame);
+while (!frame.contentWindow?.gpuscanCells) await new Promise((resolve) => setTimeout(resolve, 50));
+const { cells, run } = frame.contentWindow.gpuscanCells;
+if (cells.length) await run(cells.length - 1);
+const { scrollWidth, clientWidth } = frame.contentDocument.documentElement;
+const shown = cells.map((cell) => [cell.code, cell.done, cell.shown.textContent]);
+const found = { shown, overflow: scrollWidth - clientWidth };
+await fetch("/found", { method: "POST", body: JSON.stringify(found) });
+</script></body>"""
+
+
+def test_how_to_pages_run_on_the_gpu_of_their_visitor(browser: Browser, tmp_path: Path) -> None:
+    """Run the examples of a page, and find the output that the page shows; offer none where a package is missing."""
+    browser.folders.append(get_pyodide.get(CHECKOUT / ".venv" / f"pyodide-{get_pyodide.VERSION}"))
+    pyodide = len(browser.folders) - 1
+
+    def shown(page: str) -> dict[str, Any]:
+        address = json.dumps(f"/0/how-to/{page}.html?pyodide=/{pyodide}/")
+        (tmp_path / f"{page}.html").write_text(CELLS.replace("PAGE", address), encoding="utf-8")
+        found: dict[str, Any] = browser.report_of(tmp_path, f"{page}.html")
+        return found
+
+    found = shown("replace-cumsum")
+    assert len(found["shown"]) >= 1
+    for code, done, output in found["shown"]:
+        assert done, output
+        expected = [line for line in code.splitlines() if not line.startswith((">>> ", "... ", ">>>", "..."))]
+        assert [line for line in output.splitlines() if line] == [line for line in expected if line]
+    assert found["overflow"] <= 1
+    assert shown("pytorch")["shown"] == []
 
 
 def test_the_search_finds(visit: tuple[dict[str, Any], str]) -> None:

@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from gpuscan.device.backends import IN_BROWSER
 from gpuscan.engine.progress import watched
 
 
@@ -46,6 +47,7 @@ def displayed(total: int | None) -> Iterator[Callable[[int], None]]:
     # Without ipywidgets, rich would warn in notebooks at each update.
     shown = importlib.util.find_spec("ipywidgets") is not None if console.is_jupyter else console.is_terminal
     columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not shown) as progress:
+    # The bar moves by a thread of its own, which a web page does not have.
+    with Progress(*columns, console=console, disable=not shown, auto_refresh=not IN_BROWSER) as progress:
         task = progress.add_task("", total=total)
         yield lambda done: progress.update(task, completed=done)

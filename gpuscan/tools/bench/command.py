@@ -19,6 +19,7 @@ import numpy as np
 import gpuscan as gs
 from gpuscan import Device
 from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.device.backends import IN_BROWSER
 from gpuscan.planning.strategies import STRATEGIES, unsafe_reason
 from gpuscan.replaced_file import replaced_file
 from gpuscan.tools.bench.cases import ScanCase, takes
@@ -99,7 +100,7 @@ def measure_all(entrants: Sequence[tuple[ScanCase, Sequence[Contender]]], consol
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True, auto_refresh=not IN_BROWSER) as progress:
         task = progress.add_task("", total=sum(len(contenders) for _, contenders in entrants))
         return run_suite(
             entrants,

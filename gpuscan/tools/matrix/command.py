@@ -10,6 +10,7 @@ import click
 
 import gpuscan
 from gpuscan import Device
+from gpuscan.device.backends import IN_BROWSER
 from gpuscan.device.driver_advice import driver_advice
 from gpuscan.tools.matrix.columns import (
     Column,
@@ -119,7 +120,8 @@ def run_all(
 
     cases = suite(quick) if cases is None else cases
     counts = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[failed]} failed"), TimeElapsedColumn())
-    with Progress(TextColumn("{task.description}"), *counts, console=progress_console()) as progress:
+    shown = TextColumn("{task.description}"), *counts
+    with Progress(*shown, console=progress_console(), auto_refresh=not IN_BROWSER) as progress:
 
         def column_of(device: Device) -> Column:
             start = continued(columns, device)
