@@ -131,7 +131,7 @@ def loop(
     Returns:
         A pair of the last carry, with the other axes of `xs`, and the outputs: ``ys[t] = y[t]``, in the structure of y;
         None if y is; and the carries after each step if f returns the carry alone. The pair also has the attributes
-        ``form``, what was run, and ``iterations`` of Newton's method. The arrays are `gpuscan.Array`s if any input is.
+        ``form``, what was run, and ``iterations`` of Newton's method. Each array is a `gpuscan.Array` if any input is.
 
     Raises:
         LoopError: the step has no associative form, and the message names the operation in the way; or Newton's method
