@@ -375,8 +375,11 @@ def compiled(device: Any, text: str) -> None:
 def test_dawn_takes_all_of_the_arithmetic(dawn_device: Any) -> None:
     names = [name for name in arithmetic_functions() if not re.search(r"[fiu]64", name)]
     called = helpers_of(" ".join(f"{name}(" for name in names))
-    text = render("shared/arithmetic.wgsl", helpers=called, native_int64=False)
-    compiled(dawn_device, text + "\n@compute @workgroup_size(1)\nfn main() {}\n")
+    begin = "struct Params { epoch: u32 }\n@group(0) @binding(0) var<uniform> params: Params;\n"
+    end = "\n@compute @workgroup_size(1)\nfn main() {}\n"
+    for branches in (False, True):
+        text = render("shared/arithmetic.wgsl", helpers=called, native_int64=False, branches=branches)
+        compiled(dawn_device, begin + text + end)
     assert len(called) > 70
 
 
