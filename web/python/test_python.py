@@ -26,7 +26,15 @@ MATRIX = Path(os.environ.get("MATRIX_OUTPUT") or CHECKOUT / "build" / "browser")
 # Cases between two turns of the page, and the seconds that a page may take.
 CASES_AT_A_TIME, SECONDS = 100, 2700
 # Examples that need another package, or wgpu itself.
-ELSEWHERE = {"box_blur", "draw_a_walk", "inside_an_encoder", "mpi_scan", "selective_copying", "train_recurrent_layer"}
+ELSEWHERE = {
+    "associative_recall",
+    "box_blur",
+    "draw_a_walk",
+    "inside_an_encoder",
+    "mpi_scan",
+    "selective_copying",
+    "train_recurrent_layer",
+}
 
 # Runs a program in a worker, and posts what it printed, and the value that it ended with.
 RUNNER = """<!doctype html><title>runner</title><script type="module">
