@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +22,7 @@ import torch
 import gpuscan as gs
 import gpuscan.torch
 from gpuscan.tools.bench.timing import GpuTimer
+from selective_scan import seconds
 
 WARM_SECONDS = 0.5
 # Decays of heads, decays of keys, and the delta rule.
@@ -63,25 +63,6 @@ def triton_kernels(form: str) -> Callable[..., Any] | None:
     module, name = KERNELS[form]
     function = getattr(importlib.import_module(f"fla.ops.{module}"), name)
     return lambda *tensors: function(**dict(zip(("q", "k", "v", "g", "beta"), tensors, strict=False)))[0]
-
-
-def seconds(function: Callable[..., Any], tensors: list[Any], repeats: int) -> tuple[float, float]:
-    """Return the least time of a forward and of a backward pass."""
-
-    def now() -> float:
-        if tensors[0].is_cuda:
-            torch.cuda.synchronize()
-        return time.perf_counter()
-
-    times = []
-    for _ in range(repeats + 1):
-        start = now()
-        y = function(*tensors)
-        middle = now()
-        torch.autograd.grad(y.sum(), tensors)
-        times.append((middle - start, now() - middle))
-    forward, backward = zip(*times[1:], strict=True)
-    return min(forward), min(backward)
 
 
 def gpu_times(tensors: list[Any]) -> tuple[float, float]:

@@ -30,7 +30,7 @@ from gpuscan.engine.element_copy import contiguous, duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, converted
 from gpuscan.errors import abbreviate
 from gpuscan.html_table import html_table
-from gpuscan.problem.arguments import as_array, as_integer, resolve_axis
+from gpuscan.problem.arguments import as_array, as_integer, native, resolve_axis
 from gpuscan.problem.indices import is_array_index
 
 if TYPE_CHECKING:
@@ -635,6 +635,13 @@ def _html_text(array: Array) -> str:
             "order": "C" if array.is_contiguous else f"strides {array.strides}",
         }
     return f"{html_table('gpuscan.Array', rows.items())}\n<pre>{escape(text)}</pre>"
+
+
+def in_dtype(array: Any, dtype: AnyDType) -> Any:
+    """Return an array of NumPy or of a device in a dtype, in its native byte order, and as it is if it has it."""
+    if isinstance(array, Array):
+        return array if array.dtype == dtype else array.astype(dtype)
+    return native(array).astype(dtype, copy=False)
 
 
 def _text_of(array: Array, **options: Any) -> tuple[tuple[int, ...] | None, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.api.array import Array, in_dtype
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
@@ -16,7 +16,7 @@ from gpuscan.device.device_array import DeviceArray
 from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.linear_attention import DeviceAttention, largest_numbers
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.problem.arguments import OnDevice, as_flag, as_leaf, native
+from gpuscan.problem.arguments import OnDevice, as_flag, as_leaf
 from gpuscan.reference.attention_stages import HostAttention
 from gpuscan.sizes import apply
 
@@ -268,7 +268,7 @@ class _Call:
         present = {name: each for name, each in given.items() if each is not None}
         home = home_of(present.values(), device)
         dtype = _common_dtype(present, home)
-        arrays = [None if each is None else _in_dtype(each, dtype) for each in given.values()]
+        arrays = [None if each is None else in_dtype(each, dtype) for each in given.values()]
         dtypes = [None if each is None else each.dtype for each in given.values()]
         if scale is None:
             scale = apply(_default_scale, given["k"].shape[3])
@@ -283,7 +283,7 @@ class _Call:
         else:
             shapes = [v.shape, self._state_shape]
             o, state = self._in_parts(lambda attention, _: attention.outputs(), shapes, [False, True])
-        o = _in_dtype(o, self.dtypes[2])
+        o = in_dtype(o, self.dtypes[2])
         return (o, state) if with_state else o
 
     def gradients(self) -> tuple[Any, ...]:
@@ -304,7 +304,7 @@ class _Call:
             for place, result in zip(kept, results, strict=True):
                 found[place] = result
         pairs = zip(found, self.dtypes, strict=False)
-        return tuple(None if each is None else _in_dtype(each, dtype) for each, dtype in pairs)
+        return tuple(None if each is None else in_dtype(each, dtype) for each, dtype in pairs)
 
     @property
     def _state_shape(self) -> tuple[int, ...]:
@@ -377,13 +377,6 @@ def _within(part: Part, is_state: bool) -> tuple[slice, ...]:
 def _default_scale(keys: int) -> float:
     scale: float = keys**-0.5
     return scale
-
-
-def _in_dtype(array: Any, dtype: Any) -> Any:
-    """Return an array in a dtype, in its native byte order."""
-    if isinstance(array, OnDevice):
-        return array if array.dtype == dtype else array.astype(dtype)  # type: ignore[attr-defined]
-    return native(array).astype(dtype, copy=False)
 
 
 def _common_dtype(arrays: dict[str, Any], home: Device | None) -> np.dtype[Any]:

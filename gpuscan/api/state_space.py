@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.api.array import Array, in_dtype
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
 from gpuscan.api.selective_scan import DeviceScan, SelectiveScan
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.problem.arguments import OnDevice, as_flag, as_leaf, native
+from gpuscan.problem.arguments import OnDevice, as_flag, as_leaf
 
 
 def selective_scan(
@@ -190,7 +190,7 @@ def selective_state_update(
         assert home is not None
         arrays = {name: None if each is None else home.asarray(each) for name, each in arrays.items()}
     wide = np.result_type(state.dtype, np.float32)
-    given_wide: list[Any] = [None if each is None else _in_dtype(each, wide) for each in arrays.values()]
+    given_wide: list[Any] = [None if each is None else in_dtype(each, wide) for each in arrays.values()]
     inputs, step, decays, b, c, d, gate, bias = given_wide
     groups = state.shape[1] if state.ndim == 4 else 1
 
@@ -204,12 +204,12 @@ def selective_state_update(
 
     step = step if bias is None else _apply(_plus, step, bias)
     step = _apply(_softplus, step) if as_flag("dt_softplus", dt_softplus) else step
-    before = _in_dtype(state, wide)
+    before = in_dtype(state, wide)
     after = _apply(_next_state, before, inputs[..., np.newaxis], step[..., np.newaxis], decays, of_states(b))
-    state[...] = _in_dtype(after, state.dtype)
+    state[...] = in_dtype(after, state.dtype)
     y = _sum(_apply(_product, after, of_states(c)), (-1,)).reshape(inputs.shape)
     y = _apply(_plus_product, y, inputs, d) if d is not None else y
-    return _in_dtype(_apply(_gated, y, gate) if gate is not None else y, arrays["x"].dtype)
+    return in_dtype(_apply(_gated, y, gate) if gate is not None else y, arrays["x"].dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +260,7 @@ class _Call:
         dtypes = {name: None if each is None else each.dtype for name, each in given.items()}
         for name, each in given.items():
             if each is not None and each.dtype.kind != "c":
-                given[name] = _in_dtype(each, wide)
+                given[name] = in_dtype(each, wide)
         return cls(given, dtypes, home, wide)
 
     @property
@@ -278,7 +278,7 @@ class _Call:
         u, d, z = (self.arrays[name] for name in ("u", "D", "z"))
         if d is not None:
             y = _apply(_plus_product, y, u, d[:, np.newaxis])
-        return _in_dtype(y if z is None else _apply(_gated, y, z), self.dtypes["u"])
+        return in_dtype(y if z is None else _apply(_gated, y, z), self.dtypes["u"])
 
     def gradients(self, softplus: bool) -> tuple[Any, ...]:
         """Return the gradients of all arrays but those of the results."""
@@ -296,7 +296,7 @@ class _Call:
             last = np.zeros(shape, scan.A.dtype)
             last = last if self.home is None or not isinstance(u, OnDevice) else self.home.asarray(last)
         of_u, of_step, of_decay, *of_weights = scan.gradients(
-            grad.reshape(scan.u.shape), _in_dtype(last, scan.A.dtype).reshape(shape)
+            grad.reshape(scan.u.shape), in_dtype(last, scan.A.dtype).reshape(shape)
         )
         of_u, of_step = of_u.reshape(self.shape), of_step.reshape(self.shape)
         if d is not None:
@@ -315,7 +315,7 @@ class _Call:
                 grad_weights = _sum(grad_weights.reshape(own.shape[0], own.shape[1], share, *own.shape[2:]), (2,))
             found[name] = grad_weights
         return tuple(
-            None if each is None else _in_dtype(each.reshape(arrays[name].shape), self.dtypes[name])
+            None if each is None else in_dtype(each.reshape(arrays[name].shape), self.dtypes[name])
             for name, each in found.items()
         )
 
@@ -334,7 +334,7 @@ class _Call:
         number = np.result_type(decays.dtype.newbyteorder("="), self.wide)
 
         def weights(array: Any) -> Any:
-            array = _in_dtype(array, number)
+            array = in_dtype(array, number)
             if array.ndim == 2:
                 return array.reshape(1, groups, channels, -1, 1)
             if array.ndim == 3:
@@ -347,7 +347,7 @@ class _Call:
         arrays = (
             u.reshape(own),
             step.reshape(own),
-            _in_dtype(decays, number).reshape(1, groups, channels, -1, 1),
+            in_dtype(decays, number).reshape(1, groups, channels, -1, 1),
             weights(b),
             weights(c),
         )
@@ -368,12 +368,6 @@ def _apply(function: Any, *arrays: Any) -> Any:
 
 def _sum(array: Any, axes: tuple[int, ...]) -> Any:
     return reduce(array, axis=axes) if isinstance(array, OnDevice) else array.sum(axes)
-
-
-def _in_dtype(array: Any, dtype: Any) -> Any:
-    if isinstance(array, Array):
-        return array if array.dtype == dtype else array.astype(dtype)
-    return native(array).astype(dtype, copy=False)
 
 
 def _repeated(weights: Any, times: int) -> Any:

@@ -129,18 +129,15 @@ def begun(threads: ThreadPoolExecutor, call: Callable[[], T]) -> Future[T]:
 
     Web pages have no threads, so the call is made here.
     """
-    try:
-        if IN_BROWSER:
-            raise RuntimeError("can't start new thread")
-        with interrupts_held():
+    if not IN_BROWSER:
+        with suppress(RuntimeError), interrupts_held():
             return threads.submit(call)
-    except RuntimeError:
-        made: Future[T] = Future()
-        try:
-            made.set_result(call())
-        except Exception as error:
-            made.set_exception(error)
-        return made
+    made: Future[T] = Future()
+    try:
+        made.set_result(call())
+    except Exception as error:
+        made.set_exception(error)
+    return made
 
 
 # ----- Staging

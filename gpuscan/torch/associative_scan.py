@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch  # noqa: TID253 (only users of torch import this package)
@@ -15,7 +15,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.errors import OperatorError
 from gpuscan.operators.function_keys import function_key, has_closure
 from gpuscan.problem.arguments import as_flag
-from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, run
+from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, reverse_derivative, run, under_batch
 from gpuscan.torch.tensors import check_tensors, checked_dim
 from gpuscan.torch.torch_steps import scanned
 from gpuscan.torch.traced_function import check_results, traced_operator
@@ -153,14 +153,12 @@ class _Scan(TensorScan):
     def mapped(
         self, tensors: Sequence[Tensor], batched: Sequence[bool], size: int
     ) -> tuple[TensorScan, Sequence[Tensor]]:
-        pairs = zip(tensors, batched, strict=True)
-        return replace(self, lead=self.lead + 1), [x if has else x.expand(size, *x.shape) for x, has in pairs]
+        return under_batch(self, tensors, batched, size)
 
     # ----- By PyTorch
 
     def differentiable_gradients(self, tensors: Sequence[Tensor], grads: Sequence[Tensor]) -> Sequence[Tensor]:
-        found: Sequence[Tensor] = torch.func.vjp(self._by_torch, *tensors)[1](tuple(grads))
-        return found
+        return reverse_derivative(self._by_torch, tensors, grads)
 
     def tangents(self, tensors: Sequence[Tensor], tangents: Sequence[Tensor]) -> Sequence[Tensor]:
         """Return the second half of a scan of the tensors and their derivatives, or what PyTorch computes."""

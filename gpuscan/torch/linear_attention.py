@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch  # noqa: TID253 (only users of torch import this package)
 
 from gpuscan.api import linear_attention as attention
 from gpuscan.problem.arguments import as_flag
-from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, run
+from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, reverse_derivative, run, under_batch
 from gpuscan.torch.tensors import check_tensors
 
 
@@ -189,15 +189,13 @@ class _Attention(TensorScan):
         return flat, options
 
     def differentiable_gradients(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
-        found: Sequence[Any] = torch.func.vjp(self._by_steps, *tensors)[1](tuple(grads))
-        return found
+        return reverse_derivative(self._by_steps, tensors, grads)
 
     def tangents(self, tensors: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
         return forward_derivative(self._by_steps, tensors, tangents)
 
     def mapped(self, tensors: Sequence[Any], batched: Sequence[bool], size: int) -> tuple[TensorScan, Sequence[Any]]:
-        pairs = zip(tensors, batched, strict=True)
-        return replace(self, lead=self.lead + 1), [x if has else x.expand(size, *x.shape) for x, has in pairs]
+        return under_batch(self, tensors, batched, size)
 
     def _by_steps(self, *tensors: Any) -> tuple[Any, Any]:
         """Return the results by operations that have derivatives of all orders."""

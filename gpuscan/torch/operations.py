@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -102,6 +103,24 @@ def forward_derivative(
     _, pushforward = torch.func.vjp(lambda *weights: pullback(weights), *map(torch.zeros_like, results))
     found: tuple[Tensor, ...] = pushforward(tuple(rates))
     return found
+
+
+def reverse_derivative(function: Callable[..., object], values: Tensors, grads: Tensors) -> Tensors:
+    """Return the gradient of a function, by PyTorch, which has derivatives of its own.
+
+    Args:
+        function: the function.
+        values: its arguments.
+        grads: the gradients with respect to its results.
+    """
+    found: Tensors = torch.func.vjp(function, *values)[1](tuple(grads))
+    return found
+
+
+def under_batch(scan: Any, tensors: Tensors, batched: Sequence[bool], size: int) -> tuple[Any, Tensors]:
+    """Return what `TensorScan.mapped` does, for a scan that takes any number `lead` of axes of batches in front."""
+    pairs = zip(tensors, batched, strict=True)
+    return replace(scan, lead=scan.lead + 1), [x if has else x.expand(size, *x.shape) for x, has in pairs]
 
 
 def _computed(scan: TensorScan, tensors: Tensors) -> list[Tensor]:

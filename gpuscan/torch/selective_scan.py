@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import lcm
 from typing import Any
 
@@ -16,7 +16,7 @@ from gpuscan.api.selective_states import STATES, TIME
 from gpuscan.api.state_space import check_scan_shapes, check_update_shapes
 from gpuscan.array_types import AnyArray
 from gpuscan.torch.linear_recurrence import linear_recurrence
-from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, run
+from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, reverse_derivative, run, under_batch
 from gpuscan.torch.tensors import check_tensors
 
 
@@ -140,8 +140,7 @@ class _SelectiveScan(TensorScan):
         return SelectiveScan(*arrays).gradients(*grads)
 
     def differentiable_gradients(self, tensors: Sequence[Tensor], grads: Sequence[Tensor]) -> Sequence[Tensor]:
-        found: Sequence[Tensor] = torch.func.vjp(_by_recurrence, *tensors)[1](tuple(grads))
-        return found
+        return reverse_derivative(_by_recurrence, tensors, grads)
 
     def tangents(self, tensors: Sequence[Tensor], tangents: Sequence[Tensor]) -> Sequence[Tensor]:
         return forward_derivative(_by_recurrence, tensors, tangents)
@@ -149,8 +148,7 @@ class _SelectiveScan(TensorScan):
     def mapped(
         self, tensors: Sequence[Tensor], batched: Sequence[bool], size: int
     ) -> tuple[TensorScan, Sequence[Tensor]]:
-        pairs = zip(tensors, batched, strict=True)
-        return replace(self, lead=self.lead + 1), [x if has else x.expand(size, *x.shape) for x, has in pairs]
+        return under_batch(self, tensors, batched, size)
 
 
 def _by_recurrence(u: Tensor, dt: Tensor, decays: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:

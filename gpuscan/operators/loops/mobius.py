@@ -31,7 +31,9 @@ from gpuscan.operators.loops.stage import (
     Stage,
     computed,
     either,
+    exponent_of,
     negated,
+    power_of_two,
 )
 
 # The highest degree of a polynomial of the state.
@@ -41,11 +43,8 @@ _MAX_DEGREE = 6
 def scale_matrix(*numbers: Any) -> list[Any]:
     """Return the numbers times an exact power of two, so that the largest lies between 2**30 and 2**31."""
     size = reduce(np.maximum, map(np.abs, numbers))
-    wide = size.dtype == np.float64
-    unsigned, shift, bias = (np.uint64, 52, 1023) if wide else (np.uint32, 23, 127)
-    exponent = size.view(unsigned) >> np.full_like(size, shift, dtype=unsigned)
-    found = np.clip(np.full_like(exponent, 2 * bias + 30) - exponent, 1, 2 * bias).astype(unsigned)
-    scale = (found << np.full_like(found, shift)).view(size.dtype)
+    exponent = exponent_of(size)
+    scale = power_of_two(np.full_like(exponent, 30) - exponent, size)
     return [number * scale for number in numbers]
 
 

@@ -27,43 +27,30 @@ from gpuscan.operators.loops.stage import (
     Numbers,
     Part,
     Stage,
-    chosen,
     chosen_extremum,
     computed,
+    constant_choice,
     either,
+    exponent_of,
     maximum_of_choice,
     minimum_of_choice,
-    negated,
+    power_of_two,
 )
 
 # The exponent of a term that is 0.
 _NONE = -(2**28)
 
 
-def _format(number: Any) -> tuple[Any, int, int]:
-    """Return the integer type with the bits of a float, the bits of the significand, and the bias of the exponent."""
-    return (np.int64, 52, 1023) if number.dtype == np.float64 else (np.int32, 23, 127)
-
-
-def power_of_two(exponent: Any, like: Any) -> Any:
-    """Return 2**exponent in `like`'s type, or the nearest power of two that is a normal number."""
-    bits, shift, bias = _format(like)
-    field = np.clip(exponent, 1 - bias, bias).astype(bits) + np.full_like(exponent, bias).astype(bits)
-    return (field << np.full_like(field, shift)).view(like.dtype)
-
-
-def exponent_of(number: Any) -> Any:
-    """Return the exponent of a number's power of two, as int32."""
-    bits, shift, bias = _format(number)
-    size = np.abs(number).view(bits)
-    exponent = (size >> np.full_like(size, shift)).astype(np.int32) - np.full_like(size, bias).astype(np.int32)
+def _exponent_of(number: Any) -> Any:
+    """Return the exponent of a term."""
+    exponent = exponent_of(np.abs(number))
     return np.where(number == np.zeros_like(number), np.full_like(exponent, _NONE), exponent)
 
 
 def scale_line(a: Any, b: Any, exponent: Any) -> list[Any]:
     """Return (a, b, exponent) of the line ``2**exponent (a x + b)``, with the larger of the two in size from 1 to 2."""
     size = np.maximum(np.abs(a), np.abs(b))
-    shift = exponent_of(size)
+    shift = _exponent_of(size)
     scale = power_of_two(-shift, size)
     nothing = shift == np.full_like(shift, _NONE)
     return [a * scale, b * scale, np.where(nothing, np.zeros_like(shift), exponent + shift)]
@@ -105,7 +92,7 @@ class SlopedClamps(Composition):
         # The line: both terms of the sum, with the larger of their exponents.
         turned, alone = first["exponent"] + then["exponent"], then["exponent"]
         size = np.abs(then["a"]) * np.maximum(np.abs(first["a"]), np.abs(first["b"]))
-        exponent = np.maximum(turned + exponent_of(size), alone + exponent_of(then["b"]))
+        exponent = np.maximum(turned + _exponent_of(size), alone + _exponent_of(then["b"]))
         factor = then["a"] * power_of_two(turned - exponent, size)
         b = factor * first["b"] + then["b"] * power_of_two(alone - exponent, size)
         found = scale_line(factor * first["a"], b, exponent)
@@ -147,7 +134,7 @@ class _Clamps:
         self.part, self.graph, self.calculus = part, part.graph, part.calculus
         self.scalar = part.calculus.wide(part.states[0]).scalar
         self.zero, self.one = (part.graph.constant(value, self.scalar) for value in (0, 1))
-        self.falls = self.chooses = self.keeps = False
+        self.chooses = self.keeps = False
         self._known: dict[int, _Clamp] = {}
 
     def of(self, node: Node) -> _Clamp:
@@ -254,12 +241,8 @@ class _Clamps:
         def pick(one: Node, other: Node) -> Node:
             return one if one is other else graph.select(condition, one, other)
 
-        if yes.is_constant:
-            constant = either(graph, condition, no.constant)
-        elif no.is_constant:
-            constant = either(graph, negated(graph, condition), yes.constant)
-        else:
-            constant = chosen(graph, condition, yes.constant, no.constant)
+        are_constant = yes.is_constant, no.is_constant
+        constant = constant_choice(graph, condition, are_constant, (yes.constant, no.constant))
         low, high = (pick(*pair) for pair in zip(self.both_bounds(yes), self.both_bounds(no), strict=True))
         others = [each for each in (yes, no) if not each.is_constant]
         return _Clamp(

@@ -168,6 +168,25 @@ def computed(graph: Graph, function: Callable[..., Any], *nodes: Node) -> list[N
     return [each.nodes[()] for each in (found if isinstance(found, (tuple, list)) else [found])]
 
 
+def _format(number: Any) -> tuple[Any, int, int]:
+    """Return the integer type with the bits of a float, the bits of the significand, and the bias of the exponent."""
+    return (np.int64, 52, 1023) if number.dtype == np.float64 else (np.int32, 23, 127)
+
+
+def power_of_two(exponent: Any, like: Any) -> Any:
+    """Return 2**exponent in `like`'s type, or the nearest power of two that is a normal number."""
+    bits, shift, bias = _format(like)
+    field = np.clip(exponent, 1 - bias, bias).astype(bits) + np.full_like(exponent, bias).astype(bits)
+    return (field << np.full_like(field, shift)).view(like.dtype)
+
+
+def exponent_of(size: Any) -> Any:
+    """Return the exponent of the power of two in a number that is not negative, as int32; of 0 the least one."""
+    bits, shift, bias = _format(size)
+    field = size.view(bits) >> np.full_like(size, shift, dtype=bits)
+    return field.astype(np.int32) - np.full_like(field, bias).astype(np.int32)
+
+
 def negated(graph: Graph, condition: Node) -> Node:
     return graph.apply("logical_not", (condition,), BOOL)
 
@@ -196,6 +215,24 @@ def chosen(graph: Graph, condition: Node, one: Node | None, other: Node | None) 
             "logical_and", (condition, one) if one is not None else (negated(graph, condition), other or never), BOOL
         )
     return graph.select(condition, one, other)
+
+
+def constant_choice(
+    graph: Graph, condition: Node, are_constant: tuple[bool, bool], constants: tuple[Node | None, Node | None]
+) -> Node | None:
+    """Return where a choice between two maps is constant; None for nowhere.
+
+    Args:
+        graph: the graph.
+        condition: where the first map is taken.
+        are_constant: which of the maps do not depend on the state at all.
+        constants: where each of the others does not.
+    """
+    if are_constant[0]:
+        return either(graph, condition, constants[1])
+    if are_constant[1]:
+        return either(graph, negated(graph, condition), constants[0])
+    return chosen(graph, condition, *constants)
 
 
 # Operations that compare two numbers, and what they say of the two swapped.

@@ -27,13 +27,12 @@ from gpuscan.operators.loops.stage import (
     Numbers,
     Part,
     Stage,
-    chosen,
     chosen_extremum,
     computed,
+    constant_choice,
     either,
     maximum_of_choice,
     minimum_of_choice,
-    negated,
 )
 
 _INTEGERS = ("signed", "unsigned")
@@ -291,12 +290,8 @@ class _Clamps:
             nothing = graph.constant(absent, self.scalar)
             return graph.select(condition, nothing if one is None else one, nothing if other is None else other)
 
-        if yes.is_constant:
-            constant = either(graph, condition, no.constant)
-        elif no.is_constant:
-            constant = either(graph, negated(graph, condition), yes.constant)
-        else:
-            constant = chosen(graph, condition, yes.constant, no.constant)
+        are_constant = yes.is_constant, no.is_constant
+        constant = constant_choice(graph, condition, are_constant, (yes.constant, no.constant))
         far = np.inf if self.scalar.kind == "float" else self.far
         shift = no.shift if yes.is_constant else yes.shift if no.is_constant else pick(yes.shift, no.shift, 0)
         low, high = pick(yes.low, no.low, -far), pick(yes.high, no.high, far)
