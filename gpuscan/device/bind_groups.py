@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.device.steps import Binding
@@ -41,6 +42,9 @@ class BindGroups:
         self._kept: OrderedDict[tuple[Any, ...], tuple[Any, ...]] = OrderedDict()
         # By the id of a buffer, the keys of the groups that contain the buffer.
         self._keys: dict[int, set[tuple[Any, ...]]] = {}
+        # By the same id, a reference that tells when the buffer is collected. A `weakref.finalize` would no longer tell
+        # while Python ends, and functions that run at exit may scan: a new buffer would get the group of a former one.
+        self._references: dict[int, weakref.ref[wgpu.GPUBuffer]] = {}
         # The ids of buffers that were garbage-collected and still have groups in the cache.
         self._dropped: deque[int] = deque()
 
@@ -94,7 +98,7 @@ class BindGroups:
         """Return the keys of the groups that contain the buffer, and drop those groups once it is collected."""
         if id(buffer) not in self._keys:
             self._keys[id(buffer)] = set()
-            weakref.finalize(buffer, _drop, weakref.ref(self), id(buffer)).atexit = False
+            self._references[id(buffer)] = weakref.ref(buffer, partial(_drop, weakref.ref(self), id(buffer)))
         return self._keys[id(buffer)]
 
     def _forget(self, key: tuple[object, ...]) -> None:
@@ -109,7 +113,7 @@ class BindGroups:
             buffer = self._dropped.popleft()
             for key in list(self._keys[buffer]):
                 self._forget(key)
-            del self._keys[buffer]
+            del self._keys[buffer], self._references[buffer]
 
     def drop(self, buffer: int) -> None:
         """Note that the buffer with this id was garbage-collected.
@@ -138,7 +142,7 @@ class BindGroups:
         self._tidy()
 
 
-def _drop(groups: weakref.ref[BindGroups], buffer: int) -> None:
+def _drop(groups: weakref.ref[BindGroups], buffer: int, _: weakref.ref[wgpu.GPUBuffer]) -> None:
     alive = groups()
     if alive is not None:
         alive.drop(buffer)

@@ -197,6 +197,35 @@ time.sleep(0.3)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, [str(3 << 19)] * 2 + ["False"], "")
 
 
+def test_new_buffers_at_exit(adapter: wgpu.GPUAdapter) -> None:
+    """Assert that a function which runs at exit may scan in buffers that Python places where destroyed ones were."""
+    code = f"""
+import atexit
+def last():
+    for _ in range(20):
+        assert gs.scan(x, device=device)[-1] == len(x)
+        queue._finished = interrupted
+        try:
+            gs.scan(x, device=device)
+        except KeyboardInterrupt:
+            pass  # the call's buffers were destroyed
+        queue._finished = finished
+    print("done")
+atexit.register(last)
+import numpy as np, gpuscan as gs
+from tests.harness.devices import queue_of
+device = gs.Device({adapter.summary!r})
+queue = queue_of(device)
+finished = queue._finished
+def interrupted(encoder):
+    raise KeyboardInterrupt
+x = np.ones(3 << 19, np.uint32)
+gs.scan(x, device=device)
+"""
+    done = python(code)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["done"], "")
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_after_a_fork(adapter: wgpu.GPUAdapter) -> None:
     """Assert that the child gets a clear error at once, and that the parent continues."""
