@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import queue
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from tests.harness.browser import Browser
 
 CHECKOUT = build_page.CHECKOUT
 MATRIX = Path(os.environ.get("MATRIX_OUTPUT") or CHECKOUT / "build" / "browser") / "matrix-pyodide.json"
-# Cases between two turns of the page, and the seconds that a page may take.
-CASES_AT_A_TIME, SECONDS = 100, 2700
+# Cases between two turns of the page, and the seconds that a page may take to post something.
+CASES_AT_A_TIME, SECONDS = 50, 1200
 # Examples that need another package, or wgpu itself.
 ELSEWHERE = {
     "associative_recall",
@@ -36,18 +36,23 @@ ELSEWHERE = {
     "train_recurrent_layer",
 }
 
-# Runs a program in a worker, and posts what it printed, and the value that it ended with.
+# Runs programs in a worker. After each it posts what they printed so far, and the value that the last one ended with.
 RUNNER = """<!doctype html><title>runner</title><script type="module">
 import { Python } from "/0/python.js";
-const found = { lines: [], steps: [] };
+const found = { lines: [], steps: [], left: CODES.length };
+const post = () => fetch("/found", { method: "POST", body: JSON.stringify(found) });
 try {
   const python = new Python();
-  for (const code of CODES) found.steps.push(await python.run(code, ({ text }) => found.lines.push(text)));
-  found.value = VALUE && (await python.evaluate(VALUE));
+  for (const code of CODES) {
+    found.steps.push(await python.run(code, ({ text }) => found.lines.push(text)));
+    found.value = VALUE && (await python.evaluate(VALUE));
+    found.left -= 1;
+    await post();
+  }
 } catch (error) {
   found.error = String(error.message);
+  await post();
 }
-await fetch("/found", { method: "POST", body: JSON.stringify(found) });
 </script>"""
 
 
@@ -61,23 +66,39 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield opened
 
 
-def opened(browser: Browser, folder: Path, text: str, seconds: float = SECONDS, width: int = 1000) -> Any:
+def opened(browser: Browser, folder: Path, text: str) -> Any:
     """Open a page that uses the folders of the browser's server, and return what it posts."""
     (folder / "opened.html").write_text(text, encoding="utf-8")
     browser.folders.append(folder)
     number = len(browser.folders) - 1
-    browser.pages.put({"page": f"/{number}/opened.html?pyodide=/1/", "width": width})
+    browser.pages.put({"page": f"/{number}/opened.html?pyodide=/1/", "width": 1000})
+    return posted(browser)
+
+
+def posted(browser: Browser) -> Any:
+    """Return the next JSON that the open page posts."""
     try:
-        return json.loads(browser.posted.get(timeout=seconds))
+        return json.loads(browser.posted.get(timeout=SECONDS))
     except queue.Empty:
-        raise AssertionError(f"nothing came of {text}; the browser says {browser.log.read_text()[-3000:]}") from None
+        raise AssertionError(f"the page posts nothing; the browser says {browser.log.read_text()[-3000:]}") from None
 
 
-def ran(browser: Browser, folder: Path, *codes: str, value: str = "") -> dict[str, Any]:
-    """Run programs one after the other in one Python, and return what the runner found."""
-    text = RUNNER.replace("CODES", json.dumps(codes)).replace("VALUE", json.dumps(value))
-    found: dict[str, Any] = opened(browser, folder, text)
+def ran(
+    browser: Browser,
+    folder: Path,
+    *codes: str,
+    value: str = "",
+    note: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Run programs in turn in one Python, and return what the runner found. `note` gets what it found so far."""
+    found: dict[str, Any] = opened(
+        browser, folder, RUNNER.replace("CODES", json.dumps(codes)).replace("VALUE", json.dumps(value))
+    )
+    while "error" not in found and found["left"]:
+        note(found)
+        found = posted(browser)
     assert "error" not in found, found["error"]
+    note(found)
     return found
 
 
@@ -89,26 +110,34 @@ import gpuscan as gs
 from gpuscan.tools.matrix.columns import run_column, to_json
 from gpuscan.tools.matrix.conformance import suite
 
-cases, column = suite(False), None
+device, cases, column = gs.default_device(), suite(False), None
 """
 CONTINUE = """
-column = run_column(gs.default_device(), cases[:{stop}], "full", start=column)
+column = run_column(device, cases[:{stop}], "full", start=column)
 print(column.total)
 """
 
 
 def test_the_conformance_suite(browser: Browser, tmp_path: Path) -> None:
     """Compare at least 1,000 results with NumPy's, to the bit, and keep the column for docs/matrix.md."""
-    stops = range(CASES_AT_A_TIME, 2_000, CASES_AT_A_TIME)
-    found = ran(browser, tmp_path, BEGIN, *(CONTINUE.format(stop=stop) for stop in stops), value="to_json([column])")
-    assert all(found["steps"]), "\n".join(found["lines"])
     MATRIX.parent.mkdir(parents=True, exist_ok=True)
-    MATRIX.write_text(found["value"], encoding="utf-8")
+
+    def keep(found: dict[str, Any]) -> None:
+        assert all(found["steps"]), "\n".join(found["lines"])
+        if found["value"]:
+            MATRIX.write_text(found["value"], encoding="utf-8")
+            print(f"conformance: {found['lines'][-1]}", flush=True)
+
+    stops = range(CASES_AT_A_TIME, 2_000, CASES_AT_A_TIME)
+    ran(
+        *(browser, tmp_path, BEGIN, *(CONTINUE.format(stop=stop) for stop in stops)),
+        value="to_json([column]) if column else ''",
+        note=keep,
+    )
     (column,) = read_columns(MATRIX)
     assert column.failures == ()
     assert column.total.passed == column.total.run >= 1_000
     assert "by Pyodide" in column.implementation
-    print(f"conformance: {column.total}")
 
 
 def examples() -> list[str]:
