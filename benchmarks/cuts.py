@@ -102,7 +102,7 @@ def reductions(device: gs.Device, timer: GpuTimer, length: int, segments: int) -
         report(f"  {name} on the CPU", cpu_seconds(call), x.nbytes, copied)
 
 
-def grouped(device: gs.Device, timer: GpuTimer, length: int, groups: int) -> None:
+def compare_groups(device: gs.Device, timer: GpuTimer, length: int, groups: int) -> None:
     """Compare scans and reductions by labels in any order with a copy and with plain reductions, for some dtypes."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, groups, length, dtype=np.uint32)
@@ -189,7 +189,7 @@ def main() -> None:
     for axis in (0, 1):
         scans(device, timer, (rows, length // rows), axis, max(2, arguments.segments * rows // length))
     reductions(device, timer, length, arguments.segments)
-    grouped(device, timer, length, arguments.groups)
+    compare_groups(device, timer, length, arguments.groups)
     compaction(device, timer, length, arguments.density)
 
 

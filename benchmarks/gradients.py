@@ -62,7 +62,7 @@ def few_rows(array: Any, axis: int) -> np.ndarray[Any, Any]:
     return moved.reshape(moved.shape[0], -1)[:, :CHECKED_ROWS].astype(np.float64)
 
 
-def bundled(arrays: list[Any]) -> Any:
+def bundle_arrays(arrays: list[Any]) -> Any:
     return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
 
@@ -70,7 +70,7 @@ def check(op: Any, axis: int, bundles: list[list[Any]]) -> None:
     """Compare a few rows of the gradient with NumPy's in float64."""
     x, y, grad_y, found = ([few_rows(array, axis) for array in bundle] for bundle in bundles)
     with on_numpy():
-        wanted = gs.scan_vjp(bundled(x), bundled(y), bundled(grad_y), op, axis=0)
+        wanted = gs.scan_vjp(bundle_arrays(x), bundle_arrays(y), bundle_arrays(grad_y), op, axis=0)
     for one, other in zip(found, [wanted] if len(x) == 1 else wanted, strict=True):
         # The first element follows a state that was not passed.
         if np.abs(one - other)[1:].max() > TOLERANCE * max(1, np.abs(other).max()):
@@ -109,7 +109,7 @@ def main() -> None:
         for name, (op, count) in OPERATORS.items():
             if name not in only:
                 continue
-            x, grad = bundled(arrays[:count]), bundled(arrays[2 : 2 + count])
+            x, grad = bundle_arrays(arrays[:count]), bundle_arrays(arrays[2 : 2 + count])
             y = gs.scan(x, op, axis=axis)
             found = gs.scan_vjp(x, y, grad, op, axis=axis)
             check(op, axis, [list(each) if count > 1 else [each] for each in (x, y, grad, found)])

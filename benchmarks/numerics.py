@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 import gpuscan as gs
-from gpuscan.problem.compensated_sum import add_pairs, paired
+from gpuscan.problem.compensated_sum import add_pairs, make_pair_map
 from gpuscan.tools.bench.contenders import Unsupported
 from peers import cub
 
@@ -125,7 +125,7 @@ def ours(device: Any) -> dict[str, Sums]:
     return {
         "gpuscan": lambda x: gs.scan(x, device=device),
         "compensated": lambda x: gs.scan(x, compensated=True, device=device),
-        "pairs": lambda x: gs.scan(x, add_pairs, before=paired(None), device=device),
+        "pairs": lambda x: gs.scan(x, add_pairs, before=make_pair_map(None), device=device),
     }
 
 

@@ -41,7 +41,7 @@ def examples(count):
     return torch.cat([keys, asked], 1), torch.cat([values, blanks], 1), answers
 
 
-def drawn(losses):
+def draw_bars(losses):
     """Return losses as a row of bars."""
     bars = " ▁▂▃▄▅▆▇█"
     return "".join(bars[round(8 * loss / max(losses))] for loss in losses)
@@ -60,6 +60,6 @@ for _ in range(ROUNDS):
     losses.append(loss.item())
 keys, values, answers = examples(200)
 right = (model(keys, values)[:, -QUESTIONS:].argmax(-1) == answers).float().mean()
-print(f"the loss, from {losses[0]:.2f} to {losses[-1]:.3f}: {drawn(losses)}")
+print(f"the loss, from {losses[0]:.2f} to {losses[-1]:.3f}: {draw_bars(losses)}")
 print(f"{right:.1%} of the answers are right")
 assert right > 0.95

@@ -12,7 +12,7 @@ import numpy as np
 import gpuscan as gs
 
 
-def pooled(l: Any, r: Any) -> dict[str, Any]:
+def pool_samples(l: Any, r: Any) -> dict[str, Any]:
     """Return count, mean and sum of squared deviations of two samples together (Chan, Golub & LeVeque 1979)."""
     count = l.count + r.count
     step, share = r.mean - l.mean, r.count / count
@@ -26,7 +26,7 @@ def main() -> None:
     values = rng.normal(labels, 2).astype(np.float32)
 
     one = {"count": np.ones_like(values), "mean": values, "m2": np.zeros_like(values)}
-    running = gs.scan(one, pooled, groups=labels)
+    running = gs.scan(one, pool_samples, groups=labels)
     for label in range(40):
         own, place = values[labels == label], labels == label
         for length in (1, 2, 100, len(own)):

@@ -52,7 +52,7 @@ def inverse(m: Any) -> Any:
 
 
 @gs.operator(element_axes=2)
-def filtered(left: Filtered, right: Filtered) -> Filtered:
+def combine_filtered(left: Filtered, right: Filtered) -> Filtered:
     """Combine the filter's elements of two neighbouring stretches of time."""
     forth = right.A @ inverse(np.eye(2, dtype=np.float32) + left.C @ right.J)
     back = left.A.mT @ inverse(np.eye(2, dtype=np.float32) + right.J @ left.C)
@@ -66,7 +66,7 @@ def filtered(left: Filtered, right: Filtered) -> Filtered:
 
 
 @gs.operator(element_axes=2)
-def smoothed(later: Smoothed, earlier: Smoothed) -> Smoothed:
+def combine_smoothed(later: Smoothed, earlier: Smoothed) -> Smoothed:
     """Combine the smoother's elements of two neighbouring stretches of time, from the end."""
     return Smoothed(
         E=earlier.E @ later.E,
@@ -132,8 +132,8 @@ def main() -> None:
     truth = np.array(states)[:, 0]
     measured = truth + np.sqrt(R[0, 0]) * rng.normal(size=STEPS)
 
-    found = gs.scan(filter_elements(measured), filtered, axis=0)
-    smooth = gs.scan(smoother_elements(found.b, found.C), smoothed, axis=0, reverse=True)
+    found = gs.scan(filter_elements(measured), combine_filtered, axis=0)
+    smooth = gs.scan(smoother_elements(found.b, found.C), combine_smoothed, axis=0, reverse=True)
 
     means, smooth_means = loop(measured)
     assert np.allclose(found.b, means, atol=1e-3 * np.abs(means).max())

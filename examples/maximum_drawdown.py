@@ -12,7 +12,7 @@ import numpy as np
 import gpuscan as gs
 
 
-def joined(l: Any, r: Any) -> dict[str, Any]:
+def join_stretches(l: Any, r: Any) -> dict[str, Any]:
     """Combine two stretches of a series: the deepest fall is in one of them, or from the left peak to the right low."""
     across = 1 - r.low / l.high
     return {
@@ -28,7 +28,11 @@ def main() -> None:
     prices = np.exp(np.cumsum(steps, axis=1)).astype(np.float32)
 
     falls = gs.reduce(
-        prices, joined, axis=1, before=lambda p: {"high": p, "low": p, "fall": np.zeros_like(p)}, after=lambda s: s.fall
+        prices,
+        join_stretches,
+        axis=1,
+        before=lambda p: {"high": p, "low": p, "fall": np.zeros_like(p)},
+        after=lambda s: s.fall,
     )
 
     peaks = np.maximum.accumulate(prices, axis=1)

@@ -13,7 +13,7 @@ import numpy as np
 import gpuscan as gs
 
 
-def joined(l: Any, r: Any) -> tuple[Any, Any]:
+def join_parts(l: Any, r: Any) -> tuple[Any, Any]:
     """Combine the greatest number, and the sum of exponentials relative to it, of two parts of a row."""
     greatest = np.maximum(l[0], r[0])
     return greatest, l[1] * np.exp(l[0] - greatest) + r[1] * np.exp(r[0] - greatest)
@@ -26,7 +26,7 @@ def main() -> None:
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     scores = rng.normal(0, 30, offsets[-1]).astype(np.float32)
 
-    greatest, total = gs.reduce(scores, joined, axis=0, segments=offsets, before=lambda v: (v, np.ones_like(v)))
+    greatest, total = gs.reduce(scores, join_parts, axis=0, segments=offsets, before=lambda v: (v, np.ones_like(v)))
     weights = np.exp(scores - np.repeat(greatest, lengths)) / np.repeat(total, lengths)
 
     for start, stop in pairwise(offsets):

@@ -38,7 +38,7 @@ def examples(count):
     return torch.cat([blanks.scatter(1, places, digits), questions], 1), digits
 
 
-def drawn(losses):
+def draw_bars(losses):
     """Return losses as a row of bars."""
     bars = " ▁▂▃▄▅▆▇█"
     return "".join(bars[round(8 * loss / max(losses))] for loss in losses)
@@ -57,6 +57,6 @@ for _ in range(80):
     losses.append(loss.item())
 inputs, answers = examples(500)
 right = (model(inputs)[:, -COUNT:].argmax(-1) == answers).float().mean()
-print(f"the loss, from {losses[0]:.2f} to {losses[-1]:.3f}: {drawn(losses)}")
+print(f"the loss, from {losses[0]:.2f} to {losses[-1]:.3f}: {draw_bars(losses)}")
 print(f"{right:.1%} of the digits are right")
 assert right > 0.95

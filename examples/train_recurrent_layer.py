@@ -64,7 +64,7 @@ def gradient(parameters: Parameters, x: Array, wanted: Array) -> tuple[float, Pa
     }
 
 
-def drawn(rng: np.random.Generator, states: int) -> Parameters:
+def draw_parameters(rng: np.random.Generator, states: int) -> Parameters:
     """Draw the parameters of a layer with this many states."""
     numbers = rng.normal(size=(2, states, 2))
     return {
@@ -90,7 +90,7 @@ def main() -> None:
         state = gates_of(system) * state + system["input"] * x[:, t, None]
         wanted[:, t] = (state @ system["output"]).real
 
-    parameters = drawn(rng, STATES)
+    parameters = draw_parameters(rng, STATES)
     mean = {name: np.zeros_like(value) for name, value in parameters.items()}
     square = {name: np.zeros(value.shape) for name, value in parameters.items()}
     errors = []

@@ -61,7 +61,7 @@ class HashedOnce:
     @cached_property
     def _hash(self) -> int:
         kind: Any = type(self)
-        return hash(_compared(kind)(self))
+        return hash(_make_field_getter(kind)(self))
 
     def __getstate__(self) -> dict[str, Any]:
         # Strings have another hash in another process.
@@ -73,7 +73,7 @@ _MAX_INTERNED = 1024
 _interned: dict[Any, Any] = {}
 
 
-def interned(value: H) -> H:
+def intern_value(value: H) -> H:
     """Return the first value that is equal, so that what was derived from it need not be derived again."""
     if len(_interned) >= _MAX_INTERNED:
         _interned.clear()
@@ -82,7 +82,7 @@ def interned(value: H) -> H:
 
 
 @cache
-def _compared(kind: Any) -> Callable[[Any], Any]:
+def _make_field_getter(kind: Any) -> Callable[[Any], Any]:
     """Return a function that gives the values of the fields of a dataclass that are compared."""
     return attrgetter(*(each.name for each in fields(kind) if each.compare))
 
@@ -241,7 +241,7 @@ class Structure(HashedOnce):
         """Return the value with these leaves as operators and maps get it: dicts and records become `Fields`."""
         return self._with(leaves, Fields)
 
-    def nested(self, leaves: Sequence[object]) -> Any:
+    def build_bundle(self, leaves: Sequence[object]) -> Any:
         """Return the value with these leaves as callers get it, as the inverse of `flatten`."""
         return self._with(leaves, dict)
 
@@ -387,13 +387,13 @@ def element_of(
         tuple(Field(n, scalar_of(np.dtype(d)), tuple(s)) for n, d, s in zip(names, dtypes, shapes, strict=True)),
         structure,
     )
-    return interned(element)
+    return intern_value(element)
 
 
 def bundle_of(fields: Sequence[Field]) -> Element:
     """Return an element of these fields, as a tuple."""
     named = tuple(replace(field, name=f"f{i}") for i, field in enumerate(fields))
-    return interned(Element(named, tuple_of(len(named))))
+    return intern_value(Element(named, tuple_of(len(named))))
 
 
 # The keywords and reserved words of WGSL, and the names of its types, which no field can have.

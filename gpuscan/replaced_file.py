@@ -18,7 +18,7 @@ except ImportError:  # Windows, which refuses to remove a file that is open
 
 
 @contextmanager
-def replaced_file(path: Path) -> Iterator[Path]:
+def replace_file(path: Path) -> Iterator[Path]:
     """Yield the path of an empty partial file that replaces `path` at the end, or is removed after an error.
 
     The partial file is in the same folder. A file that is replaced keeps its permissions, and until then no other user
@@ -29,11 +29,11 @@ def replaced_file(path: Path) -> Iterator[Path]:
     """
     _remove_leftovers(path)
     replaces = path.exists() and not path.is_symlink()
-    partial, descriptor = _unused_name(path), None
+    partial, descriptor = _find_unused_name(path), None
     try:
         # Inside the ``try``, since an interrupt may come as soon as the file is there.
         while (descriptor := _open_locked(partial, 0o600 if replaces else 0o666)) is None:
-            partial = _unused_name(path)
+            partial = _find_unused_name(path)
         yield partial
         if replaces:
             shutil.copymode(path, partial)
@@ -55,7 +55,7 @@ def _prefix(path: Path) -> str:
     return f".gpuscan-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:12]}-"
 
 
-def _unused_name(path: Path) -> Path:
+def _find_unused_name(path: Path) -> Path:
     """Return a name for a partial file that no file has. It is random, so no other process takes it meanwhile."""
     while True:
         partial = path.with_name(f"{_prefix(path)}{secrets.token_hex(8)}.partial")

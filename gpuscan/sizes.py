@@ -164,13 +164,13 @@ def slice_span(part: slice, length: Any) -> tuple[Any, Any, Any]:
     # What bounds are cut to.
     low, high = (0, length) if step > 0 else (-1, length - 1)
 
-    def bound(given: Any, default: object) -> Any:
+    def clamp_index(given: Any, default: object) -> Any:
         if given is None:
             return default
         return max(given + length, low) if given < 0 else min(given, high)
 
-    start = bound(part.start, low if step > 0 else high)
-    stop = bound(part.stop, high if step > 0 else low)
+    start = clamp_index(part.start, low if step > 0 else high)
+    stop = clamp_index(part.stop, high if step > 0 else low)
     return start, step, max(0, -((start - stop) // step))
 
 

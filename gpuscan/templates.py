@@ -27,7 +27,7 @@ def _environment() -> jinja2.Environment:
 
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(shader_folder()),
-        bytecode_cache=_compiled_templates(),
+        bytecode_cache=_make_template_cache(),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -36,7 +36,7 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def _compiled_templates() -> jinja2.BytecodeCache | None:
+def _make_template_cache() -> jinja2.BytecodeCache | None:
     """Return the cache of compiled templates, a folder next to them; None where Python keeps compiled code elsewhere.
 
     To compile the templates of a first scan takes as long as NumPy's import. Jinja2 compares a template with the hash

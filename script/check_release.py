@@ -70,7 +70,7 @@ def run(*command: object, cwd: Path = CHECKOUT, **environment: str) -> str:
     return done.stdout
 
 
-def tracked() -> list[str]:
+def list_files() -> list[str]:
     """Return the files of the repository."""
     return run("git", "ls-files").splitlines()
 
@@ -138,7 +138,7 @@ class Release:
     def check_sdist(self) -> str:
         with tarfile.open(self.sdist) as archive:
             held = {name.partition("/")[2] for name in archive.getnames()}
-        missing = [name for name in tracked() if name not in held and not NOT_IN_SDIST.search(name)]
+        missing = [name for name in list_files() if name not in held and not NOT_IN_SDIST.search(name)]
         missing = [name for name in missing if (CHECKOUT / name).exists()]
         if missing:
             raise Failed(f"{self.sdist.name} lacks {len(missing)} files: {', '.join(missing[:8])}; see pyproject.toml")
@@ -149,7 +149,7 @@ class Release:
             held = set(archive.namelist())
             metadata = email.message_from_bytes(archive.read(f"gpuscan-{self.version}.dist-info/METADATA"))
         wanted = {"gpuscan/cli.py"}
-        for name in tracked():
+        for name in list_files():
             if name.startswith("gpuscan/") and name != "gpuscan/cli.py":
                 wanted.add(name)
             elif name.startswith("shaders/"):
@@ -167,7 +167,7 @@ class Release:
         venv.create(self.folder / "env", with_pip=True)
         commands = self.folder / "env" / ("Scripts" if os.name == "nt" else "bin")
         run(commands / "python", "-m", "pip", "install", "--quiet", self.wheel, cwd=self.folder)
-        required = self._required(commands)
+        required = self._find_requirements(commands)
         file, imported = run(commands / "python", "-c", IMPORTED, cwd=self.folder).splitlines()[-2:]
         if Path(file).is_relative_to(CHECKOUT):
             raise Failed("the fresh environment imports the checkout; run from another folder")
@@ -181,7 +181,7 @@ class Release:
         run(commands / "gpuscan", "export", "page", "--length", "1000", cwd=self.folder)
         return f"imports {len(imported.split()) - 1} distributions, all required"
 
-    def _required(self, commands: Path) -> set[str]:
+    def _find_requirements(self, commands: Path) -> set[str]:
         """Return the distributions that gpuscan requires, directly or not."""
         code = (
             "import importlib.metadata as m, re, json\n"

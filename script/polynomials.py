@@ -76,7 +76,7 @@ def error_near_zero(y: Any) -> Any:
     return 2 / mpmath.sqrt(mp.pi) * mpmath.fsum(terms)
 
 
-def wrapped(name: str, value: str) -> str:
+def wrap_assignment(name: str, value: str) -> str:
     """Return the assignment of a value, in lines of at most 120 characters."""
     line = f"{{%- set {name} = {value} -%}}"
     return "\n".join(textwrap.wrap(line, 120, subsequent_indent="    ", break_long_words=False)) + "\n"
@@ -140,7 +140,7 @@ def text() -> str:
         ),
         "1/3 with 32 fractional bits": ("THIRD", word(third, 32)),
     }
-    body = "".join(f"{{#- {comment} -#}}\n{wrapped(name, value)}" for comment, (name, value) in lines.items())
+    body = "".join(f"{{#- {comment} -#}}\n{wrap_assignment(name, value)}" for comment, (name, value) in lines.items())
     return "{#- Written by script/polynomials.py; see there. -#}\n" + body
 
 

@@ -88,7 +88,7 @@ def adapter_id(adapter: wgpu.GPUAdapter) -> str:
     return f"{'lavapipe' if (device, backend) == ('llvmpipe', 'vulkan') else device}-{backend}"
 
 
-def found_adapters() -> list[wgpu.GPUAdapter]:
+def find_usable_adapters() -> list[wgpu.GPUAdapter]:
     """Return the adapters that open; the header of the report names the others."""
     return [adapter for adapter in all_adapters() if can_open(adapter)]
 
@@ -97,7 +97,7 @@ def adapter_parameters() -> list[Any]:
     """Return one pytest parameter for each adapter, or a skipped one if there is none and none is required."""
     parameters: list[Any] = []
     seen: dict[str, int] = {}
-    for adapter in found_adapters():
+    for adapter in find_usable_adapters():
         name = adapter_id(adapter)
         seen[name] = seen.get(name, 0) + 1
         parameters.append(pytest.param(adapter, id=name if seen[name] == 1 else f"{name}-{seen[name]}"))
@@ -133,9 +133,9 @@ def chunks(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def listed_adapters() -> None:
+def skip_without_adapters() -> None:
     """Skip a test of what is said about the machine's adapters if there is none, and none is required."""
-    if not found_adapters() and MIN_ADAPTERS == "0":
+    if not find_usable_adapters() and MIN_ADAPTERS == "0":
         pytest.skip("no adapter on this machine")
 
 
@@ -174,7 +174,7 @@ def tint() -> Iterator[TintCheck]:
         check = TintCheck()
         check.watch(patch)
         yield check
-    if refused := check.refused():
+    if refused := check.find_refusals():
         pytest.fail(
             f"Tint refuses {len(refused)} shaders that naga takes.\n\n" + "\n\n".join(refused[:5]), pytrace=False
         )
@@ -214,7 +214,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if (adapter := adapter_of(item)) is not None:
             item.user_properties.append(("adapter", f"{adapter_id(adapter)} ({adapter.summary})"))
     if IN_TURN:
-        software = [a.summary for a in found_adapters() if a.info["adapter_type"] == "CPU"]
+        software = [a.summary for a in find_usable_adapters() if a.info["adapter_type"] == "CPU"]
         asked = [(item.nodeid.partition("[")[0], getattr(adapter_of(item), "summary", None)) for item in items]
         turns = has_turn(asked, software)
         config.hook.pytest_deselected(items=[item for item, turn in zip(items, turns, strict=True) if not turn])

@@ -78,7 +78,7 @@ def dtype_of(name: str) -> np.dtype[Any]:
     return np.dtype(name)
 
 
-def wrapped(value: Any, name: str) -> Any:
+def wrap_integers(value: Any, name: str) -> Any:
     """Wrap Python integers into the range of an integer dtype, and return other values unchanged."""
     dtype = np.dtype(name) if name != "bfloat16" else None
     if dtype is None or dtype.kind not in "iu":
@@ -94,7 +94,7 @@ def in_python(leaf: Array) -> Any:
     return leaf.astype(object) if leaf.ndim else leaf.item()
 
 
-def folded(
+def fold_rows(
     law: Law, leaves: Leaves, exclusive: bool = False, reverse: bool = False, seeds: Leaves | None = None
 ) -> Leaves:
     """Scan every row of leaves (rows, length, *shape) element by element; `seeds` are (rows, *shape)."""
@@ -107,7 +107,7 @@ def folded(
         for i in order:
             item = tuple(in_python(leaf[row, i]) for leaf in leaves)
             following = item if carry is None else law.exact(carry, item)
-            following = tuple(wrapped(v, d) for v, d in zip(following, law.dtypes, strict=True))
+            following = tuple(wrap_integers(v, d) for v, d in zip(following, law.dtypes, strict=True))
             outcome[i] = carry if exclusive else following
             carry = following
         for result, values in zip(results, zip(*outcome, strict=True), strict=True):

@@ -185,7 +185,7 @@ def half_of(device: gs.Device, cases: Iterable[T], turn: int = 0) -> list[T]:
     return every
 
 
-def shared_strategies(device: gs.Device, turn: int) -> list[str]:
+def pick_strategies(device: gs.Device, turn: int) -> list[str]:
     """Return the safe strategies, or the one of this turn on a software adapter that shares cases."""
     return one_of(device, strategies_on(device), turn)
 
@@ -197,7 +197,7 @@ def strategies_in_turn(device: gs.Device, turn: int) -> list[str]:
     try one strategy.
     """
     *single_passes, three_dispatch = names = strategies_on(device)
-    shared = shared_strategies(device, turn)
+    shared = pick_strategies(device, turn)
     return shared if shared != names else [single_passes[turn % len(single_passes)], three_dispatch]
 
 
@@ -226,7 +226,7 @@ def some(device: gs.Device, cases: Iterable[T]) -> list[T]:
     return list(cases)[:: 3 if shares_opengl(device) else 1]
 
 
-def shared(count: int) -> hypothesis.settings:
+def limit_examples(count: int) -> hypothesis.settings:
     """Return settings for this many examples, or for half as many if software adapters share the cases of tests."""
     return hypothesis.settings(max_examples=count // 2 if IN_TURN else count)
 

@@ -119,7 +119,7 @@ def strategy_of(recipe: Random, device: gs.Device) -> str:
     return one_of(recipe, ["auto", *strategies_on(device)])
 
 
-def named(recipe: Random, rng: Random, device: gs.Device) -> Case:
+def draw_ufunc(recipe: Random, rng: Random, device: gs.Device) -> Case:
     """Draw a ufunc of any dtype along any axis, of a NumPy or a device array."""
     dtype, name = one_of(recipe, list(UFUNCS.items()))
     ufunc: np.ufunc = getattr(np, name)
@@ -139,7 +139,7 @@ def named(recipe: Random, rng: Random, device: gs.Device) -> Case:
     return Case(note, call, np.flip(wanted, axis) if reverse else wanted)
 
 
-def tiled(recipe: Random, rng: Random, device: gs.Device) -> Case:
+def draw_tiles(recipe: Random, rng: Random, device: gs.Device) -> Case:
     """Scan many small tiles that wait for each other, most of them hindered, some without posts."""
     tile, scheduler = one_of(recipe, small_tiles(device)), one_of(recipe, SCHEDULERS)
     withhold = int(one_of(recipe, [0, 0, 2, 7, 64]))
@@ -195,7 +195,7 @@ def long(rng: Random, device: gs.Device) -> Case:
     return Case(f"{LONG_SCANS} scans of {n} on the device", call, wanted)
 
 
-def traced(recipe: Random, rng: Random, device: gs.Device) -> Case:
+def draw_operator(recipe: Random, rng: Random, device: gs.Device) -> Case:
     """Compare operators that do not commute with the twins on NumPy."""
     op, fields = one_of(recipe, [(AFFINE, 2), (MATRICES, 4)])
     strategy, exclusive = strategy_of(recipe, device), bool(op is AFFINE and recipe.random() < 0.3)
@@ -216,7 +216,7 @@ def segments(recipe: Random, rng: Random, device: gs.Device) -> Case:
     return Case(note, lambda: gs.scan(x, segments=cuts, strategy=strategy, device=device), wanted)
 
 
-def compensated(recipe: Random, rng: Random, device: gs.Device) -> Case:
+def draw_compensation(recipe: Random, rng: Random, device: gs.Device) -> Case:
     strategy = strategy_of(recipe, device)
     x = rng.integers(-(2**23), 2**23, length_of(recipe, rng, 19)).astype(np.float32)
     wanted = np.cumsum(x, dtype=np.float64).astype(np.float32)
@@ -231,14 +231,14 @@ def wgsl(recipe: Random, rng: Random, device: gs.Device) -> Case:
     return Case(note, lambda: gs.scan(x, GCD, strategy=strategy, device=device), np.gcd.accumulate(x))
 
 
-def picked(recipe: Random, rng: Random, device: gs.Device) -> Case:
+def draw_mask(recipe: Random, rng: Random, device: gs.Device) -> Case:
     dtype, width = one_of(recipe, ["uint8", "int32", "float64", "int16"]), int(recipe.integers(1, 4))
     x = rng.integers(0, 100, (length_of(recipe, rng), width)).astype(dtype)
     mask = rng.random(len(x)) < rng.random()
     return Case(f"compact of {dtype} {x.shape}", lambda: gs.compact(device.asarray(x), device.asarray(mask)), x[mask])
 
 
-def counted(recipe: Random, rng: Random, device: gs.Device) -> Case:
+def draw_counts(recipe: Random, rng: Random, device: gs.Device) -> Case:
     """Count, rank or select keys with many ties, in an array on the device or in NumPy."""
     dtype, most = one_of(recipe, ["uint8", "int32", "float32"]), one_of(recipe, [2, 100, 250])
     x = (rng.integers(0, most, length_of(recipe, rng)) ** 2 // most).astype(dtype)
@@ -292,7 +292,7 @@ def chunks(recipe: Random, rng: Random, device: gs.Device) -> Case:
     )
 
 
-def reduced(recipe: Random, rng: Random, device: gs.Device) -> Case:
+def draw_reduction(recipe: Random, rng: Random, device: gs.Device) -> Case:
     axis = one_of(recipe, [None, 0, 1])
     x = numbers(rng, "uint32", (int(rng.integers(1, 40)), length_of(recipe, rng, 16)))
     return Case(
@@ -302,7 +302,11 @@ def reduced(recipe: Random, rng: Random, device: gs.Device) -> Case:
     )
 
 
-KINDS = 5 * [named] + 6 * [tiled] + [traced, segments, compensated, wgsl, picked, counted, chunks, reduced]
+KINDS = (
+    5 * [draw_ufunc]
+    + 6 * [draw_tiles]
+    + [draw_operator, segments, draw_compensation, wgsl, draw_mask, draw_counts, chunks, draw_reduction]
+)
 
 
 # ----- Running them

@@ -29,7 +29,7 @@ import gpuscan.jax
 from gpuscan.dask.scans import METHODS
 from gpuscan.dask.workers import adapter_for
 from gpuscan.operators.named_operators import BUILTINS
-from gpuscan.problem.cache import cached_problem
+from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.problem import make_problem
 from tests.harness.devices import hide_adapters
 from tests.oracle import assert_same
@@ -282,7 +282,7 @@ def test_operators_and_problems_are_pickled() -> None:
     problems = [
         make_problem(x, lambda l, r: l + r, before=lambda v: v * 2, after=lambda v: (v, -v), initial=1),
         make_problem(x, "add", segments=[0, 4, 9]),
-        *(cached_problem(x, "add", axis=0, exclusive=False, reverse=False) for _ in range(2)),
+        *(find_or_make_problem(x, "add", axis=0, exclusive=False, reverse=False) for _ in range(2)),
     ]
     assert problems[-1].kind is not None
     for problem in problems:
@@ -322,11 +322,11 @@ def memory_peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-# The blocks of `counted` that this process holds, and the most that it held at once.
+# The blocks of `count_block` that this process holds, and the most that it held at once.
 HELD = {"now": 0, "most": 0}
 
 
-def counted(block: Any) -> Any:
+def count_block(block: Any) -> Any:
     block = block.copy()
     HELD["now"] += 1
     HELD["most"] = max(HELD.values())
@@ -349,7 +349,7 @@ def test_a_cluster_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ):
         from_file_to_file(client, tmp_path)
         x = np.arange(24 << 6, dtype=np.int32)
-        counts = da.from_array(x, chunks=1 << 6).map_blocks(counted, dtype=x.dtype)
+        counts = da.from_array(x, chunks=1 << 6).map_blocks(count_block, dtype=x.dtype)
         assert_same(gpuscan.dask.scan(counts, slow_sum, method="sequential").compute(), np.cumsum(x, dtype=x.dtype))
         # Three of the 24 blocks may wait, and one is scanned. Workers may not have given up some that are scanned.
         assert 1 <= sum(client.run(lambda: HELD["most"]).values()) <= 10
@@ -445,7 +445,7 @@ CALLS: dict[str, Any] = {
 def test_arrays_that_would_lose_their_labels_or_their_laziness_are_refused(name: str) -> None:
     computed: list[Any] = []
 
-    def chunked(array: Any) -> Any:
+    def chunk_array(array: Any) -> Any:
         def block(values: Any) -> Any:
             computed.append(values)
             return values
@@ -453,7 +453,7 @@ def test_arrays_that_would_lose_their_labels_or_their_laziness_are_refused(name:
         return da.from_array(array, chunks=2).map_blocks(block, meta=np.empty(0, array.dtype))
 
     with pytest.raises(TypeError, match=r"gpuscan\.dask\.scan|pass a NumPy array"):
-        CALLS[name](chunked)
+        CALLS[name](chunk_array)
     assert not computed
     with pytest.raises(TypeError, match=r"xarray\.apply_ufunc|pass a NumPy array"):
         CALLS[name](lambda array: xarray.DataArray(array, dims="t"))

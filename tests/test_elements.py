@@ -18,7 +18,7 @@ from gpuscan.errors import UnsupportedDtypeError
 Pair = namedtuple("Pair", "gain shift")
 
 
-def nested(*keys: Any, kind: str = "tuple", factory: Any = None) -> Structure:
+def make_structure(*keys: Any, kind: str = "tuple", factory: Any = None) -> Structure:
     """Return a structure of leaves."""
     return Structure(kind, keys, (LEAF,) * len(keys), factory)
 
@@ -103,21 +103,21 @@ def test_flatten_and_back(value: Any) -> None:
 
 
 def test_named_tuples_and_records_come_back() -> None:
-    named = nested("gain", "shift", kind="named", factory=Pair)
+    named = make_structure("gain", "shift", kind="named", factory=Pair)
     assert named.flatten(Pair(1, 2)) == [1, 2]
     assert named.unflatten([1, 2]) == Pair(1, 2)
-    assert nested("u", "v", kind="record").unflatten([1, 2]) == {"u": 1, "v": 2}
+    assert make_structure("u", "v", kind="record").unflatten([1, 2]) == {"u": 1, "v": 2}
 
 
 def test_dicts_are_read_by_key() -> None:
-    assert nested("u", "v", kind="dict").flatten({"v": 2, "u": 1}) == [1, 2]
+    assert make_structure("u", "v", kind="dict").flatten({"v": 2, "u": 1}) == [1, 2]
 
 
 def test_another_number_of_fields_is_an_error() -> None:
     with pytest.raises(ValueError, match="expected 2 fields, got 3"):
-        nested(0, 1).flatten((1, 2, 3))
+        make_structure(0, 1).flatten((1, 2, 3))
     with pytest.raises(ValueError, match="expected 2 fields, got 3"):
-        nested("u", "v", kind="dict").flatten({"u": 1, "v": 2, "w": 3})
+        make_structure("u", "v", kind="dict").flatten({"u": 1, "v": 2, "w": 3})
 
 
 # ----- Fields
@@ -125,16 +125,16 @@ def test_another_number_of_fields_is_an_error() -> None:
 
 def test_fields_are_named_after_the_users() -> None:
     assert field_names(LEAF) == ("f0",)
-    assert field_names(nested(0, 1)) == ("f0", "f1")
-    assert field_names(nested("gain", "shift", kind="dict")) == ("gain", "shift")
-    inner = nested("u", "v", kind="dict")
+    assert field_names(make_structure(0, 1)) == ("f0", "f1")
+    assert field_names(make_structure("gain", "shift", kind="dict")) == ("gain", "shift")
+    inner = make_structure("u", "v", kind="dict")
     assert field_names(Structure("dict", ("a", "b"), (inner, LEAF))) == ("a_u", "a_v", "b")
 
 
 def test_names_that_wgsl_cannot_have_are_numbered() -> None:
-    assert field_names(nested("let", "_x", "a b", "é", "ok", kind="dict")) == ("f0", "f1", "f2", "f3", "ok")
-    assert field_names(nested("x", "f0", kind="dict")) == ("x", "f0")
-    clash = Structure("dict", ("a", "a_b"), (nested("b", kind="dict"), LEAF))
+    assert field_names(make_structure("let", "_x", "a b", "é", "ok", kind="dict")) == ("f0", "f1", "f2", "f3", "ok")
+    assert field_names(make_structure("x", "f0", kind="dict")) == ("x", "f0")
+    clash = Structure("dict", ("a", "a_b"), (make_structure("b", kind="dict"), LEAF))
     assert field_names(clash) == ("f0", "f1")
     for word in ("fn", "f32", "array", "while", "from", "vec2", "target"):
         assert word in WGSL_RESERVED
@@ -143,7 +143,7 @@ def test_names_that_wgsl_cannot_have_are_numbered() -> None:
 def test_elements_count_words_and_bytes() -> None:
     element = element_of(
         [np.dtype(d) for d in ("int8", "float16", "uint64", "complex64", "float32")],
-        nested(*range(5)),
+        make_structure(*range(5)),
         [(), (), (), (), (2, 3)],
     )
     assert [field.words for field in element.fields] == [1, 1, 2, 2, 6]
@@ -160,12 +160,14 @@ def test_a_bare_field_is_the_element() -> None:
     element = element_of([np.dtype(np.float32)])
     assert element.single
     assert element.member("a", 0) == "a"
-    assert not element_of([np.dtype(np.float32)], nested(0)).single  # a bundle of one stays a bundle
+    assert not element_of([np.dtype(np.float32)], make_structure(0)).single  # a bundle of one stays a bundle
 
 
 def test_elements_are_keys_of_caches() -> None:
-    one, same = (element_of([np.dtype(np.int8), np.dtype(np.int8)], nested("u", "v", kind="dict")) for _ in range(2))
-    other = element_of([np.dtype(np.int8), np.dtype(np.uint8)], nested("u", "v", kind="dict"))
+    one, same = (
+        element_of([np.dtype(np.int8), np.dtype(np.int8)], make_structure("u", "v", kind="dict")) for _ in range(2)
+    )
+    other = element_of([np.dtype(np.int8), np.dtype(np.uint8)], make_structure("u", "v", kind="dict"))
     assert one == same
     assert hash(one) == hash(same)
     assert one != other
@@ -196,7 +198,7 @@ def test_words_are_the_compute_forms_bits() -> None:
 
 
 def test_words_of_a_bundle_follow_field_by_field() -> None:
-    element = element_of([np.dtype(np.uint8), np.dtype(np.int16)], nested(0, 1), [(), (2,)])
+    element = element_of([np.dtype(np.uint8), np.dtype(np.int16)], make_structure(0, 1), [(), (2,)])
     words = words_of(element, [np.array([1, 2], np.uint8), np.array([[3, 4], [5, -6]], np.int16)])
     assert words.tolist() == [[1, 3, 4], [2, 5, 0xFFFFFFFA]]
 

@@ -15,7 +15,7 @@ import wgpu
 import gpuscan
 
 
-def printed(code: str) -> list[str]:
+def run_code(code: str) -> list[str]:
     """Run the code in a Python process, and return the lines that it prints."""
     command = [sys.executable, "-c", code]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
@@ -31,7 +31,7 @@ def test_an_import_waits_for_its_first_use() -> None:
         print(gpuscan.scan([1, 2, 3], device="numpy").tolist())
         print({"wgpu", "jinja2", "numpy.ma"} & sys.modules.keys())
     """
-    imported, result, heavy = printed(code)
+    imported, result, heavy = run_code(code)
     names = set(imported.split())
     own = {name for name in names if name.partition(".")[0] == "gpuscan"}
     assert len(own) <= 10
@@ -50,7 +50,7 @@ def test_arrays_answer_the_protocols_of_numpy(adapter: wgpu.GPUAdapter) -> None:
         array = gpuscan.Device({adapter.summary!r}).asarray(np.arange(4, dtype=np.int32))
         print(np.cumsum(array).numpy().tolist(), np.add(array, array).numpy().tolist(), array[[0, 2]].tolist())
     """
-    assert printed(code) == ["[0, 1, 3, 6] [0, 2, 4, 6] [0, 2]"]
+    assert run_code(code) == ["[0, 1, 3, 6] [0, 2, 4, 6] [0, 2]"]
 
 
 def test_public_names() -> None:
@@ -99,6 +99,6 @@ def test_packages_are_imported_at_their_first_use() -> None:
         except AttributeError as error:
             print(error)
     """
-    first, second = printed(code)
+    first, second = run_code(code)
     assert first == "False gpuscan.signal True"
     assert second == "gpuscan.torch was asked for, but it needs the package torch; install that"

@@ -54,13 +54,13 @@ def assert_close(found: Any, wanted: Any, tolerance: float = 1e-5) -> None:
         np.testing.assert_allclose(np.asarray(one, complex), np.asarray(other, complex), rtol=0, atol=tolerance * scale)
 
 
-def gated(l: Any, r: Any) -> Any:
+def apply_gates(l: Any, r: Any) -> Any:
     """Combine dicts and lists, with a gate for each matrix."""
     gate = r["gate"][:, None, None]
     return {"gate": l["gate"] * r["gate"], "state": [gate * l["state"][0] + r["state"][0]]}
 
 
-def assorted(l: Any, r: Any) -> Any:
+def combine_by_primitives(l: Any, r: Any) -> Any:
     """Combine by many primitives, on vectors of the element; it need not be associative to be traced."""
     joined = jnp.concatenate([l[..., 1:], r[..., :1]], axis=-1)
     total = jnp.sum(joined, axis=-1, keepdims=True) + jnp.einsum("...i,ij->...j", l, jnp.eye(3, dtype=l.dtype))
@@ -79,7 +79,7 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "maximum": (jnp.maximum, B, {}),
     "matrices": (jnp.matmul, MATRICES, {}),
     "mapped matrices": (jax.vmap(lambda l, r: r @ l), MATRICES, {}),
-    "pytree": (gated, {"gate": A[:60, 0], "state": [MATRICES[:, 0]]}, {}),
+    "pytree": (apply_gates, {"gate": A[:60, 0], "state": [MATRICES[:, 0]]}, {}),
     "integers": (lambda l, r: (l ^ r) & ~jnp.int32(1 << 30), jnp.arange(1000) * 12345, {}),
     "bfloat16": (affine, (A.astype(jnp.bfloat16), B.astype(jnp.bfloat16)), {}),
     "complex": (affine, ((A * jnp.exp(1j * B)).astype(jnp.complex64), (B + 1j * A).astype(jnp.complex64)), {}),
@@ -105,7 +105,7 @@ def test_results_on_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_many_primitives() -> None:
     """Compare one combination, of two elements."""
     pairs = jnp.stack([A, B])
-    assert_close(ours(assorted, pairs), theirs(assorted, pairs))
+    assert_close(ours(combine_by_primitives, pairs), theirs(combine_by_primitives, pairs))
 
 
 @pytest.mark.parametrize("case", ["affine", "reversed", "broadcast gates", "maximum", "matrices", "complex"])
@@ -216,7 +216,7 @@ def test_errors() -> None:
         ours(lambda l, r: jnp.take(l, r[..., 0].astype(int), axis=-1)[..., :2] + r, jnp.ones((3, 2)))
 
 
-def weighted(scan: Any, weights: Any, elems: Any) -> Any:
+def scan_with_weights(scan: Any, weights: Any, elems: Any) -> Any:
     """Scan with operators that close over an array, and over a number."""
     shifted = scan(lambda l, r: l + r + jnp.sin(weights), elems[0])
     turned = scan(lambda l, r: l @ (weights[:2] * jnp.eye(2) + weights[2]) @ r, elems[1], reverse=True)
@@ -230,7 +230,7 @@ def test_operators_that_close_over_traced_values(monkeypatch: pytest.MonkeyPatch
     rate = jnp.asarray([0.2, -0.1, 0.5])
 
     def value(scan: Any) -> Any:
-        return lambda weights: weighted(scan, weights, elems)
+        return lambda weights: scan_with_weights(scan, weights, elems)
 
     def loss(scan: Any) -> Any:
         return lambda weights: jnp.sin(value(scan)(weights)).sum()
@@ -240,10 +240,10 @@ def test_operators_that_close_over_traced_values(monkeypatch: pytest.MonkeyPatch
     assert_close(jax.jit(jax.grad(loss(ours)))(weights), jax.grad(loss(theirs))(weights), 1e-4)
     assert_close(jax.jvp(value(ours), (weights,), (rate,))[1], jax.jvp(value(theirs), (weights,), (rate,))[1], 1e-4)
 
-    def curved(scan: Any) -> Any:
+    def make_curve(scan: Any) -> Any:
         return lambda w: jnp.sin(scan(lambda l, r: l + r + jnp.sin(w), elems[0])).sum()
 
-    assert_close(jax.hessian(curved(ours))(weights), jax.hessian(curved(theirs))(weights), 1e-3)
+    assert_close(jax.hessian(make_curve(ours))(weights), jax.hessian(make_curve(theirs))(weights), 1e-3)
     many = jnp.stack([weights, 2 * weights])
     assert_close(jax.vmap(value(ours))(many), jax.vmap(value(theirs))(many))
     chosen = jax.jit(lambda flag: ours(lambda l, r: jnp.where(flag, l + r, l * r), B))(True)

@@ -18,7 +18,7 @@ import gpuscan
 NOTEBOOK = Path(__file__).resolve().parents[1] / "examples" / "gpuscan.ipynb"
 
 
-def shown(code: str, names: dict[str, Any]) -> Any:
+def run_cell(code: str, names: dict[str, Any]) -> Any:
     """Run a cell, and return the value of its last expression, which a notebook shows."""
     tree = ast.parse(code)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
@@ -52,14 +52,14 @@ class Cells(HTMLParser):
             self.rows[-1].append(data)
 
 
-@pytest.mark.usefixtures("listed_adapters")
+@pytest.mark.usefixtures("skip_without_adapters")
 def test_the_notebook_runs() -> None:
     """Run each cell; those that end in a device's object show a table."""
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert all(not cell.get("outputs") for cell in notebook["cells"])
     names: dict[str, Any] = {}
-    results = [shown(cell, names) for cell in cells]
+    results = [run_cell(cell, names) for cell in cells]
     tables = [type(result).__name__ for result in results if hasattr(result, "_repr_html_")]
     assert tables == ["Capabilities", "Plan", "Profile"]
 

@@ -193,7 +193,7 @@ def test_compiled_functions_call_it_as_one_operation(leaves: Any) -> None:
 # ----- Associative scans
 
 
-def combined(fn: Any, xs: Any, dim: int, reverse: bool = False) -> Any:
+def combine_in_order(fn: Any, xs: Any, dim: int, reverse: bool = False) -> Any:
     """Combine one element after the other."""
     leaves, tree = pytree.tree_flatten(xs)
     rows = [leaf.unbind(dim) for leaf in leaves]
@@ -210,7 +210,7 @@ def affine(l: Any, r: Any) -> Any:
     return l[0] * r[0], r[0] * l[1] + r[1]
 
 
-def mixed(l: Any, r: Any) -> Any:
+def combine_by_operations(l: Any, r: Any) -> Any:
     """Combine by many operations; it need not be associative to be traced."""
     joined = torch.cat([l[..., 1:], r[..., :1]], -1).sum(-1, keepdim=True)
     smooth = torch.nn.functional.softplus(l) + torch.logsumexp(l[..., :, None] + r[..., None, :], -2)
@@ -239,7 +239,7 @@ SCANS: dict[str, tuple[Any, Any, int]] = {
 def test_associative_scan_and_gradients(case: str, reverse: bool) -> None:
     fn, xs, dim = SCANS[case]
     found = []
-    for scan in (gpuscan.torch.associative_scan, combined):
+    for scan in (gpuscan.torch.associative_scan, combine_in_order):
         given = pytree.tree_map(lambda leaf: leaf.clone().requires_grad_(), xs)
         results = scan(fn, given, dim, reverse)
         assert pytree.tree_structure(results) == pytree.tree_structure(xs)
@@ -252,12 +252,16 @@ def test_associative_scan_and_gradients(case: str, reverse: bool) -> None:
 
 def test_many_operations_and_types() -> None:
     pair = torch.stack([ROWS[0] * 2, ROWS[1]])
-    torch.testing.assert_close(gpuscan.torch.associative_scan(mixed, pair, 0), combined(mixed, pair, 0))
+    torch.testing.assert_close(
+        gpuscan.torch.associative_scan(combine_by_operations, pair, 0), combine_in_order(combine_by_operations, pair, 0)
+    )
     numbers = torch.arange(300, dtype=torch.int32) * 12345
     found = gpuscan.torch.associative_scan(lambda l, r: (l ^ r) & 0xFFFF, numbers, 0)
-    assert torch.equal(found, combined(lambda l, r: (l ^ r) & 0xFFFF, numbers, 0))
+    assert torch.equal(found, combine_in_order(lambda l, r: (l ^ r) & 0xFFFF, numbers, 0))
     narrow = (ROWS.bfloat16(), ROWS.bfloat16())
-    for one, other in zip(gpuscan.torch.associative_scan(affine, narrow, 0), combined(affine, narrow, 0), strict=True):
+    for one, other in zip(
+        gpuscan.torch.associative_scan(affine, narrow, 0), combine_in_order(affine, narrow, 0), strict=True
+    ):
         torch.testing.assert_close(one, other, rtol=3e-2, atol=3e-2)
     assert gpuscan.torch.associative_scan(torch.add, torch.zeros(0, 3), 0).shape == (0, 3)
 
@@ -301,14 +305,14 @@ def test_bundles_whose_tensors_share_no_axis_but_the_scanned_one() -> None:
     def loss(scan: Any) -> Any:
         return lambda xs: sum((y * torch.cos(y)).sum() for y in scan(combine, xs, 1))
 
-    scans = gpuscan.torch.associative_scan, combined
+    scans = gpuscan.torch.associative_scan, combine_in_order
     for found, wanted in zip(*(scan(combine, xs, 1) for scan in scans), strict=True):
         torch.testing.assert_close(found, wanted)
     for found, wanted in zip(*(torch.func.grad(loss(scan))(xs) for scan in scans), strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
     batches = tuple(torch.stack([x, 2 * x]) for x in xs)
     mapped = torch.func.vmap(lambda *xs: gpuscan.torch.associative_scan(combine, xs, 1))(*batches)
-    for found, wanted in zip(mapped, combined(combine, tuple(2 * x for x in xs), 1), strict=True):
+    for found, wanted in zip(mapped, combine_in_order(combine, tuple(2 * x for x in xs), 1), strict=True):
         torch.testing.assert_close(found[1], wanted)
     a, b = torch.rand(4, 3, generator=generator), torch.rand(4, 5, generator=generator)
     found = gpuscan.torch.associative_scan(

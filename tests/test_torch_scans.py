@@ -136,17 +136,17 @@ def test_a_function_is_traced_again_only_if_what_it_reads_may_change() -> None:
     factor = 2.0
     weight = torch.tensor(2.0)
 
-    def scaled(l: Any, r: Any) -> Any:
+    def scale_left(l: Any, r: Any) -> Any:
         return factor * l + r
 
-    def weighted(l: Any, r: Any) -> Any:
+    def weight_left(l: Any, r: Any) -> Any:
         return l * weight + r
 
-    for fn in (scaled, weighted):
+    for fn in (scale_left, weight_left):
         assert gpuscan.torch.associative_scan(fn, torch.ones(3), 0).tolist() == [1, 3, 7]
     factor = 3.0
     weight.fill_(3)
-    for fn in (scaled, weighted):
+    for fn in (scale_left, weight_left):
         assert gpuscan.torch.associative_scan(fn, torch.ones(3), 0).tolist() == [1, 4, 13]
 
 
@@ -209,12 +209,12 @@ def test_the_operations_are_well_formed() -> None:
     def call(a: Any, b: Any) -> Any:
         return states(a, b), gpuscan.torch.scan(a, axis=0, initial=b[0])
 
-    def kept(graph: Any, _: Any) -> Any:
+    def keep_handles(graph: Any, _: Any) -> Any:
         handles.extend(node.args[1] for node in graph.graph.nodes if node.target is torch.ops.gpuscan.scan)
         return graph.forward
 
     a, b = (each[0].clone().requires_grad_() for each in (GATES, INPUTS))
-    torch.compile(call, backend=kept, fullgraph=True)(a, b)
+    torch.compile(call, backend=keep_handles, fullgraph=True)(a, b)
     start = b[0].detach().requires_grad_()
     for handle, tensors, count in zip(handles, ([a, b], [a, start]), (2, 1), strict=True):
         torch.library.opcheck(torch.ops.gpuscan.scan, (tensors, handle))
@@ -427,8 +427,8 @@ def test_a_batch_of_gradients_is_computed_at_once(function: Any, monkeypatch: py
     x = torch.rand((5, 2), generator=GENERATOR).add(0.5).requires_grad_()
     value = function(x)
     weights = torch.rand((3, *value.shape), generator=GENERATOR)
-    computed, calls = operations._computed_gradients, []
-    monkeypatch.setattr(operations, "_computed_gradients", lambda *given: calls.append(0) or computed(*given))
+    computed, calls = operations._compute_gradients, []
+    monkeypatch.setattr(operations, "_compute_gradients", lambda *given: calls.append(0) or computed(*given))
     torch.autograd.grad(value, x, weights, is_grads_batched=True)
     assert len(calls) == 1
 

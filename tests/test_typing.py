@@ -30,13 +30,13 @@ def test_a_type_checker_knows_the_results() -> None:
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-def overloaded() -> dict[str, Callable[..., Any]]:
+def find_overloads() -> dict[str, Callable[..., Any]]:
     """Return the public functions that have overloads, by their names."""
     functions = {name: getattr(gpuscan, name) for name in gpuscan.__all__ if inspect.isfunction(getattr(gpuscan, name))}
     return {name: each for name, each in functions.items() if get_overloads(inspect.unwrap(each))}
 
 
-@pytest.mark.parametrize("name", sorted(overloaded()))
+@pytest.mark.parametrize("name", sorted(find_overloads()))
 def test_overloads_take_what_the_function_takes(name: str) -> None:
     """Compare the names of the arguments of a function with those of its overloads together."""
     function = inspect.unwrap(getattr(gpuscan, name))

@@ -142,7 +142,7 @@ def folds_ahead(memory: Memory) -> Player:
 Row = dict[int, Cell]
 
 
-def played(player: Callable[[Memory, int], Player], *, folder: bool = False, last: str = "store") -> list[Row]:
+def play_steps(player: Callable[[Memory, int], Player], *, folder: bool = False, last: str = "store") -> list[Row]:
     """Return what every tile does in every step. At most `RUNNING` run at once, and start in order.
 
     Args:
@@ -175,7 +175,7 @@ def three_dispatches() -> list[Row]:
     """Return the steps of three dispatches: each begins when the one before it has ended."""
     tiles = range(len(AGGREGATES))
     totals = [sum(AGGREGATES[:tile]) for tile in tiles]
-    rows = played(totalling, last="reduce")
+    rows = play_steps(totalling, last="reduce")
     rows.append({tile: Cell("prefix", f"prefix {totals[tile]}") for tile in tiles})
     for first in range(0, len(AGGREGATES), RUNNING):
         rows.append(
@@ -230,9 +230,9 @@ def pictures() -> dict[Path, str]:
     """Return every picture by its path."""
     made = {
         "three_dispatch": drawing("three_dispatch: totals, then prefixes, then results", three_dispatches()),
-        "lookback": drawing("lookback: each tile looks back to a posted prefix", played(look_back)),
-        "fallback": drawing("fallback: who waits too long reduces the late tile", played(fallback)),
-        "lookahead": drawing("lookahead: one workgroup folds for all", played(posts_and_waits, folder=True)),
+        "lookback": drawing("lookback: each tile looks back to a posted prefix", play_steps(look_back)),
+        "fallback": drawing("fallback: who waits too long reduces the late tile", play_steps(fallback)),
+        "lookahead": drawing("lookahead: one workgroup folds for all", play_steps(posts_and_waits, folder=True)),
     }
     return {FOLDER / f"steps-{name}.svg": text for name, text in made.items()}
 

@@ -56,7 +56,7 @@ def panel(column: int, row: int, title: str, line: str, parts: list[str]) -> str
     return f'<g transform="translate({x} {y})">{frame}{head}\n{chr(10).join(parts)}\n</g>'
 
 
-def posted(tile: int, y: float, *, aggregate: bool, prefix: bool) -> list[str]:
+def draw_cells(tile: int, y: float, *, aggregate: bool, prefix: bool) -> list[str]:
     """Return the two memory cells of a tile: its aggregate and its prefix, dashed while they are not posted."""
     x = left_of(tile)
     return [
@@ -87,7 +87,7 @@ def look_back() -> str:
     for tile in range(TILES):
         x = left_of(tile)
         parts += [box(x, 68, TILE_WIDTH, 30, f"tile {tile}"), arrow(f"M{x + 22} 98 V134", AGGREGATE)]
-        parts += posted(tile, 138, aggregate=True, prefix=tile < 2)
+        parts += draw_cells(tile, 138, aggregate=True, prefix=tile < 2)
     x = left_of(3)
     parts += [
         box(x - 62, 228, TILE_WIDTH + 62, 30, "P3 = P1 ⊕ A1 ⊕ A2", colour=PREFIX),
@@ -125,7 +125,7 @@ def fallback() -> str:
             box(x, 66, TILE_WIDTH, 24, f"input {tile}", colour=INPUT),
             box(x, 124, TILE_WIDTH, 30, "tile 1 is late" if late else f"tile {tile}", late=late),
         ]
-        parts += posted(tile, 196, aggregate=True, prefix=tile < 2)
+        parts += draw_cells(tile, 196, aggregate=True, prefix=tile < 2)
         if not late:
             parts += [arrow(f"M{x + 70} 90 V120", INPUT), arrow(f"M{x + 22} 154 V192", AGGREGATE)]
     helper = left_of(2)

@@ -162,20 +162,20 @@ def test_how_to_pages_run_on_the_gpu_of_their_visitor(browser: Browser, tmp_path
     browser.folders.append(get_pyodide.get(CHECKOUT / ".venv" / f"pyodide-{get_pyodide.VERSION}"))
     pyodide = len(browser.folders) - 1
 
-    def shown(page: str) -> dict[str, Any]:
+    def visit_page(page: str) -> dict[str, Any]:
         address = json.dumps(f"/0/how-to/{page}.html?pyodide=/{pyodide}/")
         (tmp_path / f"{page}.html").write_text(CELLS.replace("PAGE", address), encoding="utf-8")
         found: dict[str, Any] = browser.report_of(tmp_path, f"{page}.html")
         return found
 
-    found = shown("replace-cumsum")
+    found = visit_page("replace-cumsum")
     assert len(found["shown"]) >= 1
     for code, done, output in found["shown"]:
         assert done, output
         expected = [line for line in code.splitlines() if not line.startswith((">>> ", "... ", ">>>", "..."))]
         assert [line for line in output.splitlines() if line] == [line for line in expected if line]
     assert found["overflow"] <= 1
-    assert shown("pytorch")["shown"] == []
+    assert visit_page("pytorch")["shown"] == []
 
 
 def test_the_search_finds(visit: tuple[dict[str, Any], str]) -> None:

@@ -13,21 +13,21 @@ import numpy as np
 from gpuscan.api.launches import launchable
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.array_types import AnyArray, AnyDType, ArrayOperators
-from gpuscan.device.device_array import DeviceArray, checked_dtype, checked_shape, empty, uploaded
+from gpuscan.device.device_array import DeviceArray, check_dtype, check_shape, empty, upload_array
 from gpuscan.device.foreign_buffers import check_buffer, check_state
 from gpuscan.device.guards import guarded
 from gpuscan.device.strides import (
-    indexed,
+    index_layout,
     is_c_order,
     may_share_bytes,
     overlaps_itself,
     permutation,
-    reshaped,
-    resolved_shape,
+    reshape_strides,
+    resolve_shape,
 )
-from gpuscan.device.transfer import begun, padded
+from gpuscan.device.transfer import round_up, start_call
 from gpuscan.engine.element_copy import contiguous, duplicate, write_elements
-from gpuscan.engine.elementwise import broadcast, converted
+from gpuscan.engine.elementwise import broadcast, convert_array
 from gpuscan.errors import abbreviate
 from gpuscan.html_table import html_table
 from gpuscan.problem.arguments import as_array, as_integer, native, resolve_axis
@@ -133,7 +133,7 @@ class Array(DeviceArray, ArrayOperators):
                 "owns the buffer, which was made on its device.wgpu_device. Pass gpuscan.Device(...), or "
                 "gpuscan.default_device()"
             )
-        shape, dtype = checked_shape(shape), checked_dtype(dtype)
+        shape, dtype = check_shape(shape), check_dtype(dtype)
         check_buffer(device.wgpu_device, buffer, "buffer", ())
         check_state(device._context, buffer, "buffer")
         first = as_integer(offset)
@@ -146,14 +146,14 @@ class Array(DeviceArray, ArrayOperators):
                 f"offset={offset} was passed for numbers of {dtype.itemsize} bytes; pass a multiple of that, 0 or more"
             )
         array = cls(device, buffer, shape, dtype, first, None)
-        if padded(first + array.nbytes) > buffer.size:
+        if round_up(first + array.nbytes) > buffer.size:
             raise ValueError(
                 f"an array of {array.nbytes} bytes at byte {first} was asked for, which needs whole 4-byte words up "
-                f"to byte {padded(first + array.nbytes)}, but the buffer has {buffer.size} bytes. Make it larger"
+                f"to byte {round_up(first + array.nbytes)}, but the buffer has {buffer.size} bytes. Make it larger"
             )
         return array
 
-    def viewed(self, shape: tuple[int, ...], dtype: object = None, offset: int = 0) -> Array:
+    def view_as(self, shape: tuple[int, ...], dtype: object = None, offset: int = 0) -> Array:
         """Return an array in C order in the same bytes, from `offset` bytes after the begin of this one."""
         self.check_contiguous()
         kind = self.dtype if dtype is None else dtype
@@ -181,7 +181,7 @@ class Array(DeviceArray, ArrayOperators):
         if is_array_index(index):
             taken: Array = _protocols["take_item"](self, index)
             return taken
-        return self.view_at(*indexed(self.shape, self.strides, index))
+        return self.view_at(*index_layout(self.shape, self.strides, index))
 
     @launchable
     def __setitem__(self, index: object, value: object) -> None:
@@ -306,14 +306,14 @@ class Array(DeviceArray, ArrayOperators):
         Raises:
             UnsupportedDtypeError: no element has the dtype, or the adapter cannot convert it.
         """
-        kind = checked_dtype(dtype)
+        kind = check_dtype(dtype)
         if kind == self.dtype:
             return self.copy() if copy else self
         return self._in_dtype(kind)
 
     @launchable
     def _in_dtype(self, dtype: AnyDType) -> Array:
-        return Array.of(self.device, converted(self.context, self, dtype))
+        return Array.of(self.device, convert_array(self.context, self, dtype))
 
     # ----- Entries and shapes
 
@@ -337,8 +337,8 @@ class Array(DeviceArray, ArrayOperators):
             ValueError: the shape has another number of elements.
         """
         given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-        wanted = resolved_shape(self.shape, given)
-        strides = reshaped(self.shape, self.strides, wanted)
+        wanted = resolve_shape(self.shape, given)
+        strides = reshape_strides(self.shape, self.strides, wanted)
         if strides is None:
             return self.copy().reshape(wanted)
         return self.view_at(wanted, strides)
@@ -497,7 +497,7 @@ class Array(DeviceArray, ArrayOperators):
             ready: Future[AnyArray] = Future()
             ready.set_result(np.empty(self.shape, self.dtype))
             return ready
-        return begun(self.device._readers, self.copy().numpy)
+        return start_call(self.device._readers, self.copy().numpy)
 
     # ----- NumPy's and Python's protocols
 
@@ -599,7 +599,7 @@ def _by_numpy(function: Callable[..., Any], *arguments: object, **options: objec
 def new_array(device: OpenedDevice, content: AnyArray | None, shape: Any = (), dtype: Any = None) -> Array:
     """Return a new array on the device: a copy of `content`, or with arbitrary contents if it is None."""
     context = device._context
-    made = empty(context, shape, dtype) if content is None else uploaded(context, content)
+    made = empty(context, shape, dtype) if content is None else upload_array(context, content)
     return Array.of(device, made)
 
 

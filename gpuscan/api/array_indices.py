@@ -13,7 +13,7 @@ from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.picked import Picked
 from gpuscan.array_types import AnyArray
-from gpuscan.device.device_array import DeviceArray, uploaded
+from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.device.strides import c_strides
 from gpuscan.engine.array_indices import IndexedArray, put, resolve_indices, take
 from gpuscan.engine.compaction import compact_on_device
@@ -108,7 +108,7 @@ def _true_places(array: Array, mask: Any) -> tuple[AnyArray, ...] | list[AnyArra
     found = compact_on_device(array.device._executor, [all_indices(context, mask.size)], mask.reshape(-1))
     count = found.read_count(mask.size)
     context.check()
-    flat = Array.of(array.device, found.entries[0].viewed((count,)))
+    flat = Array.of(array.device, found.entries[0].view_as((count,)))
     steps = c_strides(mask.shape, 1)
     return [flat // np.uint32(step) % np.uint32(length) for step, length in zip(steps, mask.shape, strict=True)]
 
@@ -167,12 +167,12 @@ def _places(
     context = array.context
     check_rows(lengths)
     if not any(isinstance(index, OnDevice) for index in indices):
-        return uploaded(context, np.broadcast_to(rows_of(indices, lengths), shape))
+        return upload_array(context, np.broadcast_to(rows_of(indices, lengths), shape))
     whole = []
     for index in indices:
         if isinstance(index, Array):
             _same_device(array, index)
-        given = index if isinstance(index, DeviceArray) else uploaded(context, np.asarray(index).astype(np.uint32))
+        given = index if isinstance(index, DeviceArray) else upload_array(context, np.asarray(index).astype(np.uint32))
         whole.append(contiguous(broadcast(given, shape)) if given.shape != shape else given)
     return resolve_indices(context, whole, list(zip(numbers, lengths, strict=True)))
 

@@ -93,7 +93,7 @@ def check_associative(
         wrong = np.flatnonzero(law.broken(triple))
         if len(wrong):
             found = _simplest(triple, wrong)
-            raise OperatorError(law.described(_smaller(law, found) if random else found))
+            raise OperatorError(law.describe_failure(_smaller(law, found) if random else found))
         _check_identity(law, triple[0])
 
 
@@ -118,11 +118,11 @@ def _sizes(shape: Any) -> tuple[int, ...]:
 
 def _element(dtype: object, shape: tuple[int, ...]) -> Element:
     """Return the element of a dtype, a structured dtype, or a bundle of dtypes."""
-    structure, dtypes, shapes = _described(dtype)
+    structure, dtypes, shapes = _parse_dtype(dtype)
     return element_of(dtypes, structure, [own + shape for own in shapes])
 
 
-def _described(dtype: Any) -> tuple[Structure, list[AnyDType], list[tuple[int, ...]]]:
+def _parse_dtype(dtype: Any) -> tuple[Structure, list[AnyDType], list[tuple[int, ...]]]:
     keys: tuple[Any, ...]
     names = [part[0] for part in dtype if isinstance(part, tuple) and part] if isinstance(dtype, list) else []
     if names and len(names) == len(dtype) and all(isinstance(name, str) for name in names):
@@ -139,7 +139,7 @@ def _described(dtype: Any) -> tuple[Structure, list[AnyDType], list[tuple[int, .
             base, shape = plain.subdtype or (plain, ())
             return Structure(), [base], [tuple(shape)]
         kind, keys, parts = "record", plain.names, [plain[name] for name in plain.names]
-    found = [_described(part) for part in parts]
+    found = [_parse_dtype(part) for part in parts]
     factory = type(dtype) if kind == "named" else None
     structure = Structure(kind, keys, tuple(child for child, _, _ in found), factory)
     return structure, [d for _, dtypes, _ in found for d in dtypes], [s for _, _, shapes in found for s in shapes]
@@ -182,17 +182,17 @@ class _Law:
             wrong |= unequal.reshape(len(wrong), -1).any(axis=1)
         return wrong
 
-    def described(self, triple: Sequence[Arrays]) -> str:
+    def describe_failure(self, triple: Sequence[Arrays]) -> str:
         """Return the error message for a counterexample."""
         left, right = self.sides(triple)
-        names = ", ".join(f"{name} = {self.shown(values)}" for name, values in zip("abc", triple, strict=True))
+        names = ", ".join(f"{name} = {self.format_element(values)}" for name, values in zip("abc", triple, strict=True))
         kinds = ", ".join(field.scalar.name for field in self.element.fields)
         return (
             f"{self.operator.name} is not associative on {kinds}:\n  {names}\n"
-            f"  op(op(a, b), c) = {self.shown(left)}\n  op(a, op(b, c)) = {self.shown(right)}"
+            f"  op(op(a, b), c) = {self.format_element(left)}\n  op(a, op(b, c)) = {self.format_element(right)}"
         )
 
-    def shown(self, values: Arrays) -> str:
+    def format_element(self, values: Arrays) -> str:
         """Return one element as the user would write it."""
         return str(self.element.structure.unflatten([np.asarray(value)[0].tolist() for value in values]))
 
@@ -312,7 +312,7 @@ def _simpler(triple: Sequence[Arrays]) -> Iterator[list[Arrays]]:
             for at in np.ndindex(array.shape):
                 number = array[at].item()
                 whole = complex(round(number.real), round(number.imag)) if isinstance(number, complex) else None
-                for simple in (0, 1, round(number.real) if whole is None else whole, -number, _halved(number)):
+                for simple in (0, 1, round(number.real) if whole is None else whole, -number, _halve(number)):
                     if _simplicity(simple) < _simplicity(number) and _holds(array.dtype, simple):
                         changed = [[each.copy() for each in side_arrays] for side_arrays in triple]
                         changed[side][index][at] = simple
@@ -324,7 +324,7 @@ def _holds(dtype: AnyDType, number: Any) -> bool:
     return dtype.kind not in "iu" or np.iinfo(dtype).min <= number <= np.iinfo(dtype).max
 
 
-def _halved(number: Any) -> Any:
+def _halve(number: Any) -> Any:
     return number if isinstance(number, complex) else int(number / 2)
 
 
@@ -353,10 +353,11 @@ def _check_identity(law: _Law, elements: Arrays) -> None:
         wrong = np.flatnonzero(law.differ(result, elements))
         if len(wrong):
             a, found = (
-                law.shown([array[wrong[0] : wrong[0] + 1] for array in arrays]) for arrays in (elements, result)
+                law.format_element([array[wrong[0] : wrong[0] + 1] for array in arrays])
+                for arrays in (elements, result)
             )
             raise OperatorError(
                 f"the identity of {law.operator.name} is not one:\n"
-                f"  a = {a}, identity = {law.shown([array[:1] for array in repeated])}\n"
+                f"  a = {a}, identity = {law.format_element([array[:1] for array in repeated])}\n"
                 f"  {text} = {found}"
             )

@@ -19,9 +19,9 @@ from gpuscan.device.guards import guarded
 from gpuscan.elements import Structure, compute_dtype, element_of, scalar_of
 from gpuscan.engine.compaction import Compacted, compact_on_device, entry_bytes, max_entries
 from gpuscan.engine.element_copy import write_elements
-from gpuscan.operators.trace import Map, traced
+from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import as_bits, as_leaf, from_bits, structure_and_leaves
-from gpuscan.problem.results import assembled, over_arrays
+from gpuscan.problem.results import assemble_arrays, over_arrays
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -103,17 +103,17 @@ def compact(x: object, mask: object, *, out: object = None, device: Devices = No
     if isinstance(home, Device) and on_device:
         arrays = [home.asarray(leaf) for leaf in leaves]
         chosen = mask if isinstance(mask, Map) else home.asarray(mask)
-        results = picked_arrays(home, arrays, chosen, places)
-        return structure.nested(results)
+        results = pick_entries(home, arrays, chosen, places)
+        return structure.build_bundle(results)
     if home is None:
-        bools = picked_by_numpy(mask, leaves) if isinstance(mask, Map) else np.asarray(mask)
+        bools = pick_by_numpy(mask, leaves) if isinstance(mask, Map) else np.asarray(mask)
         results = [leaf[bools].astype(leaf.dtype.newbyteorder("="), copy=False) for leaf in leaves]
     else:
         results = compact_together(home, leaves, mask) if isinstance(home, Team) else compact_host(home, leaves, mask)
     results = [from_bits(result, leaf.dtype) for result, leaf in zip(results, given, strict=True)]
     if places is not None:
         return written(results, places, out)
-    return assembled(structure, results, x)
+    return assemble_arrays(structure, results, x)
 
 
 # ----- The mask
@@ -161,7 +161,7 @@ def predicate_of(
             "them has entries without numbers. Pass a mask of bools"
         )
     entry = element_of([leaf.dtype for leaf in leaves], structure, [shape[1:] for shape in shapes])
-    predicate = traced(function, entry, argument)
+    predicate = trace_function(function, entry, argument)
     found = predicate.element
     if not found.single or found.fields[0].scalar.name != "bool" or found.fields[0].shape:
         given = ", ".join(f"{field.scalar.name}{list(field.shape) or ''}" for field in found.fields)
@@ -172,7 +172,7 @@ def predicate_of(
     return predicate
 
 
-def picked_by_numpy(predicate: Map, leaves: list[Any]) -> AnyArray:
+def pick_by_numpy(predicate: Map, leaves: list[Any]) -> AnyArray:
     """Return the predicate's bool for each entry of NumPy arrays."""
     fields = predicate.source.fields
     wide = [leaf.astype(compute_dtype(field.scalar), copy=False) for leaf, field in zip(leaves, fields, strict=True)]
@@ -222,16 +222,16 @@ def check_room(place: Any, count: int) -> None:
         )
 
 
-def picked_arrays(home: Device, arrays: list[Array], mask: Array | Map, places: list[Array] | None) -> list[Array]:
+def pick_entries(home: Device, arrays: list[Array], mask: Array | Map, places: list[Array] | None) -> list[Array]:
     """Return the picked entries as public arrays."""
     length = arrays[0].shape[0]
     long = places is not None and all(len(place) >= length and place.is_contiguous for place in places)
     out = None
     if places is not None and long:
-        out = [place[:length].viewed(array.shape) for place, array in zip(places, arrays, strict=True)]
+        out = [place[:length].view_as(array.shape) for place, array in zip(places, arrays, strict=True)]
     found = compact_on_device(home._executor, arrays, mask, out)
     if places is not None and not long:
-        return copied_into(places, found)
+        return copy_into(places, found)
     count = Array.of(home, found.count)
     picked: list[Array] = []
     for entries, array in zip(out or found.entries, arrays, strict=True):
@@ -242,7 +242,7 @@ def picked_arrays(home: Device, arrays: list[Array], mask: Array | Map, places: 
     return picked
 
 
-def copied_into(places: list[Array], found: Compacted) -> list[Array]:
+def copy_into(places: list[Array], found: Compacted) -> list[Array]:
     """Copy the entries to arrays that may be too short for all of them; this waits for their number."""
     count = found.read_count(found.entries[0].shape[0])
     for place in places:
@@ -251,7 +251,7 @@ def copied_into(places: list[Array], found: Compacted) -> list[Array]:
     for place, entries in zip(places, found.entries, strict=True):
         if entry_bytes(entries):
             with guarded(place.context):
-                write_elements(entries.viewed((count, *place.shape[1:]), place.dtype), place[:count])
+                write_elements(entries.view_as((count, *place.shape[1:]), place.dtype), place[:count])
     return [place if len(place) == count else place[:count] for place in places]
 
 
@@ -279,7 +279,7 @@ def compact_host(home: Device, leaves: list[Any], mask: Any) -> list[AnyArray]:
         found = compact_on_device(executor, arrays, chosen)
         count = found.read_count(stop - start)
         views = [
-            entries.viewed((count, *leaf.shape[1:]), leaf.dtype)
+            entries.view_as((count, *leaf.shape[1:]), leaf.dtype)
             for entries, leaf in zip(found.entries, arrays, strict=True)
         ]
         parts.append([view.read() if entry_bytes(view) else np.empty(view.shape, view.dtype) for view in views])

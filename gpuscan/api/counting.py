@@ -15,7 +15,7 @@ from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyDType
-from gpuscan.device.device_array import uploaded
+from gpuscan.device.device_array import upload_array
 from gpuscan.elements import scalar_of
 from gpuscan.engine.array_indices import IndexedArray, take
 from gpuscan.engine.counting import Edges, count_bins, count_labels, search
@@ -24,7 +24,7 @@ from gpuscan.engine.elementwise import broadcast
 from gpuscan.engine.group_tables import memory_key
 from gpuscan.errors import DeviceMemoryError, UnsupportedDtypeError
 from gpuscan.problem.arguments import as_bits, as_integer, as_leaf, from_bits, resolve_axis, structure_and_leaves
-from gpuscan.problem.results import assembled
+from gpuscan.problem.results import assemble_arrays
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -253,7 +253,7 @@ def histogram(
         whole = isinstance(bins, str) or (range is None and np.ndim(bins) == 0)
         edges = np.histogram_bin_edges(_plain(values) if whole else np.zeros(0, _plain(values).dtype), bins, range)
     numbers = home.asarray(values).reshape(-1)
-    numbers = numbers.viewed(numbers.shape, np.uint8) if numbers.dtype == np.bool_ else numbers
+    numbers = numbers.view_as(numbers.shape, np.uint8) if numbers.dtype == np.bool_ else numbers
     if on_device:
         edges = _edges_of(numbers, bins, range)
     found = _bins_of(home, numbers, edges, uniform=np.ndim(bins) == 0)
@@ -294,7 +294,7 @@ def _edges_of(numbers: Array, bins: Any, limits: Any) -> Any:
 def _bounds_of(numbers: Array) -> AnyArray:
     """Return the least and the greatest number of an array on a device, or NaN if it has one; this waits for them."""
     if numbers.dtype == np.float64 and not numbers.device.capabilities.float64:
-        bits = numbers.viewed(numbers.shape, np.uint64)
+        bits = numbers.view_as(numbers.shape, np.uint64)
         ends = [int(reduce(bits, name, before=_float64_order)) for name in ("minimum", "maximum")]
         sign = 1 << 63
         return np.array([each ^ sign if each >= sign else ~each % (1 << 64) for each in ends], np.uint64).view(
@@ -328,7 +328,7 @@ def _bins_of(home: Device, numbers: Array, edges: Any, *, uniform: bool) -> Edge
     if not divides or abs(float(starts[0]) - float(edges[0])) * scale > 1:
         scale = 0.0
     thresholds = np.append(starts[:-1], last).astype(numbers.dtype)
-    return Edges(uploaded(home._context, thresholds), usable, scale)
+    return Edges(upload_array(home._context, thresholds), usable, scale)
 
 
 def _sum_by_bin(numbers: Array, weights: Array, edges: Edges, bins: int) -> Any:
@@ -339,7 +339,7 @@ def _sum_by_bin(numbers: Array, weights: Array, edges: Edges, bins: int) -> Any:
     home = numbers.device
     if not edges.usable:
         return new_array(home, np.zeros(bins, weights.dtype))
-    starts, greatest = edges.numbers.viewed((edges.usable,)), edges.numbers.viewed((bins + 1,))
+    starts, greatest = edges.numbers.view_as((edges.usable,)), edges.numbers.view_as((bins + 1,))
     places = Array.of(home, search(starts, numbers, right=True))
     ends = Array.of(home, search(duplicate(stretch_of(greatest, 0, bins, bins + 1)), numbers))
     labels = map_arrays(_bin_label, places, ends)
@@ -458,7 +458,7 @@ def searchsorted(a: object, v: object, /, *, side: Side = "left", sorter: object
         common = np.result_type(ordered.dtype, values.dtype)
         ordered, values = ordered.astype(common), values.astype(common)
     elif not isinstance(values, Array):
-        ordered = ordered.viewed(ordered.shape, np.uint8) if _is_lone_bool(ordered, values) else ordered
+        ordered = ordered.view_as(ordered.shape, np.uint8) if _is_lone_bool(ordered, values) else ordered
         ordered, values, fill = _in_dtype_of(ordered, values, right)
     else:
         common = np.result_type(ordered.dtype, values.dtype)
@@ -566,7 +566,7 @@ def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devic
     on_device = any(isinstance(each, Array) for each in (*given, counts))
     if home is None:
         results = [np.repeat(leaf, counts, place) for leaf in shaped]
-        return assembled(structure, results, x)
+        return assemble_arrays(structure, results, x)
     bits = [leaf if on_device else as_bits(leaf) for leaf in shaped]
     arrays = [home.asarray(leaf) for leaf in bits]
     if isinstance(counts, int):
@@ -575,9 +575,9 @@ def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devic
         entries = _find_entries(home, counts)
         made = [_take_entries(array, entries, place) for array in arrays]
     if on_device:
-        return structure.nested(made)
+        return structure.build_bundle(made)
     moved = [from_bits(result.numpy(), leaf.dtype) for result, leaf in zip(made, shaped, strict=True)]
-    return assembled(structure, moved, x)
+    return assemble_arrays(structure, moved, x)
 
 
 def _check_repeats(repeats: object, length: int) -> Any:
@@ -631,7 +631,7 @@ def _find_entries(home: Device, counts: Any) -> Array:
     if isinstance(counts, Array):
         ends = contiguous(scan(counts.astype(np.uint32), "add", axis=0))
     else:
-        ends = uploaded(home._context, sums.astype(np.uint32))
+        ends = upload_array(home._context, sums.astype(np.uint32))
     return Array.of(home, search(ends, total, right=True))
 
 

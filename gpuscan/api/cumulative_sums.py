@@ -159,7 +159,7 @@ def cumulative_prod(
     return _cumulative(x, "multiply", 1, axis, dtype, include_initial, out, device)
 
 
-def promoted(dtype: AnyDType) -> AnyDType:
+def promote_dtype(dtype: AnyDType) -> AnyDType:
     """Return the dtype of sums and products of numbers of this one."""
     scalar = scalar_of(dtype)
     if scalar.kind == "unsigned":
@@ -173,7 +173,7 @@ def _cumulative(
     x: Any, op: str, start: int, axis: int | None, dtype: object, include_initial: bool, out: Any, device: Any
 ) -> Any:
     x = as_leaf(x)
-    dtype = promoted(x.dtype) if dtype is None else dtype_from(dtype).newbyteorder("=")
+    dtype = promote_dtype(x.dtype) if dtype is None else dtype_from(dtype).newbyteorder("=")
     axis = resolve_axis(axis, x.shape)
     if not as_flag("include_initial", include_initial):
         return scan(x, op, axis=axis, dtype=dtype, out=out, device=device)

@@ -26,7 +26,7 @@ from gpuscan.device.adapters import (
     no_number_error,
 )
 from gpuscan.device.backends import BACKEND_VARIABLE, is_gpu_device, webgpu
-from gpuscan.device.device_array import checked_shape
+from gpuscan.device.device_array import check_shape
 from gpuscan.elements import dtype_from
 from gpuscan.errors import AdapterNotFoundError
 from gpuscan.problem.arguments import as_array, as_flag, check_one_cut
@@ -99,7 +99,7 @@ class Device(OpenedDevice):
                 super().__init__(adapter, unsafe=as_flag("unsafe", unsafe), required_limits=required_limits)
                 return
         if not isinstance(adapter, Device) and adapter_number(adapter) is not None:
-            adapter = _numbered_device(adapter)
+            adapter = _find_numbered_device(adapter)
         chosen = adapter._context.adapter if isinstance(adapter, Device) else adapter
         super().__init__(chosen, unsafe=as_flag("unsafe", unsafe), required_limits=required_limits)
         setattr(self.wgpu_device, _DEVICE_OF_GPU, weakref.ref(self))
@@ -146,7 +146,7 @@ class Device(OpenedDevice):
             >>> plan(np.array([1, 2, 3, 4], np.uint32))
             array([ 1,  3,  6, 10], dtype=uint32)
         """
-        shape = checked_shape(shape)
+        shape = check_shape(shape)
         options: dict[str, Any] = {
             "axis": axis,
             "exclusive": exclusive,
@@ -226,16 +226,16 @@ _open: dict[int, Device] = {}
 def open_device(adapter: str | int | wgpu.GPUAdapter | None = None) -> Device:
     """Return the process's own device on an adapter: opened at the first call, and shared from then on."""
     if adapter_number(adapter) is not None:
-        return _numbered_device(adapter)
+        return _find_numbered_device(adapter)
     if adapter is None and not os.environ.get(ADAPTER_VARIABLE, "").strip():
         # The best that can be opened: some drivers list adapters that cannot.
-        found = next(_opened_devices(), None)
+        found = next(_open_devices(), None)
         if found is not None:
             return found
-    return _shared_device(choose_adapter(adapter))
+    return _open_shared_device(choose_adapter(adapter))
 
 
-def _shared_device(chosen: wgpu.GPUAdapter) -> Device:
+def _open_shared_device(chosen: wgpu.GPUAdapter) -> Device:
     with _lock:
         if id(chosen) not in _open or _open[id(chosen)]._context.lost:
             _open[id(chosen)] = Device(chosen)
@@ -264,21 +264,21 @@ def devices() -> list[Device]:
         >>> all(device.capabilities.summary for device in gs.devices())
         True
     """
-    return list(_opened_devices())
+    return list(_open_devices())
 
 
-def _opened_devices() -> Iterator[Device]:
+def _open_devices() -> Iterator[Device]:
     """Open one adapter after the other, best first; leave out those that fail."""
     for adapter in find_adapters():
         try:
-            device = _shared_device(adapter)
+            device = _open_shared_device(adapter)
         except (RuntimeError, AdapterNotFoundError) as error:
             _log.info("an adapter is skipped: %s", error)
             continue
         yield device
 
 
-def _numbered_device(wanted: object) -> Device:
+def _find_numbered_device(wanted: object) -> Device:
     """Return the device of a number in `devices()`; adapters with greater numbers stay closed.
 
     Args:
@@ -289,7 +289,7 @@ def _numbered_device(wanted: object) -> Device:
     """
     number = adapter_number(wanted)
     assert number is not None
-    found = list(islice(_opened_devices(), min(max(0, number + 1), sys.maxsize)))
+    found = list(islice(_open_devices(), min(max(0, number + 1), sys.maxsize)))
     if number < 0 or len(found) <= number:
         raise no_number_error(wanted, [device.capabilities.summary for device in devices()])
     return found[number]
@@ -313,7 +313,7 @@ def resolve_device(device: Device | str | int | None) -> Device | None:
         return None if device.strip().casefold() == NUMPY else open_device(device)
     if device is not None:
         if adapter_number(device) is not None:
-            return _numbered_device(device)
+            return _find_numbered_device(device)
         if isinstance(device, (list, tuple)):
             raise TypeError(
                 f"device={device!r} was passed, which is a list, to a function that runs on one. Pass one of them"

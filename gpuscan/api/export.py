@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.compact import picked_by_numpy, predicate_of
+from gpuscan.api.compact import pick_by_numpy, predicate_of
 from gpuscan.browser.description import digest_of, earlier_plan, files_of, scan_text, written_files
 from gpuscan.browser.plans import check_floats, variants
-from gpuscan.browser.samples import picked_samples, samples_of
+from gpuscan.browser.samples import make_compaction_samples, samples_of
 from gpuscan.elements import dtype_from, element_of
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.operators.named_operators import resolve
@@ -22,7 +22,7 @@ from gpuscan.planning.strategies import Strategy, check_strategy
 from gpuscan.problem.arguments import as_flag, as_integer, structure_and_leaves
 from gpuscan.problem.compaction import compaction_problem, words_of_entry
 from gpuscan.problem.problem import make_problem
-from gpuscan.replaced_file import replaced_file
+from gpuscan.replaced_file import replace_file
 
 # The sides of the matrices that are exported if `dtype` has no shape.
 _MATRIX_SIDE = 2
@@ -94,7 +94,7 @@ def export(
         >>> (folder / "scan.js").exists()
         True
     """
-    length = _checked_length(length)
+    length = _check_length(length)
     check_strategy(strategy)
     if compact is False:
         x = _stand_in(dtype, length, resolve(op).element_axes)
@@ -112,7 +112,7 @@ def export(
     for name in written_files(earlier).keys() - files.keys():
         (target / name).unlink(missing_ok=True)
     for name, content in files.items():
-        with replaced_file(target / name) as partial:
+        with replace_file(target / name) as partial:
             partial.write_bytes(content)
     return target
 
@@ -144,11 +144,11 @@ def _compaction_files(x: object, length: int, compact: object, strategy: str) ->
     words = [np.broadcast_to(np.zeros((), dtype), (length, count)) for dtype, count in moved]
     mask = predicate or np.broadcast_to(np.zeros((), np.uint8), (length,))
     made = variants(problem := compaction_problem(words, mask), strategy)
-    pick = partial(picked_by_numpy, predicate) if predicate else None
-    return files_of(problem, element, made, picked_samples(element, length, pick))
+    pick = partial(pick_by_numpy, predicate) if predicate else None
+    return files_of(problem, element, made, make_compaction_samples(element, length, pick))
 
 
-def _checked_length(length: object) -> int:
+def _check_length(length: object) -> int:
     if (found := as_integer(length)) is None:
         raise TypeError(f"length={length!r} was passed; pass the number of elements of the longest array")
     if found < 1:

@@ -14,7 +14,7 @@ from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.team import Team
 from gpuscan.array_types import AnyArray, AnyDType
-from gpuscan.device.device_array import DeviceArray, uploaded
+from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.element_copy import written as written_on_device
@@ -23,14 +23,14 @@ from gpuscan.engine.executor import Executor
 from gpuscan.engine.group_results import label_range, reduce_groups
 from gpuscan.engine.group_tables import combine_speculatively, count_labels, number_few, plan_table
 from gpuscan.engine.groups import mark_missing, scan_groups, sort_labels
-from gpuscan.operators.trace import Map, traced
+from gpuscan.operators.trace import Map, trace_function
 from gpuscan.planning.heuristics import group_heuristics_for
 from gpuscan.problem.groups import (
-    checked_count,
+    check_count,
     in_order,
     missing_error,
     missing_labels,
-    numbered,
+    number_labels,
     with_indices,
     with_nan,
 )
@@ -73,13 +73,13 @@ def execute_groups(
         results = execute_groups(problem, labels, home, strategy, None)
         return without_missing(problem, results, missing, home, outputs)
     if isinstance(labels, np.ndarray):
-        labels = numbered(labels)
+        labels = number_labels(labels)
         if (heads := heads_of_groups(problem, labels)) is not None:
             return execute(replace(problem, heads=heads), home, strategy, outputs)
     axis = home.team.axis_of_shares(problem) if isinstance(home, Team) else None
     one = one_of(home)
     if isinstance(home, Team) and axis is not None:
-        results = _shared(
+        results = _run_on_team(
             home, problem, labels, axis, lambda executor, part, own: scan_groups(executor, part, own, strategy)
         )
     elif one is None:
@@ -111,7 +111,7 @@ def without_missing(
     one = one_of(home)
     assert one is not None
     if isinstance(missing, np.ndarray):
-        missing = uploaded(one._context, np.where(missing, MISSING, 0).astype(np.int8))
+        missing = upload_array(one._context, np.where(missing, MISSING, 0).astype(np.int8))
     marked = mark_missing(problem, results, missing)
     return [Array.of(one, array) for array in marked] if outputs is None else written_on_device(marked, outputs)
 
@@ -123,7 +123,7 @@ def heads_of_groups(problem: Problem, labels: AnyArray) -> Heads | None:
     return Heads(problem.shape, problem.axis, problem.reverse, Keys(labels))
 
 
-def _shared(
+def _run_on_team(
     team: Team,
     problem: Problem,
     labels: AnyArray,
@@ -173,13 +173,13 @@ def count_groups(problem: Problem, labels: Any, num_groups: Any, home: OpenedDev
     last of each row.
 
     Raises:
-        TypeError, ValueError: as `checked_count` does.
+        TypeError, ValueError: as `check_count` does.
     """
     if not labels.size:
-        return CountedLabels(labels, checked_count(num_groups, 0, -1))
+        return CountedLabels(labels, check_count(num_groups, 0, -1))
     if isinstance(labels, DeviceArray):
         assert home is not None
-        wanted = None if num_groups is None else checked_count(num_groups, 0, -1)
+        wanted = None if num_groups is None else check_count(num_groups, 0, -1)
         h = group_heuristics_for(home.capabilities.adapter_type)
         if wanted and problem.size < h.min_read_elements:
             numbered_labels = number_few(home._executor, problem, labels, wanted)
@@ -189,22 +189,22 @@ def count_groups(problem: Problem, labels: Any, num_groups: Any, home: OpenedDev
             return CountedLabels(begun, begun.table.count)
         few = count_labels(home._executor, problem, labels, exact=True)
         if few is not None:
-            count = checked_count(num_groups, 0, few.count - 1)
+            count = check_count(num_groups, 0, few.count - 1)
             by_table = plan_table(home._executor, problem, replace(few, count=count), reduces=True)
             if by_table is not None:
                 return CountedLabels(by_table, count)
         found = sort_labels(home._executor, problem, labels, moves=True)
         least, largest = label_range(found)
-        count = checked_count(num_groups, least, largest)
+        count = check_count(num_groups, least, largest)
         if least != MISSING:
             return CountedLabels(found, count)
         context = home._context
         function = _as_last_group(labels.dtype)
-        last = uploaded(context, np.array(count, np.uint32))
+        last = upload_array(context, np.array(count, np.uint32))
         (numbers,) = map_elements(context, [labels, last], function, labels.shape)
         return CountedLabels(numbers, count, drops_last=True)
     least, largest = int(labels.min()), int(labels.max())
-    count = checked_count(num_groups, least, largest)
+    count = check_count(num_groups, least, largest)
     if least != MISSING:
         return CountedLabels(labels, count)
     return CountedLabels(np.where(labels == MISSING, np.int64(count), labels), count, drops_last=True)
@@ -218,7 +218,7 @@ def _as_last_group(dtype: AnyDType) -> Map:
         label, last = values
         return np.where(label == MISSING, last, label.astype(np.uint32))
 
-    return traced(function, element_of([dtype, np.dtype(np.uint32)], tuple_of(2)), "groups")
+    return trace_function(function, element_of([dtype, np.dtype(np.uint32)], tuple_of(2)), "groups")
 
 
 def execute_reduction(
@@ -262,7 +262,7 @@ def _reduce(
         def reduce_part(executor: Executor, part: Problem, own: object) -> list[DeviceArray]:
             return reduce_groups(executor, part, own, groups, drops_last=drops_last)
 
-        return written(_shared(home, problem, labels, axis, reduce_part), outputs)
+        return written(_run_on_team(home, problem, labels, axis, reduce_part), outputs)
     home = one_of(home)
     if home is None or problem.empty or not groups:
         # Without elements, labels on a device are not read.
@@ -271,7 +271,7 @@ def _reduce(
         results: list[Any] = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
         if on_device:
             assert home is not None
-            results = [Array.of(home, uploaded(home._context, result)) for result in results]
+            results = [Array.of(home, upload_array(home._context, result)) for result in results]
     elif on_device:
         found = reduce_groups(home._executor, problem, labels, groups, out=outputs, drops_last=drops_last)
         return outputs or [Array.of(home, array) for array in found]

@@ -58,7 +58,7 @@ def _names(device: object, home: Device) -> bool:
     return names(device, home.capabilities.summary)
 
 
-def listed_devices(given: Any) -> list[Device]:
+def resolve_devices(given: Any) -> list[Device]:
     """Return the devices that a list names.
 
     Raises:
@@ -135,12 +135,12 @@ def team_or_home(arrays: Iterable[object], device: Devices) -> Device | Team | N
     """Return the devices that a call runs on: a team for a list of several, else what `home_of` returns.
 
     Raises:
-        ValueError: an array is on a device, and a list of several was passed; or as `listed_devices` and `home_of`.
+        ValueError: an array is on a device, and a list of several was passed; or as `resolve_devices` and `home_of`.
         AdapterNotFoundError, TypeError: as `resolve_device` raises them.
     """
     if not isinstance(device, (list, tuple)):
         return home_of(arrays, device)
-    devices = listed_devices(device)
+    devices = resolve_devices(device)
     if len(devices) == 1:
         return home_of(arrays, devices[0])
     for array in arrays:

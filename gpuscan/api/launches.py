@@ -259,7 +259,7 @@ def launchable(function: F) -> F:
                     passed[option] = with_parameters(passed[option], parameters, first)
             if others is not arrays:
                 following = iter(others)
-                passed = {option: _replaced(value, following) for option, value in passed.items()}
+                passed = {option: _replace_arrays(value, following) for option, value in passed.items()}
             values = list(passed.values())
             rest: dict[Any, Any] = dict(list(passed.items())[len(arguments) :])
             return function(*values[: len(arguments)], **rest), rest.get("out")
@@ -271,15 +271,15 @@ def launchable(function: F) -> F:
     return call  # type: ignore[return-value]
 
 
-def _replaced(value: Any, others: Iterator[object]) -> Any:
+def _replace_arrays(value: Any, others: Iterator[object]) -> Any:
     """Return an argument with other arrays in the place of those on a device, in the order of `CallKey.arrays`."""
     kind = type(value)
     if isinstance(value, DeviceArray):
         return next(others)
     if kind is tuple or kind is list:
-        return kind([_replaced(each, others) for each in value])
+        return kind([_replace_arrays(each, others) for each in value])
     if kind is dict:
-        return {name: _replaced(each, others) for name, each in value.items()}
+        return {name: _replace_arrays(each, others) for name, each in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return kind._make([_replaced(each, others) for each in value])
+        return kind._make([_replace_arrays(each, others) for each in value])
     return value

@@ -294,12 +294,12 @@ class _Call:
         else:
             kept = [place for place, array in enumerate(own) if array is not None]
 
-            def computed(attention: DeviceAttention, grads: Sequence[Any]) -> Sequence[Any]:
+            def compute_gradients(attention: DeviceAttention, grads: Sequence[Any]) -> Sequence[Any]:
                 results = attention.gradients(*grads)
                 return [results[place] for place in kept]
 
             shapes = [own[place].shape for place in kept]
-            results = self._in_parts(computed, shapes, [place in _STATES for place in kept])
+            results = self._in_parts(compute_gradients, shapes, [place in _STATES for place in kept])
             found = [None] * 6
             for place, result in zip(kept, results, strict=True):
                 found[place] = result
@@ -334,7 +334,9 @@ class _Call:
         whole: list[Any] = []
         for part in parts:
             arrays: list[Any] = [
-                None if array is None else self._bound(array, part if len(parts) > 1 else None, place in _STATES)
+                None
+                if array is None
+                else self._make_bindable(array, part if len(parts) > 1 else None, place in _STATES)
                 for place, array in enumerate(self.arrays)
             ]
             q, k, v, g, beta, initial = arrays[:6]
@@ -360,7 +362,7 @@ class _Call:
             for head in range(0, heads, own_heads):
                 yield slice(batch, batch + own_batches), slice(head, head + own_heads)
 
-    def _bound(self, array: Any, part: Part | None, is_state: bool) -> Any:
+    def _make_bindable(self, array: Any, part: Part | None, is_state: bool) -> Any:
         """Return an array, or a part of it, on the device, where a shader can bind it."""
         if part is not None:
             array = array[_within(part, is_state)]

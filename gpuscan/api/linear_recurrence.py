@@ -20,7 +20,7 @@ from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.operators.adjoint import LAST
 from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import as_array, as_flag, initial_rows, native, resolve_axis
-from gpuscan.problem.broadcasting import repeated_axes
+from gpuscan.problem.broadcasting import find_repeated_axes
 from gpuscan.problem.fixed_bits import EVERYWHERE, is_everywhere
 from gpuscan.problem.problem import Problem
 
@@ -345,14 +345,14 @@ def _gradients_on_cpu(problem: Problem) -> list[AnyArray]:
 def _gradients_everywhere(problem: Problem, home: Device | None) -> list[Any]:
     """Return the gradients with the same bits on every device: neighbours are brought together first."""
     a, grad_h, h = problem.leaves
-    gates = _shifted(problem, home, a, None, reverse=problem.reverse)
-    states = _shifted(problem, home, h, problem.seeds, reverse=not problem.reverse)
+    gates = _shift_elements(problem, home, a, None, reverse=problem.reverse)
+    states = _shift_elements(problem, home, h, problem.seeds, reverse=not problem.reverse)
     leaves, where = (gates, grad_h, states), home or "numpy"
     options: dict[str, Any] = {"axis": problem.axis, "reverse": problem.reverse, "after": problem.after}
     return list(scan(leaves, _affine_beside, device=where, reproducible=EVERYWHERE, **options))
 
 
-def _shifted(problem: Problem, home: Device | None, array: Any, seeds: Any, *, reverse: bool) -> Any:
+def _shift_elements(problem: Problem, home: Device | None, array: Any, seeds: Any, *, reverse: bool) -> Any:
     """Return for each element the one before it in this order; before the first one of a row its seed, or zero."""
     element = element_of([array.dtype])
     seeds = (np.zeros(problem.rows, array.dtype),) if seeds is None else seeds
@@ -401,7 +401,7 @@ def gradient_of_broadcast(
         part: a function that gives the gradient of the copies from an element of `x`; None if that is `x`.
         reproducible: as in `gpuscan.scan`.
     """
-    axes = repeated_axes(shape, (x[0] if isinstance(x, tuple) else x).shape)
+    axes = find_repeated_axes(shape, (x[0] if isinstance(x, tuple) else x).shape)
     wide = compute_dtype(element_of([dtype]).fields[0].scalar)
 
     def load(value: object) -> Any:

@@ -24,12 +24,12 @@ from gpuscan.elements import Field, bundle_of, compute_dtype, element_of, scalar
 from gpuscan.engine.sequential_loop import run_loop
 from gpuscan.errors import LoopError, OperatorError
 from gpuscan.operators.adjoint import map_of
-from gpuscan.operators.evaluation import copied
+from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node
 from gpuscan.operators.loops.form import Derivation, LoopForm, form_of
 from gpuscan.operators.loops.linearisation import linearise
 from gpuscan.operators.loops.step import Step
-from gpuscan.operators.trace import Map, traced
+from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import as_flag, as_integer
 from gpuscan.problem.fixed_bits import is_everywhere
 
@@ -173,7 +173,7 @@ def loop(
             f, init, xs, axis=axis, reverse=reverse, method=method, device=device, fixed=fixed, forms=forms
         )
     else:
-        carry, ys = _launched(f, init, xs, axis=axis, reverse=reverse, method=method, device=device, fixed=fixed)
+        carry, ys = _launch_loop(f, init, xs, axis=axis, reverse=reverse, method=method, device=device, fixed=fixed)
     if method == "sequential":
         return LoopResult(carry, ys)
     return LoopResult(carry, ys, forms[0] if forms else lambda: loop_form(f, init, xs, axis=axis, reverse=reverse))
@@ -226,7 +226,7 @@ def _run(
 
 
 @launchable
-def _launched(
+def _launch_loop(
     f: Any, init: object, xs: object, *, axis: int = 0, reverse: bool = False, method: str = "auto", device: Any = None,
     fixed: bool = False,
 ) -> tuple[Any, Any]:  # fmt: skip
@@ -259,7 +259,9 @@ def run_sequentially(arguments: LoopArguments, reverse: bool) -> tuple[Any, Any]
     for field in step.carry.fields:
         leaves.append(stack_numbers(final[start : start + field.count], field, arguments.others))
         start += field.count
-    return step.carry.structure.nested(leaves), None if step.output is None else step.output.structure.nested(ys)
+    return step.carry.structure.build_bundle(
+        leaves
+    ), None if step.output is None else step.output.structure.build_bundle(ys)
 
 
 def _step_of_numbers(step: Step, *, whole_words: bool) -> Map:
@@ -268,7 +270,7 @@ def _step_of_numbers(step: Step, *, whole_words: bool) -> Map:
     given = [*step.states, *step.inputs]
     source = bundle_of([Field("f", node.scalar) for node in given])
     places = {node: graph.input(0, i, 0, node.scalar) for i, node in enumerate(given)}
-    nodes = copied([*step.results, *step.outputs], graph, places)
+    nodes = copy_nodes([*step.results, *step.outputs], graph, places)
     scalars = [
         field.scalar for field in (() if step.output is None else step.output.fields) for _ in range(field.count)
     ]
@@ -418,6 +420,6 @@ def _residual(run: LoopRun, targets: list[Node], scalar: Any) -> Node:
 @cache
 def _finite(dtype: AnyDType) -> Map:
     element = element_of([dtype], tuple_of(1))
-    return traced(
+    return trace_function(
         lambda numbers: (np.where(np.isfinite(numbers[0]), numbers[0], np.zeros_like(numbers[0])),), element, ""
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuscan.api.array import Array, new_array
 from gpuscan.api.loop_arguments import LoopArguments, Place
-from gpuscan.api.map import mapped
+from gpuscan.api.map import map_leaves
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.array_types import AnyArray
@@ -29,11 +29,11 @@ from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.errors import LoopError
 from gpuscan.operators.adjoint import LAST, map_of
-from gpuscan.operators.evaluation import copied
+from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, reachable
 from gpuscan.operators.loops.finite_state import TableMaps
 from gpuscan.operators.loops.form import Derivation
-from gpuscan.operators.loops.stage import Stage, operator_of, traced_of
+from gpuscan.operators.loops.stage import Stage, operator_of, trace_node
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map
 from gpuscan.problem.problem import Problem
@@ -182,7 +182,7 @@ class LoopRun:
             ys = self._map_outputs()
         carry = self._carry()
         if ys is not None and step.output is not None:
-            return carry, step.output.structure.nested(ys)
+            return carry, step.output.structure.build_bundle(ys)
         return carry, None
 
     def all_states(self) -> None:
@@ -322,7 +322,7 @@ class LoopRun:
         sources = _Sources(numbers, places, self.spare)
         graph = Graph()
         element = _element([node.scalar for node in numbers])
-        loaded = copied(numbers, graph, sources.inputs(graph))
+        loaded = copy_nodes(numbers, graph, sources.inputs(graph))
         before = map_of(graph, sources.element, [[node] for node in loaded], element)
         after = self._after(stage, element, carried, nodes, fields, targets)
         count = len(stage.numbers)
@@ -377,13 +377,13 @@ class LoopRun:
         graph = Graph()
         inputs = [graph.input(0, i, 0, field.scalar) for i, field in enumerate(element.fields)]
         count = len(stage.numbers)
-        values = stage.composition.state([traced_of(graph, node) for node in inputs[:count]])
+        values = stage.composition.state([trace_node(graph, node) for node in inputs[:count]])
         places: dict[Node, Node] = {}
         for node, value in zip(carried, inputs[len(inputs) - len(carried) :], strict=True):
             places[node] = value
         for node, value in zip(targets, values, strict=True):
             places[node] = graph.cast(value.nodes[()], node.scalar)
-        flat = iter(copied([node for group in nodes for node in group], graph, places))
+        flat = iter(copy_nodes([node for group in nodes for node in group], graph, places))
         by_field = [
             [graph.cast(next(flat), field.scalar) for _ in group] for group, field in zip(nodes, fields, strict=True)
         ]
@@ -433,7 +433,7 @@ class LoopRun:
         arrays = [self.home.asarray(each) for each in given]
         source = bundle_of([Field("f", scalar_of(array.dtype)) for array in arrays])
         graph = Graph()
-        inputs = [traced_of(graph, graph.input(0, i, 0, field.scalar)) for i, field in enumerate(source.fields)]
+        inputs = [trace_node(graph, graph.input(0, i, 0, field.scalar)) for i, field in enumerate(source.fields)]
         wide = [each.astype(compute_dtype(each.scalar)) for each in inputs]
         count = len(stage.numbers)
         numbers = stage.composition.start(wide)
@@ -441,7 +441,7 @@ class LoopRun:
         nodes = [[graph.cast(number.nodes[()], field.scalar)] for number, field in zip(numbers, fields, strict=True)]
         function = map_of(graph, source, nodes, bundle_of(fields))
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
-        found: Sequence[Any] = mapped(function, arrays, shape, self.home, None)
+        found: Sequence[Any] = map_leaves(function, arrays, shape, self.home, None)
         if isinstance(stage.composition, TableMaps):
             self._check_states(stage.composition, source, arrays, shape)
         return found
@@ -450,10 +450,10 @@ class LoopRun:
         """Look for values of init that are no states. What is found is read with the reports."""
         assert self.home is not None
         graph = Graph()
-        inputs = [traced_of(graph, graph.input(0, i, 0, field.scalar)) for i, field in enumerate(source.fields)]
+        inputs = [trace_node(graph, graph.input(0, i, 0, field.scalar)) for i, field in enumerate(source.fields)]
         outside = maps.is_outside(inputs).nodes[()]
         function = map_of(graph, source, [[outside]], bundle_of([Field("f", outside.scalar)]))
-        (words,) = mapped(function, arrays, shape, self.home, None)
+        (words,) = map_leaves(function, arrays, shape, self.home, None)
         found = reduce(words.reshape((-1,)), "maximum")
         error = LoopError(
             f"a loop of {self.step.name} over {len(maps.states)} finite states was asked for, but init has a value "
@@ -505,7 +505,7 @@ class LoopRun:
         flat = [node for group in nodes for node in group]
         sources = _Sources(flat, self.places, self.spare)
         graph = Graph()
-        found = iter(copied(flat, graph, sources.inputs(graph)))
+        found = iter(copy_nodes(flat, graph, sources.inputs(graph)))
         by_field = [[graph.cast(next(found), f.scalar) for _ in g] for g, f in zip(nodes, fields, strict=True)]
         return self.elementwise(map_of(graph, sources.element, by_field, bundle_of(list(fields))), sources.arrays)
 
@@ -524,7 +524,7 @@ class LoopRun:
                 before=function,
             )
             return execute(problem.made_reproducible() if self.fixed else problem, self.home, "auto", None)
-        return list(mapped(function, arrays, self.shape, self.home, None))
+        return list(map_leaves(function, arrays, self.shape, self.home, None))
 
     def _map_outputs(self) -> list[Any]:
         step = self.step
@@ -556,7 +556,7 @@ class LoopRun:
 
     def finish(self) -> tuple[Any, Any]:
         """Return the last carry, and the outputs of the arrays that are there."""
-        ys = None if self.step.output is None else self.step.output.structure.nested(self._map_outputs())
+        ys = None if self.step.output is None else self.step.output.structure.build_bundle(self._map_outputs())
         return self._carry(), ys
 
     def on_home(self, array: AnyArray) -> AnyArray | Array:
@@ -586,7 +586,7 @@ class LoopRun:
             start += field.count
             leaves.append(stack_numbers(numbers, field, self.arguments.others))
         assert start == count
-        return step.carry.structure.nested(leaves)
+        return step.carry.structure.build_bundle(leaves)
 
     def _initial_carry(self) -> Any:
         leaves = []
@@ -595,7 +595,7 @@ class LoopRun:
             is_there = isinstance(leaf, Array)
             whole = _spread(leaf, shape) if is_there else self.on_home(np.broadcast_to(leaf, shape).copy())
             leaves.append(whole if isinstance(whole, Array) or whole.ndim else whole[()])
-        return self.step.carry.structure.nested(leaves)
+        return self.step.carry.structure.build_bundle(leaves)
 
     def _direct_last(self, place: int) -> Any:
         """Return the last value of a number that is computed from x and other numbers: a map of one step."""
@@ -617,7 +617,7 @@ class LoopRun:
         if self.reverse:
             at = (slice(None),) * self.axis + (slice(None, None, -1),)
             problem = replace(problem, leaves=tuple(leaf[at] for leaf in problem.leaves), reverse=False)
-        problem = problem.reduced()
+        problem = problem.as_reduction()
         found: list[Any]
         if is_on_device(problem):
             assert self.home is not None

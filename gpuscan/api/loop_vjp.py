@@ -20,7 +20,7 @@ from gpuscan.operators.adjoint import CONTINUOUS
 from gpuscan.operators.expression_graph import Node
 from gpuscan.operators.loops.linearisation import linearise
 from gpuscan.problem.arguments import OnDevice, as_flag, as_leaf, native
-from gpuscan.problem.broadcasting import summed_to
+from gpuscan.problem.broadcasting import sum_to_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -215,7 +215,7 @@ class _Backward:
             arrays = run.map_nodes([nodes for nodes, _ in groups], [field for _, field in groups])
             for number, array in zip(kept, arrays, strict=True):
                 leaves[number] = array
-        return step.source.structure.nested(leaves)
+        return step.source.structure.build_bundle(leaves)
 
     def _of_init(self, after: Sequence[Node], outputs: Sequence[Node | None], olds: Sequence[Node]) -> Any:
         """Return the gradients of the arrays of init: those of the carry before the first step."""
@@ -245,7 +245,7 @@ class _Backward:
                 continue
             whole = self._join(own, field)
             leaves.append(self._sum(whole, tuple(np.shape(leaf)), field))
-        return step.carry.structure.nested(leaves)
+        return step.carry.structure.build_bundle(leaves)
 
     def _join(self, numbers: Sequence[Any], field: Field) -> Any:
         others = self.arguments.others
@@ -259,5 +259,5 @@ class _Backward:
         dtype = field.scalar.dtype
         if isinstance(whole, Array):
             return gradient_of_broadcast(whole, shape, dtype, self.arguments.home, None)
-        total = summed_to(shape, np.asarray(whole)).astype(dtype, copy=False)
+        total = sum_to_shape(shape, np.asarray(whole)).astype(dtype, copy=False)
         return total if total.ndim else total[()]

@@ -18,7 +18,7 @@ from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.parameters import Parameter
-from gpuscan.operators.trace import Map, traced
+from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import native, structure_and_leaves
 from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.problem.problem import Problem
@@ -167,8 +167,8 @@ def map(
             )
         )
 
-    traced_function = traced(of_all, numbers_of(leaves), "the function of gpuscan.map")
-    return mapped(traced_function, leaves, shape, home, out)
+    traced_function = trace_function(of_all, numbers_of(leaves), "the function of gpuscan.map")
+    return map_leaves(traced_function, leaves, shape, home, out)
 
 
 def is_number(value: object) -> bool:
@@ -197,7 +197,7 @@ def common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         ) from None
 
 
-def mapped(function: Map, leaves: Sequence[Any], shape: tuple[int, ...], home: Device | None, out: object) -> Any:
+def map_leaves(function: Map, leaves: Sequence[Any], shape: tuple[int, ...], home: Device | None, out: object) -> Any:
     """Return the result of a traced function of a tuple of numbers, in the form in which the function returns it."""
     on_device = any(isinstance(leaf, Array) for leaf in leaves)
     outputs = check_out(_stand_in(function, leaves, shape), out, home if on_device else None)
@@ -217,7 +217,7 @@ def mapped(function: Map, leaves: Sequence[Any], shape: tuple[int, ...], home: D
     if out is not None:
         return out
     # NumPy's functions give numbers, not arrays of shape ().
-    return function.element.structure.nested([part if on_device or part.shape else part[()] for part in results])
+    return function.element.structure.build_bundle([part if on_device or part.shape else part[()] for part in results])
 
 
 def _stand_in(function: Map, leaves: Sequence[Any], shape: tuple[int, ...]) -> Problem:

@@ -59,11 +59,11 @@ def apply_function(function: Callable[..., object], args: Sequence[object], opti
 def _form_of(*functions: Callable[..., object]) -> Callable[[Form], Form]:
     """Add the decorated function to the forms of NumPy's functions."""
 
-    def added(form: Form) -> Form:
+    def add_form(form: Form) -> Form:
         _FORMS.update(dict.fromkeys(functions, form))
         return form
 
-    return added
+    return add_form
 
 
 def _axes(axis: object, ndim: int) -> Sequence[int]:
@@ -249,8 +249,8 @@ def _partition(a: object, kth: object, axis: int | None = -1, kind: str = "intro
     return found
 
 
-def _stored(found: Any, out: Any) -> Any:
-    return found if out is None else _copied_to(out, found)
+def _store_result(found: Any, out: Any) -> Any:
+    return found if out is None else _copy_to(out, found)
 
 
 @_form_of(np.quantile)
@@ -264,13 +264,13 @@ def _quantile(
     keepdims: bool = False,
 ) -> Any:
     del overwrite_input
-    return _stored(quantile(_array("np.quantile", a), q, axis=axis, method=method, keepdims=keepdims), out)
+    return _store_result(quantile(_array("np.quantile", a), q, axis=axis, method=method, keepdims=keepdims), out)
 
 
 @_form_of(np.median)
 def _median(a: Any, axis: Any = None, out: object = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
     del overwrite_input
-    return _stored(median(_array("np.median", a), axis=axis, keepdims=keepdims), out)
+    return _store_result(median(_array("np.median", a), axis=axis, keepdims=keepdims), out)
 
 
 @_form_of(np.diff)
@@ -328,7 +328,7 @@ def _first_extreme(name: str, comes_first: Callable[[Any, Any], object]) -> Form
         if keepdims is not np._NoValue and keepdims:
             shape = [1 if axis is None or i == place else n for i, n in enumerate(array.shape)]
             found = found.reshape(tuple(shape))
-        return _stored(found, out)
+        return _store_result(found, out)
 
     return form
 
@@ -364,12 +364,12 @@ def _clip(
     a_min, a_max = (min if a_min is None else a_min), (max if a_max is None else a_max)
     bounds = [bound for bound in (a_min, a_max) if bound is not None]
 
-    def clipped(value: Any, *given: Any) -> Any:
+    def clip_value(value: Any, *given: Any) -> Any:
         rest = iter(given)
         value = value if a_min is None else np.maximum(value, next(rest))
         return value if a_max is None else np.minimum(value, next(rest))
 
-    return map_arrays(clipped, a, *bounds, out=out)
+    return map_arrays(clip_value, a, *bounds, out=out)
 
 
 @_form_of(np.array_equal)
@@ -548,7 +548,7 @@ def _take(a: object, indices: object, axis: int | None = None, out: object = Non
     if mode not in ("raise", "wrap", "clip"):
         raise ValueError(f'mode={mode!r} was passed to np.take; pass "raise", "wrap" or "clip"')
     found = take_at(array, given, axis)
-    return found if out is None else _copied_to(out, found)
+    return found if out is None else _copy_to(out, found)
 
 
 @_form_of(np.take_along_axis)
@@ -558,7 +558,7 @@ def _take_along_axis(arr: object, indices: object, axis: int | None = -1) -> Arr
     return take_along_axis(array, indices, axis)
 
 
-def _copied_to(out: Any, found: Array) -> Array:
+def _copy_to(out: Any, found: Array) -> Array:
     """Copy a result to the array of `out`, which has to have its shape and dtype."""
     check_place(out, found.shape, found.dtype, found.device)
     out[...] = found

@@ -19,7 +19,7 @@ from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.problem.arguments import OnDevice, fields_of, is_masked, structure_and_leaves
 from gpuscan.problem.problem import Problem
-from gpuscan.problem.results import assembled, written
+from gpuscan.problem.results import assemble_arrays, written
 from gpuscan.problem.segments import Keys
 from gpuscan.reference import scan as reference
 
@@ -136,7 +136,7 @@ def copy_if_overlapping(leaf: Any, outputs: Sequence[Any]) -> Any:
     return leaf
 
 
-def separated(problem: Problem, outputs: Sequence[object]) -> Problem:
+def copy_overlaps(problem: Problem, outputs: Sequence[object]) -> Problem:
     """Return the problem with copies of the arrays that `outputs` would overwrite too early."""
     problem = problem.with_leaves(tuple(copy_if_overlapping(leaf, outputs) for leaf in problem.leaves))
     if problem.heads is not None and isinstance(problem.heads.cut, Keys) and not problem.heads.on_device:
@@ -164,7 +164,7 @@ def execute(problem: Problem, home: OpenedDevice | Team | None, strategy: str, o
         return outputs or [np.empty((*lead, *f.shape), f.scalar.dtype) for f in fields]
     if home is not None:
         if outputs is not None:
-            problem = separated(problem, outputs)
+            problem = copy_overlaps(problem, outputs)
         if isinstance(home, Team):
             return home.team.scan(problem, strategy, outputs)
         return scan_host(home._executor, problem, strategy, outputs=outputs)
@@ -176,4 +176,4 @@ def in_form_of(problem: Problem, x: object, results: Sequence[object]) -> Any:
     """Return the results as the caller's value nests its arrays, or as the maps made of it."""
     structure = problem.destination.structure
     like = x if structure == problem.source.structure else None
-    return assembled(structure, results, like)
+    return assemble_arrays(structure, results, like)

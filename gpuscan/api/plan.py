@@ -19,18 +19,18 @@ from gpuscan.api.picked import Picked
 from gpuscan.array_types import AnyDType
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.buffer_pool import ALIGNMENT
-from gpuscan.device.device_array import DeviceArray, uploaded
+from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.device.foreign_buffers import check_buffer, check_encoder, recording
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Binding
-from gpuscan.device.transfer import padded
+from gpuscan.device.transfer import round_up
 from gpuscan.engine.element_copy import duplicate
 from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table
 from gpuscan.engine.groups import SortedLabels, holds_missing, in_label_order, sort_labels
 from gpuscan.engine.preparation import check_elements, seed_words
 from gpuscan.engine.record import Buffers, Length, record
 from gpuscan.engine.segment_heads import segment_heads
-from gpuscan.engine.subgroup_check import sizes_vary, verified
+from gpuscan.engine.subgroup_check import check_subgroup_size, sizes_vary
 from gpuscan.errors import GpuscanError, StrategyError
 from gpuscan.html_table import html_table
 from gpuscan.planning.column_tiles import takes_vectors
@@ -40,7 +40,7 @@ from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.arguments import as_array, native, structure_and_leaves
 from gpuscan.problem.column_vectors import as_vectors
 from gpuscan.problem.fixed_bits import check_not_everywhere
-from gpuscan.problem.groups import checked_labels, missing_error, missing_labels, numbered, with_indices
+from gpuscan.problem.groups import check_labels, missing_error, missing_labels, number_labels, with_indices
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many
 from gpuscan.problem.problem import make_problem
 
@@ -93,8 +93,8 @@ class Plan(Numbered):
                     f"{name} on {cut.device!r} were passed to a plan on {device!r}, but a scan runs where its arrays "
                     f"are; bring them there with device.asarray({name}.numpy())"
                 )
-        kept = {name: copied(option, on_device=name in _CUTS) for name, option in options.items()}
-        self._problem = make_problem(stand_in, op, **kept).kept()
+        kept = {name: copy_option(option, on_device=name in _CUTS) for name, option in options.items()}
+        self._problem = make_problem(stand_in, op, **kept).drop_arrays()
         check_elements(context, self._problem)
         # Labels that are not in order: few, with the shape of their table, or sorted.
         self._labels: SortedLabels | TabledGroups | None = None
@@ -140,7 +140,7 @@ class Plan(Numbered):
     def _cut_by(self, groups: object) -> None:
         """Keep the labels, or the heads of groups if the elements of each are neighbours already."""
         problem = self._problem
-        labels = checked_labels(groups, problem.shape, problem.axis)
+        labels = check_labels(groups, problem.shape, problem.axis)
         if problem.empty:
             return
         executor = self.device._executor
@@ -152,12 +152,12 @@ class Plan(Numbered):
             raise error
         heads = None
         if isinstance(labels, np.ndarray):
-            labels = numbered(labels)
+            labels = number_labels(labels)
             heads = heads_of_groups(problem, labels.copy())
         if heads is not None:
-            self._problem = replace(problem, heads=heads).kept()
+            self._problem = replace(problem, heads=heads).drop_arrays()
             return
-        few = count_labels(executor, problem, copied(labels, on_device=True))
+        few = count_labels(executor, problem, copy_option(labels, on_device=True))
         by_table = None if few is None else plan_table(executor, problem, few)
         self._labels = by_table or sort_labels(executor, problem, labels)
 
@@ -349,13 +349,13 @@ class Plan(Numbered):
         """The seeds, the segment bits and the captured constants, which recorded runs read as well."""
         context, problem = self.device._context, self._scanned
         words = seed_words(problem, self._spec, context)
-        seeds = None if words is None else uploaded(context, words)
+        seeds = None if words is None else upload_array(context, words)
         in_columns = self._spec.inner > 1
         heads = None if problem.heads is None else segment_heads(context, problem.heads, in_columns=in_columns)
         constants = self._spec.captured
         return seeds, heads, context.uniform(constants) if constants else None
 
-    def _planned(self, strategy: str, placement: Placement) -> ScanPlan:
+    def _find_plan(self, strategy: str, placement: Placement) -> ScanPlan:
         key = (strategy, placement)
         if key not in self._plans:
             options: PlacedOptions = {"tile": self._plan.tile, "placement": placement}
@@ -365,10 +365,10 @@ class Plan(Numbered):
 
     def _recordable_plan(self, strategy: str, placement: Placement) -> ScanPlan:
         """Return the plan to record, with a verified subgroup size: a recorded run cannot be repeated."""
-        context, plan = self.device._context, self._planned(strategy, placement)
+        context, plan = self.device._context, self._find_plan(strategy, placement)
         self._check_in_place(plan)
         wrong = context.runs.has_wrong_subgroup_size(plan)
-        if wrong or (sizes_vary(context.capabilities) and not verified(context, plan)):
+        if wrong or (sizes_vary(context.capabilities) and not check_subgroup_size(context, plan)):
             options: dict[str, Any] = {"placement": placement, "subgroups": False}
             plan = plan_scan(self._spec, context.capabilities, strategy, self.reason, **options)
             self._plans[strategy, placement] = plan
@@ -394,12 +394,12 @@ class Plan(Numbered):
             )
         if self._asked != "auto":
             return chosen
-        plan = self._planned(chosen, placement)
+        plan = self._find_plan(chosen, placement)
         may_fail = chosen != "fallback" and self.device._executor.may_time_out(plan)
         return "three_dispatch" if placement.in_place or may_fail else chosen
 
 
-def copied(option: object, *, on_device: bool = False) -> Any:
+def copy_option(option: object, *, on_device: bool = False) -> Any:
     """Return an option of a plan as it is now, so that later changes of the caller's arrays do not matter.
 
     Args:
@@ -409,11 +409,11 @@ def copied(option: object, *, on_device: bool = False) -> Any:
     if isinstance(option, Array):
         return duplicate(option) if on_device else option.numpy()
     if isinstance(option, tuple) and hasattr(option, "_fields"):
-        return type(option)(*map(copied, option))
+        return type(option)(*map(copy_option, option))
     if isinstance(option, (tuple, list)):
-        return type(option)(map(copied, option))
+        return type(option)(map(copy_option, option))
     if isinstance(option, dict):
-        return {key: copied(value) for key, value in option.items()}
+        return {key: copy_option(value) for key, value in option.items()}
     return option.copy() if isinstance(option, np.ndarray) else option
 
 
@@ -463,9 +463,10 @@ def places_of(context: DeviceContext, problem: Problem, name: str, given: object
                 f"{name} is an array of {value.nbytes} bytes; the plan for shape {problem.shape} needs {nbytes}. Pass "
                 "one that holds the whole shape, also with length="
             )
-        if offset + padded(nbytes) > buffer.size:
+        if offset + round_up(nbytes) > buffer.size:
             raise ValueError(
-                f"{name} needs {padded(nbytes)} bytes, whole words, from byte {offset} on; its buffer has {buffer.size}"
+                f"{name} needs {round_up(nbytes)} bytes, whole words, from byte {offset} on; "
+                f"its buffer has {buffer.size}"
             )
         places.append((buffer, offset))
     return places
@@ -519,7 +520,7 @@ def placement_of(
         nbytes = problem.size * field.storage_bytes
         stored = number >= len(sources)
         while width > 1 and (
-            offset + padded(nbytes, 4 * width) > buffer.size
+            offset + round_up(nbytes, 4 * width) > buffer.size
             or (stored and (field.storage_bytes if dynamic else nbytes) % (4 * width))
         ):
             width //= 2
@@ -531,7 +532,7 @@ def placement_of(
             "gpuscan.scan"
         )
     bindings = [
-        Binding(buffer, offset, max(4, padded(problem.size * field.storage_bytes, 4 * width)))
+        Binding(buffer, offset, max(4, round_up(problem.size * field.storage_bytes, 4 * width)))
         for (buffer, offset), field in zip((*sources, *destinations), fields, strict=True)
     ]
     before, after = bindings[: len(sources)], bindings[len(sources) :]
@@ -560,10 +561,10 @@ def by_field(name: str, given: Any, element: Element) -> list[Any]:
     in_order = isinstance(given, (tuple, list)) and len(given) == count
     if in_order and element.structure.kind != "leaf":
         return list(given)
-    return [given] if count == 1 and not isinstance(given, dict) else nested(name, given, element.structure)
+    return [given] if count == 1 and not isinstance(given, dict) else flatten_places(name, given, element.structure)
 
 
-def nested(name: str, given: object, structure: Structure) -> list[Any]:
+def flatten_places(name: str, given: object, structure: Structure) -> list[Any]:
     """Return the places for the leaves of the structure. A place may be a pair, so leaves are not taken apart."""
     if structure.kind == "leaf":
         return [given]
@@ -583,7 +584,11 @@ def nested(name: str, given: object, structure: Structure) -> list[Any]:
             f"{name} was {type(given).__name__}; the plan takes a dict, tuple or list with a place for each of the "
             f"fields {keys}"
         )
-    return [leaf for child, part in zip(structure.children, parts, strict=True) for leaf in nested(name, part, child)]
+    return [
+        leaf
+        for child, part in zip(structure.children, parts, strict=True)
+        for leaf in flatten_places(name, part, child)
+    ]
 
 
 def place_of(value: object, name: str) -> Place:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from gpuscan.device.backends import IN_BROWSER
-from gpuscan.engine.progress import watched
+from gpuscan.engine.progress import watch_progress
 
 
 def progress_bar(total: int | None = None) -> AbstractContextManager[None]:
@@ -28,17 +28,17 @@ def progress_bar(total: int | None = None) -> AbstractContextManager[None]:
         >>> float(y[-1])
         1000.0
     """
-    return _shown(total)
+    return _show_progress(total)
 
 
 @contextmanager
-def _shown(total: int | None) -> Iterator[None]:
-    with displayed(total) as progress, watched(progress):
+def _show_progress(total: int | None) -> Iterator[None]:
+    with display_bar(total) as progress, watch_progress(progress):
         yield
 
 
 @contextmanager
-def displayed(total: int | None) -> Iterator[Callable[[int], None]]:
+def display_bar(total: int | None) -> Iterator[Callable[[int], None]]:
     """Show a bar with bytes, rate and time left; yield a function that takes the bytes done."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn

@@ -13,10 +13,10 @@ from gpuscan.api.groups import count_groups, execute_reduction, one_of
 from gpuscan.api.home import Devices, find_distributed, home_for, team_or_home
 from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_out, is_on_device
-from gpuscan.api.reduced_axes import joined, reduced_axes
-from gpuscan.api.reductions import grouped_reduction, reduction, segmented_reduction
+from gpuscan.api.reduced_axes import combine_bundle_axes, find_axes
+from gpuscan.api.reductions import make_grouped_reduction, make_segmented_reduction, reduction
 from gpuscan.api.team import Team
-from gpuscan.device.device_array import uploaded
+from gpuscan.device.device_array import upload_array
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import seeds_by_rows, seeds_on_host
 from gpuscan.engine.element_copy import write_elements
@@ -25,7 +25,7 @@ from gpuscan.operators.named_operators import resolve
 from gpuscan.problem.arguments import as_flag, check_one_cut
 from gpuscan.problem.labels import category_count
 from gpuscan.problem.problem import Problem
-from gpuscan.problem.results import assembled
+from gpuscan.problem.results import assemble_arrays
 from gpuscan.reference import scan as reference
 
 if TYPE_CHECKING:
@@ -157,18 +157,18 @@ def reduce(
         return distributed._reduce_bundle(x, op, axis, options, keepdims=keepdims, out=out, refused=refused)
     operator = resolve(op)
     keepdims = as_flag("keepdims", keepdims)
-    axes = reduced_axes(x, operator, axis, before)
+    axes = find_axes(x, operator, axis, before)
     labels = None
     if groups is not None:
-        problem, labels = grouped_reduction(joined(x, axes), operator, axes, groups, **options)
+        problem, labels = make_grouped_reduction(combine_bundle_axes(x, axes), operator, axes, groups, **options)
         num_groups = category_count(groups) if num_groups is None else num_groups
     elif segments is None:
-        problem = reduction(joined(x, axes), op, axis=axes.axis, seeds_on_device=True, **options)
+        problem = reduction(combine_bundle_axes(x, axes), op, axis=axes.axis, seeds_on_device=True, **options)
         shape = axes.result_shape(keepdims)
     else:
         # Offsets of NumPy are checked while the GPU works. If they are wrong, the call raises and returns nothing.
         options |= {"segments": segments, "checks_later": out is None}
-        problem = segmented_reduction(joined(x, axes), op, axis=axes.axis, **options)
+        problem = make_segmented_reduction(combine_bundle_axes(x, axes), op, axis=axes.axis, **options)
         shape = problem.results_shape
     home = home_for(problem, team_or_home((*problem.arrays, labels), device))
     problem = seeds_by_rows(problem)
@@ -186,7 +186,7 @@ def reduce(
     # NumPy's reductions give numbers, not arrays of shape ().
     shaped = [part[()] if isinstance(part, np.ndarray) else part for part in shaped]
     structure = problem.destination.structure
-    return assembled(structure, shaped, x if structure == problem.source.structure else None)
+    return assemble_arrays(structure, shaped, x if structure == problem.source.structure else None)
 
 
 def _results(problem: Problem, home: Device | Team | None, outputs: list[Any] | None) -> list[Any]:
@@ -217,5 +217,5 @@ def _results(problem: Problem, home: Device | Team | None, outputs: list[Any] | 
 def _on_device(home: Device, results: list[Any], outputs: list[Any] | None) -> list[Array]:
     """Return results of no elements as arrays on the device, and write them to `outputs`."""
     for output, result in zip(outputs or (), results, strict=outputs is not None):
-        write_elements(uploaded(home._context, result.reshape(output.shape)), output)
+        write_elements(upload_array(home._context, result.reshape(output.shape)), output)
     return [home.asarray(result) for result in results]

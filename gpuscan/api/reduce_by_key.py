@@ -16,13 +16,13 @@ from gpuscan.api.outputs import in_form_of, is_on_device
 from gpuscan.api.picked import Picked
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray
-from gpuscan.device.device_array import uploaded
-from gpuscan.engine.compaction import gathered
+from gpuscan.device.device_array import upload_array
+from gpuscan.engine.compaction import gather_entries
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.runs import Runs, reduce_runs
 from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import as_leaf
-from gpuscan.problem.cache import cached_problem
+from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.labels import keys_of
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import holds_arrays, over_arrays
@@ -100,7 +100,7 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
                 "arrays of one length in a bundle"
             )
     compared = _run_starts(parts) if is_bundle else keys_of(keys)
-    problem = cached_problem(x, op, axis=0, exclusive=False, reverse=False, keys=compared)
+    problem = find_or_make_problem(x, op, axis=0, exclusive=False, reverse=False, keys=compared)
     if len(problem.shape) != 1:
         raise ValueError(
             f"an array of shape {problem.shape} was passed, but runs are stretches of one row. Pass an array of one "
@@ -112,7 +112,7 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
         there = home is not None and is_on_device(problem)
         placed: list[Any] = list(results)
         if there and home is not None:
-            placed = [Array.of(home, uploaded(home._context, result)) for result in results]
+            placed = [Array.of(home, upload_array(home._context, result)) for result in results]
         found = [part[:0] if isinstance(part, Array) else part[starts] for part in parts]
     else:
         runs = reduce_runs(home._executor, problem)
@@ -140,9 +140,9 @@ def _keys_of(home: OpenedDevice, runs: Runs, keys: Any) -> AnyArray | Picked:
     """Return the first key of each run, where the keys are."""
     count = Array.of(home, runs.count)
     if not isinstance(keys, Array):
-        found: AnyArray = keys[runs.starts.viewed((int(count.numpy()[0]),)).read()]
+        found: AnyArray = keys[runs.starts.view_as((int(count.numpy()[0]),)).read()]
         return found
-    first = gathered(home._context, contiguous(keys), runs.starts, runs.count)
+    first = gather_entries(home._context, contiguous(keys), runs.starts, runs.count)
     return Picked(Array.of(home, first), keys.dtype, (), count)
 
 
@@ -155,4 +155,4 @@ def _results_of(home: OpenedDevice, problem: Problem, runs: Runs) -> list[Picked
         return [Picked(Array.of(home, result), f.scalar.dtype, f.shape, count) for result, f in pairs]
     length = int(count.numpy()[0])
     home._context.check()
-    return [result.viewed((length, *f.shape)).read() for result, f in zip(runs.results, fields, strict=True)]
+    return [result.view_as((length, *f.shape)).read() for result, f in zip(runs.results, fields, strict=True)]

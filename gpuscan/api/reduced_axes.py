@@ -45,7 +45,7 @@ class ReducedAxes:
         lengths = (1 if i in self.axes else n for i, n in enumerate(self.shape) if keepdims or i not in self.axes)
         return tuple(lengths)
 
-    def joined(self, array: Any) -> Any:
+    def combine_axes(self, array: Any) -> Any:
         """Return the array with the combined axes as one, in C order. An array on a device stays there."""
         if len(self.axes) == 1:
             return array
@@ -57,7 +57,7 @@ class ReducedAxes:
         return array.reshape((*lengths, *array.shape[len(self.shape) :]))
 
 
-def reduced_axes(
+def find_axes(
     x: object, operator: Operator, axis: object, before: Callable[[Any], object] | None = None
 ) -> ReducedAxes:
     """Return the axes of a reduction of the bundle `x`.
@@ -83,6 +83,6 @@ def reduced_axes(
     return ReducedAxes(shape, tuple(found))
 
 
-def joined(x: object, axes: ReducedAxes) -> Any:
+def combine_bundle_axes(x: object, axes: ReducedAxes) -> Any:
     """Return the same bundle with the combined axes of every array as one."""
-    return x if len(axes.axes) == 1 else over_arrays(axes.joined, x)
+    return x if len(axes.axes) == 1 else over_arrays(axes.combine_axes, x)

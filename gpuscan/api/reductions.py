@@ -10,8 +10,8 @@ import numpy as np
 from gpuscan.api.reduced_axes import ReducedAxes
 from gpuscan.array_types import AnyArray
 from gpuscan.operators.operator import Operator
-from gpuscan.problem.cache import cached_problem
-from gpuscan.problem.groups import checked_labels
+from gpuscan.problem.cache import find_or_make_problem
+from gpuscan.problem.groups import check_labels
 from gpuscan.problem.labels import labels_of
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.problem.segments import Offsets, empty_segment_error
@@ -24,7 +24,7 @@ def reduction(x: object, op: object, **options: object) -> Problem:
     Raises:
         ValueError: the axis has length 0, and there is neither `initial` nor an identity.
     """
-    problem = cached_problem(x, op, exclusive=False, reverse=False, **options)
+    problem = find_or_make_problem(x, op, exclusive=False, reverse=False, **options)
     if problem.row_length == 0 and problem.seeds is None:
         seeds = identities(problem)
         if seeds is None:
@@ -33,31 +33,31 @@ def reduction(x: object, op: object, **options: object) -> Problem:
                 f"{problem.operator.described} has no identity. Pass initial=..., or give the operator an identity"
             )
         problem = replace(problem, seeds=seeds)
-    return problem.reduced()
+    return problem.as_reduction()
 
 
-def grouped_reduction(
+def make_grouped_reduction(
     x: object, operator: Operator, axes: ReducedAxes, groups: object, **options: Any
 ) -> tuple[Problem, Any]:
     """Return a reduction of groups as a scan with a `fill`, the result of empty groups, and the checked labels.
 
     Raises:
-        ValueError, TypeError: as `checked_labels` does.
+        ValueError, TypeError: as `check_labels` does.
     """
     problem = make_problem(x, operator, axis=axes.axis, **options)
     given = labels_of(groups)
-    labels = checked_labels(axes.joined(given) if given.shape == axes.shape else given, problem.shape, problem.axis)
+    labels = check_labels(axes.combine_axes(given) if given.shape == axes.shape else given, problem.shape, problem.axis)
     fill = _fill_of(problem)
     return replace(problem, fill=fill), labels
 
 
-def segmented_reduction(x: object, op: object, **options: object) -> Problem:
+def make_segmented_reduction(x: object, op: object, **options: object) -> Problem:
     """Return a reduction of the segments of rows as a problem. With `checks_later`, `Heads.check` checks offsets.
 
     Raises:
         ValueError: a segment is empty, and there is neither `initial` nor an identity.
     """
-    return of_segments(cached_problem(x, op, exclusive=False, reverse=False, **options))
+    return of_segments(find_or_make_problem(x, op, exclusive=False, reverse=False, **options))
 
 
 def of_segments(problem: Problem) -> Problem:
@@ -78,13 +78,13 @@ def of_segments(problem: Problem) -> Problem:
         else:
             heads.check()
             raise empty_segment_error(int(np.argmax(offsets[:-1] == offsets[1:])), problem.operator.described)
-    return problem.reduced(heads=heads, fill=fill)
+    return problem.as_reduction(heads=heads, fill=fill)
 
 
 def _fill_of(problem: Problem) -> tuple[Any, ...] | None:
     """Return the result of a group or segment without elements; None if it has none."""
     seeds = problem.seeds or identities(problem)
-    return None if seeds is None else tuple(reference.stored_seeds(problem, seeds))
+    return None if seeds is None else tuple(reference.store_seeds(problem, seeds))
 
 
 def identities(problem: Problem) -> tuple[AnyArray, ...] | None:

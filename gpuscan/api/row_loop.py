@@ -16,7 +16,7 @@ from gpuscan.api.loop_vjp import gradients
 from gpuscan.api.row_scan import device_for
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.errors import GpuscanError, OperatorError
-from gpuscan.operators.components import OTHER, Numbers, gathered, is_other
+from gpuscan.operators.components import OTHER, Numbers, is_other, make_number_array
 from gpuscan.recent_values import RecentValues
 
 Array = AnyArray
@@ -68,7 +68,7 @@ class RowLoop:
         arrays = []
         for shape in (*self.carry, *self.xs):
             whole = np.full((ROWS,) * self.lead + shape, OTHER, object)
-            numbers = gathered([next(rest) for _ in range(prod(shape))], shape)
+            numbers = make_number_array([next(rest) for _ in range(prod(shape))], shape)
             whole[at] = numbers
             arrays.append(whole)
         found: list[Any] = []

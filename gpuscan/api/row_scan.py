@@ -18,7 +18,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.errors import OperatorError
 from gpuscan.operators.adjoint import cached_adjoint
 from gpuscan.operators.row_functions import RowOperator
-from gpuscan.problem.broadcasting import broadcast_shapes, summed_to
+from gpuscan.problem.broadcasting import broadcast_shapes, sum_to_shape
 
 Array = AnyArray
 
@@ -54,11 +54,11 @@ class RowScan:
             return False
         return True
 
-    def scanned(self, arrays: Sequence[Array]) -> list[Array]:
+    def scan_rows(self, arrays: Sequence[Array]) -> list[Array]:
         """Return the scanned arrays."""
         if (parts := self._parts(arrays)) is not None:
-            return _join(parts, [part.scanned(_pick(arrays, leaves)) for leaves, part in parts.items()])
-        given, arrays = arrays, self._aligned(arrays)
+            return _join(parts, [part.scan_rows(_pick(arrays, leaves)) for leaves, part in parts.items()])
+        given, arrays = arrays, self._align_arrays(arrays)
         rows = self._rows(arrays)
         shared = self.found.constants
         results = scan(
@@ -86,7 +86,7 @@ class RowScan:
 
         Args:
             arrays: the arrays.
-            results: what `scanned` returned for them.
+            results: what `scan_rows` returned for them.
             grads: the gradients with respect to the results.
         """
         if (parts := self._parts(arrays)) is not None:
@@ -98,7 +98,7 @@ class RowScan:
                 ],
             )
         shapes = [array.shape for array in arrays]
-        arrays, results, grads = (self._aligned(each) for each in (arrays, results, grads))
+        arrays, results, grads = (self._align_arrays(each) for each in (arrays, results, grads))
         rows = self._rows(arrays)
         given = self._spread(arrays, rows)
         weights = tuple(
@@ -114,13 +114,13 @@ class RowScan:
             reverse=self.reverse,
             device=device_for(arrays),
         )
-        sums = [_summed(grad, array, len(rows)) for grad, array in zip(found, arrays, strict=True)]
+        sums = [_sum_copies(grad, array, len(rows)) for grad, array in zip(found, arrays, strict=True)]
         return [grad.reshape(shape) for grad, shape in zip(sums, shapes, strict=True)]
 
     def _parts(self, arrays: Sequence[Array]) -> dict[tuple[int, ...], RowScan] | None:
         """Return the scans of arrays that depend on each other, by their numbers; None if one scan can do them all."""
         try:
-            self._rows(self._aligned(arrays))
+            self._rows(self._align_arrays(arrays))
         except ValueError:
             if len(self.found.groups) > 1:
                 return {
@@ -135,7 +135,7 @@ class RowScan:
     def _axis(self, arrays: Sequence[Array]) -> int:
         return arrays[0].ndim - self.ranks[0] + self.axis
 
-    def _aligned(self, arrays: Sequence[Array]) -> list[Array]:
+    def _align_arrays(self, arrays: Sequence[Array]) -> list[Array]:
         """Return the arrays with axes of rows, of length 1, for those that all elements share."""
         batches = arrays[0].ndim - self.ranks[0]
         ones = (1,) * self.found.lead
@@ -188,9 +188,9 @@ def _only_first(grad: Array, whole: tuple[int, ...], lead: int, shape: tuple[int
     return spread
 
 
-def _summed(grad: Array, array: Array, lead: int) -> Array:
+def _sum_copies(grad: Array, array: Array, lead: int) -> Array:
     """Return the gradient of an array that was broadcast: the sum of the gradients of its copies."""
     # Sums of 16-bit floats are rounded once.
     wide = np.result_type(grad.dtype, np.float32)
-    total = summed_to((*array.shape[:lead], *grad.shape[lead:]), grad, wide)
+    total = sum_to_shape((*array.shape[:lead], *grad.shape[lead:]), grad, wide)
     return np.ascontiguousarray(total.astype(array.dtype, copy=False)).reshape(array.shape)

@@ -20,12 +20,12 @@ from gpuscan.api.team import Team
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.engine.elementwise import map_elements
-from gpuscan.operators.trace import ROUNDED_WHEN_STORED, Map, traced
+from gpuscan.operators.trace import ROUNDED_WHEN_STORED, Map, trace_function
 from gpuscan.planning.strategies import Strategy, check_strategy
 from gpuscan.problem.arguments import as_flag, as_leaf, check_one_cut
-from gpuscan.problem.cache import cached_problem
+from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.compensated_sum import as_pairs
-from gpuscan.problem.groups import checked_labels
+from gpuscan.problem.groups import check_labels
 from gpuscan.problem.indexed_maps import IndexedMap, as_map
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import over_arrays
@@ -224,9 +224,9 @@ def scan(
     given = x
     if compensated is not False and as_flag("compensated", compensated):
         x, op, options = as_pairs(x, op, options)
-    problem = cached_problem(x, op, seeds_on_device=True, **options)
+    problem = find_or_make_problem(x, op, seeds_on_device=True, **options)
     check_strategy(strategy)
-    labels = None if groups is None else checked_labels(groups, problem.shape, problem.axis)
+    labels = None if groups is None else check_labels(groups, problem.shape, problem.axis)
     home = home_for(problem, team_or_home((*problem.arrays, labels), device))
     problem = seeds_by_rows(problem)
     outputs = check_out(problem, out, home if is_on_device(problem) else None)
@@ -276,8 +276,8 @@ def total_of(
     if not grouped and last_results_are_totals(problem):
         return partial(last_results, problem, given)
     if not grouped and completes_last_results(problem):
-        return partial(completed, problem, given, last_elements(problem))
-    total = reduced(problem, x, op, options, home)
+        return partial(compute_totals, problem, given, last_elements(problem))
+    total = reduce_in_order(problem, x, op, options, home)
     return lambda results: total
 
 
@@ -307,7 +307,7 @@ def last_elements(problem: Problem) -> list[Any]:
     return [leaf[place].copy() for leaf in problem.leaves]
 
 
-def completed(problem: Problem, x: object, elements: list[Any], results: Sequence[Any]) -> Any:
+def compute_totals(problem: Problem, x: object, elements: list[Any], results: Sequence[Any]) -> Any:
     """Return the totals of an exclusive scan in the form of the input, one combination for each row.
 
     Args:
@@ -343,7 +343,7 @@ def _combination(problem: Problem) -> Map:
         return tuple(number.astype(field.scalar.dtype) for number, field in zip(found, element.fields, strict=True))
 
     dtypes = [field.scalar.dtype for field in (*element.fields, *source.fields)]
-    return traced(combine, element_of(dtypes, tuple_of(len(dtypes))), "op")
+    return trace_function(combine, element_of(dtypes, tuple_of(len(dtypes))), "op")
 
 
 def last_results(problem: Problem, x: object, results: Sequence[Any]) -> Any:
@@ -354,11 +354,11 @@ def last_results(problem: Problem, x: object, results: Sequence[Any]) -> Any:
     return in_form_of(problem, x, [part.copy() if isinstance(part, (Array, np.ndarray)) else part for part in lasts])
 
 
-def reduced(problem: Problem, x: object, op: Any, options: dict[str, Any], home: Device | Team | None) -> Any:
+def reduce_in_order(problem: Problem, x: object, op: Any, options: dict[str, Any], home: Device | Team | None) -> Any:
     """Return the reduction of each row in the order of the scan: a pass of its own over the elements."""
     shared = {name: options[name] for name in _SHARED}
     if problem.reverse:
-        x = over_arrays(_flipped(problem.axis), x)
+        x = over_arrays(_make_flip(problem.axis), x)
         shared["before"] = _from_the_end(as_map(options["before"]), problem.row_length)
     devices: Any = list(home.devices) if isinstance(home, Team) else home or "numpy"
     return reduce(x, op, axis=problem.axis, device=devices, **shared)
@@ -371,5 +371,5 @@ def _from_the_end(before: object, length: int) -> Any:
     return IndexedMap(lambda pair: before((pair[0], length - 1 - pair[1])))
 
 
-def _flipped(axis: int) -> Callable[[Any], Any]:
+def _make_flip(axis: int) -> Callable[[Any], Any]:
     return lambda array: as_leaf(array)[(slice(None),) * axis + (slice(None, None, -1),)]

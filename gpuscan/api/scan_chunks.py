@@ -19,7 +19,7 @@ from gpuscan.api.outputs import in_form_of, is_on_device
 from gpuscan.api.team import Team
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.engine.carries import reduced_on_device
+from gpuscan.engine.carries import reduce_on_device
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.engine.element_copy import duplicate, stretch_of
@@ -31,7 +31,7 @@ from gpuscan.problem.arguments import as_flag
 from gpuscan.problem.chunk_cuts import ChunkCuts, chunk_cuts
 from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.fixed_bits import check_not_everywhere, is_everywhere
-from gpuscan.problem.problem import Problem, make_problem, unrounded
+from gpuscan.problem.problem import Problem, make_problem, make_unrounded
 from gpuscan.problem.problem_parts import cut
 from gpuscan.problem.segments import Heads, Marks
 from gpuscan.reference import scan as reference
@@ -191,7 +191,7 @@ def scan_chunks(
         )
     cuts = chunk_cuts(segments, keys)
     problems = chunk_problems(chunks, op, options, as_flag("compensated", compensated), cuts)
-    return _scanned(problems, team_or_home((), device), strategy, device)
+    return _scan_each(problems, team_or_home((), device), strategy, device)
 
 
 def chunk_problems(
@@ -230,7 +230,7 @@ def _problem_of(chunk: object, op: object, options: dict[str, Any]) -> Problem:
     return problem
 
 
-def _scanned(
+def _scan_each(
     problems: Iterator[tuple[object, Problem]], device: Device | Team | None, strategy: str, asked: Devices
 ) -> Iterator[Any]:
     """Yield the result of each chunk.
@@ -307,12 +307,12 @@ def _scan_on_device(
 def _carry_on_device(executor: Executor, problem: Problem, results: list[DeviceArray]) -> tuple[DeviceArray, ...]:
     """Return the seeds of what follows a stretch: the combination of the elements since its last head."""
     last = problem.size - 1
-    if not problem.exclusive and unrounded(problem) is problem:
+    if not problem.exclusive and make_unrounded(problem) is problem:
         return tuple(duplicate(stretch_of(result, 0, last, last + 1)) for result in results)
     marks = np.zeros(1) if problem.heads is None else problem.heads.cut.array
     begin = int(np.flatnonzero(marks)[-1]) if marks.any() else 0
     tail = replace(cut(problem, 0, begin, problem.size), heads=None)
-    return tuple(reduced_on_device(executor, tail, tail.seeds if tail.initial else None))
+    return tuple(reduce_on_device(executor, tail, tail.seeds if tail.initial else None))
 
 
 def _scan_spans_on_cpu(first: tuple[object, Problem], others: Iterator[tuple[object, Problem]]) -> Iterator[Any]:
@@ -342,7 +342,7 @@ def _scan_on_cpu(first: tuple[object, Problem], others: Iterator[tuple[object, P
         check_alike(number, problem, opening)
         stretches: list[Leaves] = []
         for stretch in _stretches(problem, seeds):
-            plain = unrounded(replace(stretch, after=None, destination=problem.element))
+            plain = make_unrounded(replace(stretch, after=None, destination=problem.element))
             stretches.append([row[0] for row in reference.accumulate(plain)])
             if stretch.size:
                 # Before the caller can write to the chunk, or to its results.
@@ -350,7 +350,7 @@ def _scan_on_cpu(first: tuple[object, Problem], others: Iterator[tuple[object, P
         rows = (
             stretches[0] if len(stretches) == 1 else [np.concatenate(parts) for parts in zip(*stretches, strict=True)]
         )
-        yield in_form_of(problem, x, stored(problem, rows))
+        yield in_form_of(problem, x, finish_results(problem, rows))
         following = next(others, None)
 
 
@@ -376,23 +376,26 @@ def check_alike(number: int, problem: Problem, first: Problem) -> None:
     found, wanted = ([*leaf.structure.paths()] for leaf in (problem.source, first.source))
     if found != wanted:
         raise TypeError(
-            f"chunk {number} is {shown(found)}, the first one {shown(wanted)}; all chunks must have the "
-            "same fields in the same order"
+            f"chunk {number} is {describe_fields(found)}, the first one {describe_fields(wanted)}; "
+            "all chunks must have the same fields in the same order"
         )
     if problem.source != first.source:
         raise TypeError(
-            f"chunk {number} has the elements {described(problem)}, the first one {described(first)}; all "
+            f"chunk {number} has the elements {describe_dtypes(problem)}, the first one {describe_dtypes(first)}; all "
             "chunks must be alike. Convert them to one dtype, such as np.result_type of all"
         )
 
 
-def stored(problem: Problem, rows: Leaves) -> Leaves:
+def finish_results(problem: Problem, rows: Leaves) -> Leaves:
     """Return the results of what was combined: mapped by `after`, and rounded."""
     with np.errstate(all="ignore"):
         if problem.after is not None:
-            rows = reference.mapped_by_after(problem, rows)
+            rows = reference.apply_after(problem, rows)
         fields = zip(rows, problem.destination.fields, strict=True)
-        return [reference.filled(row, field.scalar.dtype, (problem.row_length, *field.shape)) for row, field in fields]
+        return [
+            reference.broadcast_values(row, field.scalar.dtype, (problem.row_length, *field.shape))
+            for row, field in fields
+        ]
 
 
 def after_last(problem: Problem, carry: list[Any]) -> list[Any]:
@@ -417,12 +420,12 @@ def as_seeds(carry: Sequence[object]) -> tuple[AnyArray, ...]:
     return tuple(np.array(value)[np.newaxis] for value in carry)
 
 
-def shown(paths: list[tuple[object, ...]]) -> str:
+def describe_fields(paths: list[tuple[object, ...]]) -> str:
     """Return the fields of a bundle as a message shows them."""
     fields = ", ".join(".".join(map(str, path)) for path in paths)
     return f"a bundle of the fields {fields}" if paths != [()] else "one array"
 
 
-def described(problem: Problem) -> str:
+def describe_dtypes(problem: Problem) -> str:
     """Return the dtypes of a bundle as a message shows them."""
     return ", ".join(f"{f.scalar.name}{list(f.shape) if prod(f.shape) > 1 else ''}" for f in problem.source.fields)

@@ -21,9 +21,9 @@ from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.adjoint import LAST, Adjoint, Slot, adjoint, cached_adjoint, sum_of, with_flag
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.trace import Map, traced
+from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import OnDevice, fields_of, native, structure_and_leaves
-from gpuscan.problem.broadcasting import summed_to
+from gpuscan.problem.broadcasting import sum_to_shape
 from gpuscan.problem.fixed_bits import EVERYWHERE, is_everywhere
 from gpuscan.problem.indexed_maps import with_index
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many
@@ -210,7 +210,7 @@ def _alike(name: str, value: object, forward: Problem) -> Arrays:
 
 
 @lru_cache(maxsize=256)
-def _flagged_by_index(derived: Adjoint) -> tuple[Element, Map]:
+def _flag_by_index(derived: Adjoint) -> tuple[Element, Map]:
     """Return the element and the map of `derived.before` without its flag, which the element's index tells instead."""
     place = derived.slots.index(FLAG)
     fields = derived.before.source.fields
@@ -220,7 +220,7 @@ def _flagged_by_index(derived: Adjoint) -> tuple[Element, Map]:
         values, index = pair
         return derived.before((*values[:place], index != 0, *values[place:]))
 
-    return source, traced(before, with_index(source, 1), "before")
+    return source, trace_function(before, with_index(source, 1), "before")
 
 
 class _Backward:
@@ -255,7 +255,7 @@ class _Backward:
         )
         reads = self._reads_neighbours(problem, bundles)
         if reads and FLAG in slots and forward.seeds is None and not forward.reverse:
-            source, before = _flagged_by_index(derived)
+            source, before = _flag_by_index(derived)
             slots = tuple(slot for slot in slots if slot != FLAG)
             problem = replace(problem, source=source, before=before, indexed=True)
         wanted = {slot.bundle for slot in slots}
@@ -293,7 +293,7 @@ class _Backward:
         places = [place for place, each in enumerate(ahead) if each]
         fields = [problem.source.fields[place] for place in places]
         zeros = [np.zeros((problem.rows, *field.shape), field.scalar.dtype) for field in fields]
-        found = self._shifted([leaves[place] for place in places], fields, zeros, ahead=True)
+        found = self._shift_arrays([leaves[place] for place in places], fields, zeros, ahead=True)
         for place, leaf in zip(places, found, strict=True):
             leaves[place] = leaf
         return replace(problem, leaves=tuple(leaves))
@@ -310,13 +310,13 @@ class _Backward:
             seeds = [np.broadcast_to(value, (forward.rows, *value.shape)) for value in self.derived.start]
         if "begun" in wanted:
             count = len(states) if "previous" in wanted else 0
-            *found["previous"], begun = self._shifted(states, fields, seeds[:count], flag=True)
+            *found["previous"], begun = self._shift_arrays(states, fields, seeds[:count], flag=True)
             found["begun"] = [begun]
         elif "previous" in wanted:
-            found["previous"] = self._shifted(states, fields, seeds)
+            found["previous"] = self._shift_arrays(states, fields, seeds)
         return found
 
-    def _shifted(
+    def _shift_arrays(
         self, arrays: Arrays, fields: Sequence[Field], seeds: Sequence[Any], *, flag: bool = False, ahead: bool = False
     ) -> Arrays:
         """Return for each element the values of the one before it, or ahead of it, in the order of the forward scan.
@@ -331,7 +331,7 @@ class _Backward:
         """
         forward = self.forward
         if forward.heads is None and not any(isinstance(array, OnDevice) for array in arrays):
-            return self._shifted_copies(arrays, fields, seeds, flag, forward.reverse != ahead)
+            return self._copy_shifted(arrays, fields, seeds, flag, forward.reverse != ahead)
         arrays, fields = arrays[: max(1, len(seeds))], fields[: max(1, len(seeds))]
         element = bundle_of(fields)
         before = with_flag(fields, len(seeds)) if flag else None
@@ -353,8 +353,8 @@ class _Backward:
             )
         )
 
-    def _shifted_copies(self, arrays: Arrays, fields: Sequence[Field], seeds: Any, flag: bool, reverse: bool) -> Arrays:
-        """Return what `_shifted` does, for NumPy arrays of whole rows."""
+    def _copy_shifted(self, arrays: Arrays, fields: Sequence[Field], seeds: Any, flag: bool, reverse: bool) -> Arrays:
+        """Return what `_shift_arrays` does, for NumPy arrays of whole rows."""
         shape, axis = self.forward.shape, self.forward.axis
         later, earlier, first = ([slice(None)] * len(shape) for _ in range(3))
         later[axis], earlier[axis], first[axis] = slice(1, None), slice(0, -1), slice(0, 1)
@@ -415,5 +415,5 @@ class _Backward:
                 whole = whole if isinstance(whole, Array) else new_array(self.home, whole)
                 gradients.append(gradient_of_broadcast(whole, shape, dtype, self.home, None))
             else:
-                gradients.append(summed_to(shape, whole).astype(dtype, copy=False))
-        return forward.element.structure.nested(gradients)
+                gradients.append(sum_to_shape(shape, whole).astype(dtype, copy=False))
+        return forward.element.structure.build_bundle(gradients)

@@ -14,12 +14,12 @@ from gpuscan.api.home import Devices, first_home
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.picked import Picked
-from gpuscan.api.sort import as_dates, checked_keys, sort
+from gpuscan.api.sort import as_dates, check_keys, sort
 from gpuscan.array_types import AnyDType
 from gpuscan.elements import compute_dtype, scalar_of
 from gpuscan.engine.compaction import partition_on_device
 from gpuscan.engine.counting import select
-from gpuscan.engine.element_copy import contiguous, interchanged
+from gpuscan.engine.element_copy import contiguous, transpose_elements
 from gpuscan.engine.sorting import sort_device, sort_selected
 from gpuscan.planning.counting_plan import plan_select
 from gpuscan.problem.arguments import (
@@ -32,7 +32,7 @@ from gpuscan.problem.arguments import (
     structure_and_leaves,
     tuple_of_integers,
 )
-from gpuscan.problem.results import assembled
+from gpuscan.problem.results import assemble_arrays
 from gpuscan.reference import sort as reference
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def top_k(x: object, k: int, /, *, axis: int = -1, largest: bool = True, device:
         raise TypeError(f"k={k!r} was passed, but it is a number of elements; pass an integer")
     leaf = as_leaf(x)
     home = first_home((leaf,), device)
-    keys, place, _, dates = checked_keys(
+    keys, place, _, dates = check_keys(
         leaf, axis, largest, True, "numpy" if home is None else home, "searched for its first elements"
     )
     length = keys.shape[place]
@@ -134,14 +134,14 @@ def _first_keys(home: Device, keys: Array, axis: int, kept: int, descending: boo
         first = (*[slice(None)] * axis, slice(kept))
         return Array.of(home, found.keys)[first].copy(), Array.of(home, found.places)[first].copy()
     inner = prod(shape[axis + 1 :])
-    rows = interchanged(contiguous(keys), length, inner, dtype.itemsize)
+    rows = transpose_elements(contiguous(keys), length, inner, dtype.itemsize)
     count = keys.size // length
     words, places = select(rows, count, kept, plan, descending=descending)
     ordered = sort_selected(executor, words, dtype, kept, places, descending=descending)
     made = []
     for array, kind in ((ordered.keys, dtype), (ordered.places, np.dtype(np.uint32))):
         assert array is not None
-        moved = interchanged(array.viewed(result, kind), inner, kept, kind.itemsize)
+        moved = transpose_elements(array.view_as(result, kind), inner, kept, kind.itemsize)
         made.append(Array.of(home, moved))
     return made[0], made[1]
 
@@ -194,7 +194,7 @@ def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple
     on_device = any(isinstance(each, Array) for each in (*given, chosen))
     if home is None:
         parts = [[leaf[pick] for leaf in given] for pick in (chosen, ~chosen)]
-        return assembled(structure, parts[0], x), assembled(structure, parts[1], x)
+        return assemble_arrays(structure, parts[0], x), assemble_arrays(structure, parts[1], x)
     leaves = [leaf if on_device else as_bits(leaf) for leaf in given]
     arrays = [home.asarray(leaf) for leaf in leaves]
     found = partition_on_device(home._executor, arrays, home.asarray(chosen))
@@ -208,9 +208,9 @@ def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple
             ]
         )
     if on_device:
-        return structure.nested(sides[0]), structure.nested(sides[1])
+        return structure.build_bundle(sides[0]), structure.build_bundle(sides[1])
     moved = [[from_bits(a.numpy(), leaf.dtype) for a, leaf in zip(side, given, strict=True)] for side in sides]
-    return assembled(structure, moved[0], x), assembled(structure, moved[1], x)
+    return assemble_arrays(structure, moved[0], x), assemble_arrays(structure, moved[1], x)
 
 
 # ----- Quantiles

@@ -16,7 +16,7 @@ from gpuscan.api.device import Device, resolve_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.row_scan import device_for
 from gpuscan.api.selective_states import STATES, TIME, Array, StateRun
-from gpuscan.device.transfer import begun
+from gpuscan.device.transfer import start_call
 from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.selective_scan import (
     can_differentiate,
@@ -26,7 +26,7 @@ from gpuscan.engine.selective_scan import (
     selective_scan,
 )
 from gpuscan.planning.heuristics import ARRAYS
-from gpuscan.problem.broadcasting import broadcast_shapes, repeated_axes, summed_to
+from gpuscan.problem.broadcasting import broadcast_shapes, find_repeated_axes, sum_to_shape
 from gpuscan.reference import selective_stages as stages
 
 # A function that waits for an array.
@@ -80,12 +80,12 @@ class SelectiveScan:
         if self._fits(device):
             return self._outputs_on(device, y, last)
 
-        def computed(part: Part) -> list[Pending]:
+        def compute_part(part: Part) -> list[Pending]:
             run = StateRun(device, [_within(array, part) for array in self.arrays])
             h = run.states()[1]
-            return _read_all(device, [*run.summed([run.outputs(h)], [y[part].shape]), h[..., -1:].copy()])
+            return _read_all(device, [*run.sum_repeated_axes([run.outputs(h)], [y[part].shape]), h[..., -1:].copy()])
 
-        for part, (outputs, states) in _in_flight(computed, self._state_parts()):
+        for part, (outputs, states) in _in_flight(compute_part, self._state_parts()):
             y[part] = outputs().reshape(y[part].shape)
             last[part] = states()
         return y, last
@@ -100,15 +100,15 @@ class SelectiveScan:
         states, length = self.shape[STATES:]
         outputs = y.reshape(shape), last.reshape(*shape[:3], states, 1)
 
-        def computed(part: Part) -> list[Pending]:
+        def compute_part(part: Part) -> list[Pending]:
             found = selective_scan(*(device.asarray(_within(array, part)) for array in arrays))
             # Parts are contiguous, because the first axes are cut first, so results are read straight to their place.
             pairs = zip(found, outputs, strict=True)
-            return [begun(device._readers, partial(array.read, into[part])).result for array, into in pairs]
+            return [start_call(device._readers, partial(array.read, into[part])).result for array, into in pairs]
 
         # The weights of a group may be more numbers than its input.
         inner = length * -(-max(states, shape[2]) // shape[2])
-        for _, found in _in_flight(computed, _parts(shape[:3], inner, ARRAYS.selective_piece_bytes // 4)):
+        for _, found in _in_flight(compute_part, _parts(shape[:3], inner, ARRAYS.selective_piece_bytes // 4)):
             for wait in found:
                 wait()
         return y, last
@@ -157,11 +157,11 @@ class SelectiveScan:
             return self._gradients_on(device, grad_y, grad_last)
         totals = tuple(np.zeros(array.shape, array.dtype) for array in self.arrays)
 
-        def computed(part: Part) -> list[Pending]:
+        def compute_part(part: Part) -> list[Pending]:
             run = StateRun(device, [_within(array, part) for array in self.arrays])
             return _read_all(device, run.gradients(grad_y[part], grad_last[part]))
 
-        for part, found in _in_flight(computed, self._state_parts()):
+        for part, found in _in_flight(compute_part, self._state_parts()):
             for total, values in zip(totals, found, strict=True):
                 place = _within(total, part)
                 place += values().reshape(place.shape)
@@ -175,27 +175,27 @@ class SelectiveScan:
         of_inputs = [np.empty(shape, np.float32) for _ in range(2)]
         of_weights = [np.zeros(array.shape, np.float32) for array in arrays[2:]]
 
-        def computed(part: Part) -> list[Pending]:
+        def compute_part(part: Part) -> list[Pending]:
             own = [_within(array, part) for array in (*arrays, *weights)]
             found = selective_gradients(gradient_sources(device._context, *own))
             # All kernels are compiled before another thread reads: OpenGL's drivers let one thread in at a time.
             sums = [reduce(DeviceArray.of(device, array), axis=0, device=device) for array in found[2:]]
             inputs = zip(found[:2], of_inputs, strict=True)
             pending: list[Pending] = [
-                begun(device._readers, partial(array.read, into[part])).result for array, into in inputs
+                start_call(device._readers, partial(array.read, into[part])).result for array, into in inputs
             ]
             return [*pending, *_read_all(device, sums)]
 
         # Channels of a group stay together, since their gradients with respect to B and C are summed.
         limit = min(4 * ARRAYS.selective_piece_bytes, device._context.binding_limit) // 4
         parts = _parts(shape[:2], gradient_numbers(device._context, shape[2], states, length), limit)
-        for part, (u_read, dt_read, *sums) in _in_flight(computed, parts):
+        for part, (u_read, dt_read, *sums) in _in_flight(compute_part, parts):
             for total, wait in zip(of_weights, sums, strict=True):
                 place = _within(total, part)
-                place += summed_to(place.shape, wait())
+                place += sum_to_shape(place.shape, wait())
             u_read(), dt_read()
         found = zip(self.arrays[2:], of_weights, strict=True)
-        totals = (summed_to(array.shape, grad.reshape(self._whole(array))) for array, grad in found)
+        totals = (sum_to_shape(array.shape, grad.reshape(self._whole(array))) for array, grad in found)
         return (*(grad.reshape(self.u.shape) for grad in of_inputs), *totals)
 
     def _state_parts(self) -> Iterator[Part]:
@@ -229,12 +229,12 @@ class DeviceScan:
     def outputs(self) -> tuple[Any, Any]:
         """Return y, in the shape of `u`, and the states after the last step, with a time axis of length 1."""
         if _fits(self.home, self.A.dtype, self._shape) and self._is_bindable:
-            found = selective_scan(*map(self._bound, self.arrays))
+            found = selective_scan(*map(self._make_bindable, self.arrays))
             y, last = (DeviceArray.of(self.home, each) for each in found)
             return y, last
         run = StateRun(self.home, self.arrays)
         h = run.states()[1]
-        (y,) = run.summed([run.outputs(h)], [self.u.shape])
+        (y,) = run.sum_repeated_axes([run.outputs(h)], [self.u.shape])
         return y.reshape(self.u.shape), h[..., -1:].copy()
 
     def gradients(self, grad_y: Any, grad_last: Any) -> tuple[Any, ...]:
@@ -246,7 +246,7 @@ class DeviceScan:
             _fits(self.home, self.A.dtype, self._shape) and self._is_bindable and 4 * numbers <= context.binding_limit
         )
         if fits and can_differentiate(context, prod(lead), channels, states, length):
-            given = map(self._bound, (*self.arrays, grad_y, grad_last))
+            given = map(self._make_bindable, (*self.arrays, grad_y, grad_last))
             found: list[Any] = [
                 DeviceArray.of(self.home, each) for each in selective_gradients(gradient_sources(context, *given))
             ]
@@ -254,27 +254,27 @@ class DeviceScan:
             found[2:] = [reduce(each, axis=0) for each in found[2:]]
         else:
             found = StateRun(self.home, self.arrays).gradients(grad_y, grad_last)
-        return tuple(self._summed(each, own.shape) for each, own in zip(found, self.arrays, strict=True))
+        return tuple(self._sum_copies(each, own.shape) for each, own in zip(found, self.arrays, strict=True))
 
     @property
     def _is_bindable(self) -> bool:
         nbytes = max(4 * prod(self.u.shape), *(each.nbytes for each in self.arrays))
         return bool(nbytes <= self.home._context.binding_limit)
 
-    def _bound(self, array: Any) -> Any:
+    def _make_bindable(self, array: Any) -> Any:
         return bindable(contiguous(array))
 
-    def _summed(self, grad: Any, shape: tuple[int, ...]) -> Any:
+    def _sum_copies(self, grad: Any, shape: tuple[int, ...]) -> Any:
         """Return the sum over the copies of an array of this shape."""
         if grad.ndim == len(shape):
-            axes = repeated_axes(shape, grad.shape)
+            axes = find_repeated_axes(shape, grad.shape)
             grad = reduce(grad, axis=axes) if axes else grad
         return grad.reshape(shape)
 
 
 def _read_all(device: Device, arrays: Iterable[Any]) -> list[Pending]:
     """Begin to read arrays, and return functions that wait for them."""
-    return [begun(device._readers, array.numpy).result for array in arrays]
+    return [start_call(device._readers, array.numpy).result for array in arrays]
 
 
 def _fits(device: Device, dtype: np.dtype[Any], shape: Sequence[int]) -> bool:

@@ -13,7 +13,7 @@ from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
 from gpuscan.array_types import AnyArray
 from gpuscan.operators.operator import operator
-from gpuscan.problem.broadcasting import repeated_axes
+from gpuscan.problem.broadcasting import find_repeated_axes
 
 Array = AnyArray
 
@@ -43,9 +43,9 @@ class StateRun:
         """Return what y is the sum of."""
         return self._map(_twice_real_product if self._is_complex else _product, h, self.arrays[4])
 
-    def summed(self, values: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[Any]:
+    def sum_repeated_axes(self, values: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[Any]:
         """Return the sums of arrays over the axes along which their shapes have length 1."""
-        axes = [repeated_axes(shape, value.shape) for value, shape in zip(values, shapes, strict=True)]
+        axes = [find_repeated_axes(shape, value.shape) for value, shape in zip(values, shapes, strict=True)]
         if axes[0] and axes == [axes[0]] * 2:
             return list(reduce(tuple(values), _SUMS, axis=axes[0], device=self._device))
         pairs = zip(values, axes, strict=True)
@@ -71,9 +71,9 @@ class StateRun:
         by_weights = self._map(to_weights, of_inputs, u, dt, weights, h)
         shapes = self._shapes
         return [
-            *self.summed(by_u_and_dt, shapes[:2]),
-            *self.summed([by_decay], shapes[2:3]),
-            *self.summed(by_weights, shapes[3:]),
+            *self.sum_repeated_axes(by_u_and_dt, shapes[:2]),
+            *self.sum_repeated_axes([by_decay], shapes[2:3]),
+            *self.sum_repeated_axes(by_weights, shapes[3:]),
         ]
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Never, Unpack
 import numpy as np
 
 from gpuscan.api.array import Array
-from gpuscan.api.home import Distributed, listed_devices
+from gpuscan.api.home import Distributed, resolve_devices
 from gpuscan.api.outputs import check_place, check_separate
 from gpuscan.api.reduce import reduce
-from gpuscan.api.reduced_axes import ReducedAxes, reduced_axes
+from gpuscan.api.reduced_axes import ReducedAxes, find_axes
 from gpuscan.api.reductions import of_segments
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray
@@ -27,11 +27,11 @@ from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.partition import stretches
 from gpuscan.planning.strategies import check_strategy
 from gpuscan.problem.arguments import as_array, as_flag, check_one_cut, fields_of, initial_rows, resolve_axis
-from gpuscan.problem.cache import cached_problem
+from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import cut_heads
-from gpuscan.problem.results import assembled, over_arrays, parts_of
+from gpuscan.problem.results import assemble_arrays, over_arrays, parts_of
 from gpuscan.problem.segments import Heads, Keys, Offsets, heads_of
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class ShardedArray(Distributed):
             [(4, 2)]
         """
         array = as_array(x)
-        found = listed_devices(devices if isinstance(devices, (list, tuple)) else [devices])
+        found = resolve_devices(devices if isinstance(devices, (list, tuple)) else [devices])
         axis = resolve_axis(axis, array.shape)
         parts = stretches(array.shape[axis], relative_speeds([device._executor for device in found]))
         cuts = [(part.device, slice(part.start, part.stop)) for part in parts] or [(0, slice(None))]
@@ -143,13 +143,13 @@ class ShardedArray(Distributed):
         # Shards are on several devices, so all of them get offsets from the CPU.
         segments = None if options["segments"] is None else as_array(options["segments"])
         pairs, with_total = as_flag("compensated", compensated), as_flag("return_total", return_total)
-        (first, *_) = sharded_leaves(x)
+        (first, *_) = find_sharded_leaves(x)
         uncut = {name: value for name, value in options.items() if name not in ("segments", "keys")}
-        problems = sharded_problems(x, op, first, uncut, pairs)
+        problems = make_shard_problems(x, op, first, uncut, pairs)
         shards = cut_shards(problems, first, segments, options["keys"])
-        outputs = checked_out(problems[0], out, first)
+        outputs = check_sharded_out(problems[0], out, first)
         # An error on one device must not leave the input half overwritten by the others.
-        apart = outputs is not None and may_refuse(strategy) and overlap(sharded_leaves(x), outputs)
+        apart = outputs is not None and may_refuse(strategy) and overlap(find_sharded_leaves(x), outputs)
         if outputs is not None and not apart:
             targets = [[each.shards[number] for each in outputs] for number in range(len(shards))]
             shards = [replace(shard, out=target) for shard, target in zip(shards, targets, strict=True)]
@@ -163,10 +163,10 @@ class ShardedArray(Distributed):
             found = in_order(scan_shards(in_order(shards, problem.reverse), strategy), problem.reverse)
         else:
             found = scan_apart(shards, strategy)
-        results = _sharded(found, first, first.axis)
+        results = _join_shards(found, first, first.axis)
         if outputs is not None and apart:
             write_results(tuple(results), tuple(outputs))
-        result = problem.destination.structure.nested(results) if out is None else out
+        result = problem.destination.structure.build_bundle(results) if out is None else out
         if not with_total:
             return result
         return result, _last_results(problem, results if outputs is None else outputs) if in_results else total
@@ -197,10 +197,10 @@ class ShardedArray(Distributed):
         """
         _refuse(refused)
         keepdims = as_flag("keepdims", keepdims)
-        axes = reduced_axes(shard_of(x, 0), resolve(op), axis)
+        axes = find_axes(shard_of(x, 0), resolve(op), axis)
         result = _reduction(x, op, axes, options)
         if keepdims and options["segments"] is None:
-            (first, *_) = sharded_leaves(x)
+            (first, *_) = find_sharded_leaves(x)
             result = over_arrays(lambda part: with_axes(part, axes.axes, first.axis), result)
         if out is None:
             return result
@@ -244,7 +244,7 @@ class ShardedArray(Distributed):
 # ----- Bundles
 
 
-def sharded_leaves(x: object) -> list[ShardedArray]:
+def find_sharded_leaves(x: object) -> list[ShardedArray]:
     """Return the sharded arrays of a bundle, depth first; none if it has none.
 
     Raises:
@@ -270,7 +270,7 @@ def sharded_leaves(x: object) -> list[ShardedArray]:
             f"a bundle of a gpuscan.ShardedArray and {type(others[0]).__name__} was passed, but its arrays must be "
             "together. Shard all of them with gpuscan.ShardedArray.from_numpy(x, devices, axis)"
         )
-    if any(not divided_alike(each, found[0]) for each in found[1:]):
+    if any(not are_divided_alike(each, found[0]) for each in found[1:]):
         raise ValueError(
             "a bundle of arrays that are sharded in different ways was passed. Make all of them by "
             "gpuscan.ShardedArray.from_numpy with the same devices and axis"
@@ -278,7 +278,7 @@ def sharded_leaves(x: object) -> list[ShardedArray]:
     return found
 
 
-def divided_alike(one: ShardedArray, other: ShardedArray) -> bool:
+def are_divided_alike(one: ShardedArray, other: ShardedArray) -> bool:
     """Return True if two arrays are divided along the same axis, into stretches of equal length on the same devices."""
     if one.axis != other.axis or len(one.shards) != len(other.shards):
         return False
@@ -300,7 +300,7 @@ _OF_REDUCTIONS = ("axis", "reverse", "initial", "dtype", "before", "after")
 
 def _reduction(x: object, op: Any, axes: ReducedAxes, options: dict[str, Any]) -> Any:
     """Return the reduction of a bundle of sharded arrays without the axes."""
-    (first, *_) = sharded_leaves(x)
+    (first, *_) = find_sharded_leaves(x)
     if 0 in first.shape:
         # Without elements, nothing is gained by computing on the devices.
         return reduce(over_arrays(ShardedArray.numpy, x), op, axis=axes.axes, **options)
@@ -318,14 +318,14 @@ def _reduction(x: object, op: Any, axes: ReducedAxes, options: dict[str, Any]) -
         outer = {"initial": options["initial"], "after": options["after"]}
         return reduce(last, op, axis=axes.axes[:-1], **outer)
     plain = {name: value for name, value in options.items() if name != "segments"}
-    problems = sharded_problems(x, op, first, plain | {"axis": axes.axis})
+    problems = make_shard_problems(x, op, first, plain | {"axis": axes.axis})
     if segments is None:
-        return _reduced(problems, first)
+        return _reduce_rows(problems, first)
     shards = cut_shards(problems, first, segments, None)
     if axes.axis != first.axis:
         shards = [replace(shard, problem=of_segments(shard.problem)) for shard in shards]
-        return _nested(shards, _sharded(scan_apart(shards, "auto"), first, first.axis))
-    return _reduced_segments(problems, first, segments)
+        return _make_bundle(shards, _join_shards(scan_apart(shards, "auto"), first, first.axis))
+    return _reduce_segments(problems, first, segments)
 
 
 def _refuse(options: Mapping[str, object]) -> None:
@@ -341,7 +341,7 @@ def _refuse(options: Mapping[str, object]) -> None:
 # ----- Results
 
 
-def _sharded(found: Sequence[Sequence[Any]], first: ShardedArray, axis: int) -> list[ShardedArray]:
+def _join_shards(found: Sequence[Sequence[Any]], first: ShardedArray, axis: int) -> list[ShardedArray]:
     """Return the arrays that each shard's results, one for each field, are the shards of."""
     devices = [shard.device for shard in first.shards]
     return [
@@ -350,8 +350,8 @@ def _sharded(found: Sequence[Sequence[Any]], first: ShardedArray, axis: int) -> 
     ]
 
 
-def _nested(shards: Sequence[Shard], arrays: Sequence[object]) -> Any:
-    return shards[0].problem.destination.structure.nested(arrays)
+def _make_bundle(shards: Sequence[Shard], arrays: Sequence[object]) -> Any:
+    return shards[0].problem.destination.structure.build_bundle(arrays)
 
 
 def _last_results(problem: Problem, results: Sequence[ShardedArray]) -> Any:
@@ -361,10 +361,10 @@ def _last_results(problem: Problem, results: Sequence[ShardedArray]) -> Any:
     if results[0].axis == axis:
         last = 0 if problem.reverse else -1
         found = [result.shards[last][place].copy().numpy()[()] for result in results]
-        return assembled(structure, found, axes=len(problem.shape) - 1)
+        return assemble_arrays(structure, found, axes=len(problem.shape) - 1)
     first = results[0]
     lasts = [[result.shards[number][place].copy() for result in results] for number in range(len(first.shards))]
-    return structure.nested(_sharded(lasts, first, first.axis - (first.axis > axis)))
+    return structure.build_bundle(_join_shards(lasts, first, first.axis - (first.axis > axis)))
 
 
 def _total(x: object, op: Any, first: ShardedArray, options: dict[str, Any], pairs: bool) -> Any:
@@ -372,10 +372,10 @@ def _total(x: object, op: Any, first: ShardedArray, options: dict[str, Any], pai
     if 0 in first.shape:
         shared = {name: value for name, value in options.items() if name != "reverse"}
         return reduce(over_arrays(ShardedArray.numpy, x), op, **shared)
-    return _reduced(sharded_problems(x, op, first, options, pairs), first)
+    return _reduce_rows(make_shard_problems(x, op, first, options, pairs), first)
 
 
-def _reduced(problems: Sequence[Problem], first: ShardedArray) -> Any:
+def _reduce_rows(problems: Sequence[Problem], first: ShardedArray) -> Any:
     """Return the reduction of each row: NumPy's along the divided axis, else sharded."""
     problem = problems[0]
     divided = problem.axis == first.axis
@@ -385,16 +385,16 @@ def _reduced(problems: Sequence[Problem], first: ShardedArray) -> Any:
     if divided:
         found = reduce_shards(in_order(shards, problem.reverse))
         shaped = [part.reshape((*shape, *f.shape))[()] for part, f in zip(found, fields, strict=True)]
-        return assembled(structure, shaped, axes=len(shape))
+        return assemble_arrays(structure, shaped, axes=len(shape))
     parts = scan_apart(shards, "auto")
     viewed = []
     for each, part in zip(problems, parts, strict=True):
         lead = tuple(n for i, n in enumerate(each.shape) if i != each.axis)
-        viewed.append([array.viewed((*lead, *f.shape)) for array, f in zip(part, fields, strict=True)])
-    return structure.nested(_sharded(viewed, first, first.axis - (first.axis > problem.axis)))
+        viewed.append([array.view_as((*lead, *f.shape)) for array, f in zip(part, fields, strict=True)])
+    return structure.build_bundle(_join_shards(viewed, first, first.axis - (first.axis > problem.axis)))
 
 
-def _reduced_segments(problems: Sequence[Problem], first: ShardedArray, segments: object) -> Any:
+def _reduce_segments(problems: Sequence[Problem], first: ShardedArray, segments: object) -> Any:
     """Return the reduction of segments along the divided axis, as NumPy arrays.
 
     Raises:
@@ -419,13 +419,13 @@ def _reduced_segments(problems: Sequence[Problem], first: ShardedArray, segments
     shards = shards_of(own, first, [begin not in offsets for begin, _ in edges_of(first)])
     places = [full[(offsets[full] < high) & (offsets[full + 1] > low)] for low, high in edges_of(first)]
     reduce_segments(shards, results, places)
-    return assembled(whole.destination.structure, results, axes=len(shape))
+    return assemble_arrays(whole.destination.structure, results, axes=len(shape))
 
 
 # ----- Problems and segments of shards
 
 
-def sharded_problems(
+def make_shard_problems(
     x: object, op: object, first: ShardedArray, options: Mapping[str, object], pairs: bool = False
 ) -> list[Problem]:
     """Return the call as a problem for each shard, with the initial values of its rows.
@@ -450,7 +450,7 @@ def sharded_problems(
         part, operator, own = shard_of(x, number), op, plain
         if pairs:
             part, operator, own = as_pairs(part, op, plain)
-        found.append(cached_problem(part, operator, **own))
+        found.append(find_or_make_problem(part, operator, **own))
     if found[0].indexed:
         raise TypeError(
             "before= was passed as a function of an element and its index with a gpuscan.ShardedArray, but shards do "
@@ -572,7 +572,7 @@ def _key_shards(keys: ShardedArray, shape: tuple[int, ...], first: ShardedArray,
             f"for every row, or {shape}, one for each element"
         )
     lengths = [(s.device, s.shape[keys.axis]) for s in keys.shards]
-    alike = keys.shape == shape and divided_alike(keys, first)
+    alike = keys.shape == shape and are_divided_alike(keys, first)
     if not alike and axis == first.axis and keys.shape == row:
         alike = lengths == [(s.device, s.shape[first.axis]) for s in first.shards]
     if not alike:
@@ -593,7 +593,7 @@ def _ends_alike(before: Array, after: Array, axis: int) -> bool:
 # ----- Arrays passed as out
 
 
-def checked_out(problem: Problem, out: object, first: ShardedArray) -> list[ShardedArray] | None:
+def check_sharded_out(problem: Problem, out: object, first: ShardedArray) -> list[ShardedArray] | None:
     """Return the arrays of `out`, depth first; None without.
 
     Raises:
@@ -610,7 +610,7 @@ def checked_out(problem: Problem, out: object, first: ShardedArray) -> list[Shar
                 "that is divided as the input is"
             )
         shape = (*whole_shape(problem, first), *field.shape)
-        if array.shape != shape or not divided_alike(array, first):
+        if array.shape != shape or not are_divided_alike(array, first):
             raise ValueError(
                 f"out={array!r} was passed for a result of shape {shape} that is divided as {first!r} is; pass an out "
                 "of that shape with the same parts"
@@ -655,7 +655,7 @@ def write_results(result: object, out: object) -> None:
             check_place(target, np.shape(part), part.dtype, None)
             shards.append((part, target))
             continue
-        if not isinstance(target, ShardedArray) or target.shape != part.shape or not divided_alike(target, part):
+        if not isinstance(target, ShardedArray) or target.shape != part.shape or not are_divided_alike(target, part):
             raise ValueError(
                 f"out={abbreviate(target)} was passed for a result of shape {part.shape} that is divided between "
                 "devices as the input is; pass a gpuscan.ShardedArray of that shape with the same parts"

@@ -13,7 +13,7 @@ from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyDType
-from gpuscan.device.device_array import DeviceArray, uploaded
+from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.elements import scalar_of
 from gpuscan.engine.compaction import entry_bytes
 from gpuscan.engine.element_copy import contiguous
@@ -23,7 +23,7 @@ from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import as_bits, as_flag, from_bits, resolve_axis, structure_and_leaves
-from gpuscan.problem.results import assembled
+from gpuscan.problem.results import assemble_arrays
 from gpuscan.reference import sort as reference
 
 if TYPE_CHECKING:
@@ -94,9 +94,9 @@ def sort(
         >>> gs.sort(np.array([3, 1, 4, 1, 5], np.int32), segments=[0, 3, 5])
         array([1, 3, 4, 1, 5], dtype=int32)
     """
-    keys, place, home, dates = checked_keys(x, axis, descending, stable, device, "sorted", _arrays_of(segments))
+    keys, place, home, dates = check_keys(x, axis, descending, stable, device, "sorted", _arrays_of(segments))
     if segments is not None:
-        order = _segmented_order(home, keys, place, bool(descending), segments)
+        order = _argsort_segments(home, keys, place, bool(descending), segments)
         if isinstance(order, Array):
             assert home is not None
             ordered = take_along_axis(home.asarray(keys), order, place)
@@ -115,7 +115,7 @@ def sort(
         native = keys.astype(keys.dtype.newbyteorder("="), copy=False)
         sorted_keys = np.take_along_axis(native, reference.argsort(keys, place, bool(descending)), place)
     else:
-        found = sort_device(home._executor, uploaded(home._context, keys), place, descending=bool(descending)).keys
+        found = sort_device(home._executor, upload_array(home._context, keys), place, descending=bool(descending)).keys
         assert found is not None
         sorted_keys = read_checked(home, found)
     return sorted_keys if dates is None else as_dates(sorted_keys, dates, descending)
@@ -157,14 +157,14 @@ def argsort(
         >>> gs.argsort(np.array([3, 1, 4, 1, 5], np.int32))
         array([1, 3, 0, 2, 4])
     """
-    keys, place, home, _ = checked_keys(x, axis, descending, stable, device, "sorted", _arrays_of(segments))
+    keys, place, home, _ = check_keys(x, axis, descending, stable, device, "sorted", _arrays_of(segments))
     if segments is not None:
-        order = _segmented_order(home, keys, place, bool(descending), segments)
+        order = _argsort_segments(home, keys, place, bool(descending), segments)
         stays = isinstance(keys, Array) or isinstance(segments, Array)
         return order.numpy().astype(np.int64) if isinstance(order, Array) and not stays else order
     if home is None:
         return reference.argsort(keys, place, bool(descending))
-    on_device = keys if isinstance(keys, Array) else uploaded(home._context, keys)
+    on_device = keys if isinstance(keys, Array) else upload_array(home._context, keys)
     found = sort_device(
         home._executor, on_device, place, descending=bool(descending), with_keys=False, with_places=True
     ).places
@@ -210,7 +210,7 @@ def sort_by_key(keys: object, values: object, *, descending: bool = False) -> tu
         array([ 0, 10, 20], dtype=int16)
     """
     structure, leaves = structure_and_leaves(values, only_moved=True)
-    given, place, home, dates = checked_keys(keys, 0, descending, True, None, "sorted by", leaves)
+    given, place, home, dates = check_keys(keys, 0, descending, True, None, "sorted by", leaves)
     if given.ndim != 1:
         raise ValueError(
             f"keys of shape {given.shape} were passed; pass one key for each entry of the values' first axis, as a 1-D "
@@ -228,7 +228,7 @@ def sort_by_key(keys: object, values: object, *, descending: bool = False) -> tu
         if dates is not None:
             scalar_of(dates)  # The error for dates on a device.
         arrays = [home.asarray(leaf) for leaf in leaves]
-        moved_keys, results = _moved(home, home.asarray(given), arrays, bool(descending))
+        moved_keys, results = _move_entries(home, home.asarray(given), arrays, bool(descending))
     else:
         order = (
             reference.argsort(given, place, bool(descending))
@@ -237,7 +237,7 @@ def sort_by_key(keys: object, values: object, *, descending: bool = False) -> tu
         )
         sorted_keys, *results = (a[order].astype(a.dtype.newbyteorder("="), copy=False) for a in (given, *leaves))
         moved_keys = sorted_keys if dates is None else as_dates(sorted_keys, dates, descending)
-    return moved_keys, assembled(structure, results, values)
+    return moved_keys, assemble_arrays(structure, results, values)
 
 
 def _arrays_of(segments: object) -> list[Array]:
@@ -245,7 +245,7 @@ def _arrays_of(segments: object) -> list[Array]:
     return [segments] if isinstance(segments, Array) else []
 
 
-def _segmented_order(home: Device | None, keys: Any, axis: int, descending: bool, segments: Any) -> AnyArray | Array:
+def _argsort_segments(home: Device | None, keys: Any, axis: int, descending: bool, segments: Any) -> AnyArray | Array:
     """Return the indices along an axis that sort each segment of it: an array on the device, or a NumPy array.
 
     Keys are sorted as if there were no segments. A second stable sort then brings those of a segment together.
@@ -271,7 +271,7 @@ def _segmented_order(home: Device | None, keys: Any, axis: int, descending: bool
     return take_along_axis(by_key, Array.of(home, again), axis)
 
 
-def _moved(home: Device, keys: Array, leaves: list[Array], descending: bool) -> tuple[Array, list[Array]]:
+def _move_entries(home: Device, keys: Array, leaves: list[Array], descending: bool) -> tuple[Array, list[Array]]:
     """Return the keys in order, and the entries of the arrays that belong to them, on the device."""
     executor = home._executor
     for leaf in leaves:
@@ -280,7 +280,7 @@ def _moved(home: Device, keys: Array, leaves: list[Array], descending: bool) -> 
     if len(leaves) == 1 and entry_bytes(leaves[0]) == 4:
         found = sort_device(executor, keys, 0, descending=descending, words=entries[0])
         assert found.places is not None
-        moved = [found.places.viewed(leaves[0].shape, leaves[0].dtype)]
+        moved = [found.places.view_as(leaves[0].shape, leaves[0].dtype)]
     else:
         found = sort_device(executor, keys, 0, descending=descending, with_places=True)
         assert found.places is not None
@@ -290,7 +290,7 @@ def _moved(home: Device, keys: Array, leaves: list[Array], descending: bool) -> 
     return Array.of(home, found.keys), [Array.of(home, array) for array in moved]
 
 
-def checked_keys(
+def check_keys(
     x: Any, axis: int | None, descending: Any, stable: object, device: Any, what: str, moved: list[Any] | None = None
 ) -> tuple[Any, int, Device | None, AnyDType | None]:
     """Return the keys as one array of numbers, the axis counted from 0, the device or None, and the dtype of dates.

@@ -74,8 +74,8 @@ def selective_scan(
         array([0.5  , 0.803, 0.987], dtype=float32)
     """
     call = _Call.of({"u": u, "delta": delta, "A": A, "B": B, "C": C, "D": D, "z": z, "delta_bias": delta_bias}, device)
-    y, last = call.scanned(as_flag("delta_softplus", delta_softplus))
-    y = call.gated(y)
+    y, last = call.compute_scan(as_flag("delta_softplus", delta_softplus))
+    y = call.gate_outputs(y)
     with_state = as_flag("return_last_state", return_last_state)
     return (y, last.reshape(call.shape[0], call.shape[1], -1)) if with_state else y
 
@@ -197,7 +197,7 @@ def selective_state_update(
     def of_states(weights: Any) -> Any:
         """Return B or C with the axes of the states."""
         if weights.ndim == 3 and weights.shape[1] not in (1, groups):
-            weights = _repeated(weights, groups // weights.shape[1])
+            weights = _repeat_groups(weights, groups // weights.shape[1])
         if weights.ndim == 3:
             return weights[:, :, np.newaxis]
         return weights[:, np.newaxis, np.newaxis] if state.ndim == 4 else weights[:, np.newaxis]
@@ -209,7 +209,7 @@ def selective_state_update(
     state[...] = in_dtype(after, state.dtype)
     y = _sum(_apply(_product, after, of_states(c)), (-1,)).reshape(inputs.shape)
     y = _apply(_plus_product, y, inputs, d) if d is not None else y
-    return in_dtype(_apply(_gated, y, gate) if gate is not None else y, arrays["x"].dtype)
+    return in_dtype(_apply(_multiply_by_gate, y, gate) if gate is not None else y, arrays["x"].dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,17 +268,17 @@ class _Call:
         """(batch, dim, length)."""
         return tuple(self.arrays["u"].shape)
 
-    def scanned(self, softplus: bool) -> tuple[Any, Any]:
+    def compute_scan(self, softplus: bool) -> tuple[Any, Any]:
         """Return y without D and z, in the shape of u and the dtype of computation, and the last states."""
         y, last = self._scan(softplus).outputs()
         return y.reshape(self.shape), last
 
-    def gated(self, y: Any) -> Any:
+    def gate_outputs(self, y: Any) -> Any:
         """Return the outputs, from those of the scan."""
         u, d, z = (self.arrays[name] for name in ("u", "D", "z"))
         if d is not None:
             y = _apply(_plus_product, y, u, d[:, np.newaxis])
-        return in_dtype(y if z is None else _apply(_gated, y, z), self.dtypes["u"])
+        return in_dtype(y if z is None else _apply(_multiply_by_gate, y, z), self.dtypes["u"])
 
     def gradients(self, softplus: bool) -> tuple[Any, ...]:
         """Return the gradients of all arrays but those of the results."""
@@ -290,7 +290,7 @@ class _Call:
             y = scan.outputs()[0].reshape(self.shape)
             y = y if d is None else _apply(_plus_product, y, u, d[:, np.newaxis])
             found["z"] = _apply(_grad_gate, grad, y, z)
-            grad = _apply(_gated, grad, z)
+            grad = _apply(_multiply_by_gate, grad, z)
         shape = (*self._lead, arrays["A"].shape[1], 1)
         if last is None:
             last = np.zeros(shape, scan.A.dtype)
@@ -340,7 +340,7 @@ class _Call:
             if array.ndim == 3:
                 return array.reshape(batches, 1, 1, *array.shape[1:])
             if array.shape[1] not in (1, groups):
-                array = _repeated(array, groups // array.shape[1])
+                array = _repeat_groups(array, groups // array.shape[1])
             return array.reshape(batches, -1, 1, *array.shape[2:])
 
         own = batches, groups, channels, 1, self.shape[2]
@@ -370,7 +370,7 @@ def _sum(array: Any, axes: tuple[int, ...]) -> Any:
     return reduce(array, axis=axes) if isinstance(array, OnDevice) else array.sum(axes)
 
 
-def _repeated(weights: Any, times: int) -> Any:
+def _repeat_groups(weights: Any, times: int) -> Any:
     """Return weights with each group several times."""
     shape = *weights.shape[:2], times, *weights.shape[2:]
     if isinstance(weights, Array):
@@ -401,7 +401,7 @@ def _grad_softplus(grad: Any, x: Any) -> Any:
     return grad / (1 + np.exp(-x))
 
 
-def _gated(y: Any, z: Any) -> Any:
+def _multiply_by_gate(y: Any, z: Any) -> Any:
     return y * (z / (1 + np.exp(-z)))
 
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from gpuscan.api.array import Array, answer_protocols
 from gpuscan.api.array_indices import take_at
-from gpuscan.api.cumulative_sums import promoted
+from gpuscan.api.cumulative_sums import promote_dtype
 from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
-from gpuscan.api.map import common_shape, is_number, mapped, numbers_of
+from gpuscan.api.map import common_shape, is_number, map_leaves, numbers_of
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray, AnyDType
@@ -22,7 +22,7 @@ from gpuscan.device.device_array import is_number as is_number_type
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.parameters import Parameter, spelling
-from gpuscan.operators.trace import Map, traced
+from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import as_array, as_leaf, native, resolve_axis
 
 # For these ufuncs, integers are combined in 64 bits, as in NumPy.
@@ -43,10 +43,10 @@ def apply_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: 
     name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
     out = options.pop("out", None)
     forms: Mapping[str, Callable[..., Any]] = {
-        "__call__": _called,
-        "accumulate": _accumulated,
-        "reduce": _reduced,
-        "reduceat": _reduced_at,
+        "__call__": _call_ufunc,
+        "accumulate": _accumulate,
+        "reduce": _reduce_ufunc,
+        "reduceat": _reduce_at,
     }
     if method not in forms or (ufunc.signature is not None):
         raise not_on_device(name)
@@ -103,7 +103,7 @@ class _Constant:
     spelling: Hashable
 
 
-def _called(
+def _call_ufunc(
     ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], targets: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
     dtype = options.pop("dtype", None)
@@ -131,7 +131,7 @@ def _called(
     out: Any = None
     if targets:
         out = targets if function.element.structure.kind != "leaf" else targets[0]
-    return mapped(function, leaves, common_shape([leaf.shape for leaf in leaves]), home_of(leaves, None), out)
+    return map_leaves(function, leaves, common_shape([leaf.shape for leaf in leaves]), home_of(leaves, None), out)
 
 
 def _check_exponents(base: Any, exponent: Any) -> None:
@@ -174,7 +174,7 @@ def _map_of(
     ufunc: np.ufunc, key: tuple[object, ...], constants: tuple[object, ...], dtype: object, wanted: tuple[AnyDType, ...]
 ) -> Map:
     """Return the ufunc as a traced function of its arrays, from an earlier call if there was one."""
-    return _cached_map(ufunc, key, _Unkeyed(constants), dtype, wanted)
+    return _make_map(ufunc, key, _Unkeyed(constants), dtype, wanted)
 
 
 class _Unkeyed:
@@ -191,7 +191,7 @@ class _Unkeyed:
 
 
 @lru_cache(maxsize=512)
-def _cached_map(
+def _make_map(
     ufunc: np.ufunc, key: tuple[Any, ...], constants: _Unkeyed, dtype: Any, wanted: tuple[AnyDType, ...]
 ) -> Map:
     def function(numbers: tuple[object, ...]) -> Any:
@@ -207,7 +207,7 @@ def _cached_map(
         return cast if isinstance(results, tuple) else cast[0]
 
     dtypes = [each for each in key if not isinstance(each, _Constant)]
-    return traced(function, numbers_of([np.empty(0, each) for each in dtypes]), f"np.{ufunc.__name__}")
+    return trace_function(function, numbers_of([np.empty(0, each) for each in dtypes]), f"np.{ufunc.__name__}")
 
 
 def _cast(ufunc: np.ufunc, result: Any, dtype: AnyDType) -> Any:
@@ -236,7 +236,7 @@ def _common_options(
     elif dtype is None and out is not None:
         dtype = out.dtype
     elif dtype is None and ufunc in _PROMOTED:
-        dtype = promoted(array.dtype)
+        dtype = promote_dtype(array.dtype)
     return array, {"dtype": dtype, "out": out}
 
 
@@ -245,7 +245,7 @@ def _axis(options: dict[str, Any], inputs: tuple[Any, ...], place: int) -> Any:
     return inputs[place] if len(inputs) > place else options.pop("axis", 0)
 
 
-def _accumulated(
+def _accumulate(
     ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], targets: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
     axis = _axis(options, inputs, 1)
@@ -253,7 +253,7 @@ def _accumulated(
     return scan(array, ufunc, axis=axis, **known)
 
 
-def _reduced(
+def _reduce_ufunc(
     ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], targets: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
     axis = _axis(options, inputs, 1)
@@ -267,7 +267,7 @@ def _reduced(
     return reduce(array, ufunc, axis=axis, initial=initial, keepdims=bool(keepdims), **known)
 
 
-def _reduced_at(
+def _reduce_at(
     ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], targets: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
     """Return ``ufunc.reduceat``: a scan that restarts at each index, and the last result of each segment."""
@@ -276,7 +276,7 @@ def _reduced_at(
     array, known = _common_options(ufunc, name, array, targets, options)
     axis = resolve_axis(axis, array.shape)
     length = array.shape[axis]
-    starts = _checked_indices(name, indices, length)
+    starts = _check_indices(name, indices, length)
     following = np.append(starts[1:], length)
     stops = np.where(starts < following, following, starts + 1)
     if len(starts) and ((stops[:-1] > starts[1:]).any() or (starts[:-1] > starts[1:]).any()):
@@ -290,7 +290,7 @@ def _reduced_at(
     return result if known["out"] is None else np.positive(result, out=known["out"])
 
 
-def _checked_indices(name: str, indices: object, length: int) -> AnyArray:
+def _check_indices(name: str, indices: object, length: int) -> AnyArray:
     """Return the indices, which the CPU needs.
 
     Raises:

@@ -15,11 +15,11 @@ from gpuscan.api.map import map as map_arrays
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.picked import Picked
 from gpuscan.api.scan import scan
-from gpuscan.api.sort import as_dates, checked_keys
+from gpuscan.api.sort import as_dates, check_keys
 from gpuscan.array_types import AnyArray, AnyDType
-from gpuscan.device.device_array import DeviceArray, uploaded
+from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.elements import Scalar, scalar_of
-from gpuscan.engine.compaction import gathered
+from gpuscan.engine.compaction import gather_entries
 from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.runs import run_lengths
@@ -249,9 +249,9 @@ def run_length_encode(x: object, /, *, device: Devices = None) -> RunLengths[Any
         starts = np.flatnonzero(_changes_in(keys))
         values = given[starts].astype(given.dtype.newbyteorder("="), copy=False)
         return RunLengths(values, np.diff(np.append(starts, given.size)))
-    source = bindable(contiguous(keys) if isinstance(keys, DeviceArray) else uploaded(home._context, keys))
+    source = bindable(contiguous(keys) if isinstance(keys, DeviceArray) else upload_array(home._context, keys))
     runs = run_lengths(home._executor, source)
-    values = _as_picked(home, gathered(home._context, source, runs.starts, runs.count), source.dtype, runs.count)
+    values = _as_picked(home, gather_entries(home._context, source, runs.starts, runs.count), source.dtype, runs.count)
     lengths = _as_picked(home, runs.results[0], np.dtype(np.uint32), runs.count)
     if on_device:
         return RunLengths(values, lengths)
@@ -281,7 +281,7 @@ def find_unique(
     flat = given.reshape(-1)
     one = None if device is None else first_home((flat,), device)
     where: Any = "numpy" if device is not None and one is None else one
-    keys, _, home, dates = checked_keys(flat, 0, False, True, where, "searched for unique values")
+    keys, _, home, dates = check_keys(flat, 0, False, True, where, "searched for unique values")
     if home is None or not keys.size:
         parts = _unique_by_numpy(keys.numpy() if on_device else keys, equal_nan)
         if isinstance(given, Array):
@@ -326,7 +326,7 @@ def _changes_in(keys: AnyArray, equal_nan: bool = False) -> AnyArray:
 def _unique_on_device(home: OpenedDevice, keys: Any, indices: bool, inverse: bool, equal_nan: bool) -> tuple[Any, ...]:
     """Return what `_unique_by_numpy` returns, on the device; None for what is not asked for."""
     context = home._context
-    source = keys if isinstance(keys, DeviceArray) else uploaded(context, keys)
+    source = keys if isinstance(keys, DeviceArray) else upload_array(context, keys)
     found = sort_device(home._executor, source, 0, with_places=indices or inverse)
     assert found.keys is not None
     ordered = Array.of(home, found.keys)
@@ -335,12 +335,12 @@ def _unique_on_device(home: OpenedDevice, keys: Any, indices: bool, inverse: boo
     compared = map_arrays(_comparable(scalar), _bits_of(ordered)) if alike else ordered
     runs = run_lengths(home._executor, bindable(compared))
     count = runs.count
-    values = _as_picked(home, gathered(context, ordered, runs.starts, count), ordered.dtype, count)
+    values = _as_picked(home, gather_entries(context, ordered, runs.starts, count), ordered.dtype, count)
     counts = _as_picked(home, runs.results[0], np.dtype(np.uint32), count)
     firsts = numbers = None
     if indices:
         assert found.places is not None
-        firsts = _as_picked(home, gathered(context, found.places, runs.starts, count), np.dtype(np.uint32), count)
+        firsts = _as_picked(home, gather_entries(context, found.places, runs.starts, count), np.dtype(np.uint32), count)
     if inverse:
         assert found.places is not None
         in_order = _run_numbers(home, compared, scalar if not alike else None)
@@ -371,7 +371,7 @@ def _run_numbers(home: OpenedDevice, ordered: Array, scalar: Scalar | None) -> A
 
 def _bits_of(array: Array) -> Array:
     """Return numbers as unsigned integers."""
-    return array.viewed(array.shape, np.dtype(f"u{array.dtype.itemsize}"))
+    return array.view_as(array.shape, np.dtype(f"u{array.dtype.itemsize}"))
 
 
 @cache

@@ -79,8 +79,8 @@ def files_of(
         **{name: text.encode() for name, text in shaders.items()},
         **{name: (PAGE / name).read_bytes() for name in PAGE_FILES},
         "scan.d.ts": _types(plan["fields"]).encode(),
-        "check.input": b"".join(map(_padded, _given(samples))),
-        "check.expected": b"".join(map(_padded, samples.expected if samples else ())),
+        "check.input": b"".join(map(_pad_bytes, _given(samples))),
+        "check.expected": b"".join(map(_pad_bytes, samples.expected if samples else ())),
     }
     plan["files"] = {name: _digest(content) for name, content in files.items()}
     return files | {"plan.json": (json.dumps(plan, indent=1) + "\n").encode()}
@@ -179,7 +179,7 @@ def _given(samples: Samples | None) -> list[AnyArray]:
     return samples.given if samples.mask is None else [*samples.given, samples.mask]
 
 
-def _padded(array: AnyArray) -> bytes:
+def _pad_bytes(array: AnyArray) -> bytes:
     content = array.tobytes()
     return content + bytes(-len(content) % 16)
 

@@ -9,7 +9,7 @@ from gpuscan.elements import Element
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.kernel_parts import Placement
-from gpuscan.planning.plan import ScanPlan, plan_scan, unaligned_sizes
+from gpuscan.planning.plan import ScanPlan, find_unaligned_sizes, plan_scan
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.problem.problem import Problem
 
@@ -114,7 +114,7 @@ def variants(problem: Problem, strategy: str) -> list[Variant]:
             # Reversed arrays of any length end anywhere within a vector, so they are read word by word.
             placement = Placement(width=1) if spec.reverse else Placement()
             plan = plan_scan(spec, capabilities, chosen, "exported", placement=placement)
-            made.append(Variant(plan, plan.tile.subgroup_size, unaligned_sizes(spec, spec.length)))
+            made.append(Variant(plan, plan.tile.subgroup_size, find_unaligned_sizes(spec, spec.length)))
     check_buffers(made)
     return made
 
@@ -128,7 +128,7 @@ def specs(spec: ScanSpec) -> Iterator[ScanSpec]:
     whole = -(-spec.length // 4) * 4
     for more in (0, 2, 1):
         longer = replace(spec, row_length=whole + more)
-        sizes = unaligned_sizes(longer, longer.length)
+        sizes = find_unaligned_sizes(longer, longer.length)
         if sizes not in seen:
             seen.add(sizes)
             yield longer

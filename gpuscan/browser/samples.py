@@ -66,7 +66,7 @@ def samples_of(problem: Problem) -> Samples | None:
     return Samples(given, expected, offsets)
 
 
-def picked_samples(element: Element, length: int, pick: Callable[[list[Array]], Array] | None) -> Samples:
+def make_compaction_samples(element: Element, length: int, pick: Callable[[list[Array]], Array] | None) -> Samples:
     """Return samples for a compaction, with what NumPy picks.
 
     Args:

@@ -134,7 +134,7 @@ class ElementwiseText:
         field = self.source.fields[index]
         return self.words_of(field) // self.width_of(field)
 
-    def loaded(self, index: int, place: int) -> str:
+    def load_number(self, index: int, place: int) -> str:
         """Return the number of an array's element at this place of the chunk."""
         field = self.source.fields[index]
         if index in self.strided:
@@ -144,7 +144,7 @@ class ElementwiseText:
         words = [f"{name}.{letter}" for name in names for letter in "xyzw"[:width]] if width > 1 else names
         return from_storage(field.scalar, self.native_int64, words, place)
 
-    def stored(self, index: int) -> list[str]:
+    def pack_vectors(self, index: int) -> list[str]:
         """Return what each access stores of result `index` for the elements ``r0``, ``r1``, … of a chunk."""
         result = self.code.result
         field = result.fields[index]
@@ -224,7 +224,7 @@ class LoopText:
         """The numbers that the step reads, as fields of its argument."""
         return [self.source.fields[index] for index in self.used]
 
-    def loaded(self, index: int) -> str:
+    def load_number(self, index: int) -> str:
         """Return a number that the step reads at the place ``at``."""
         if index < len(self.states):
             return f"state{index}"
@@ -233,7 +233,7 @@ class LoopText:
             f"source{array}", self.source.fields[index].scalar, f"(at * {count}u + {component}u)", self.native_int64
         )
 
-    def rounded(self, index: int, value: str) -> str:
+    def round_number(self, index: int, value: str) -> str:
         """Return a number of the carry as its array would hold it: narrow integers wrap, and 16-bit floats round."""
         scalar = self.states[index]
         if not scalar.packed or scalar.kind == "bool":

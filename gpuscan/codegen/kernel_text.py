@@ -13,15 +13,15 @@ from math import gcd
 
 from gpuscan.codegen.load_store import (
     FieldAccess,
+    count_moved_accesses,
     destination_accesses,
-    moved_accesses,
     source_accesses,
     vector_type,
 )
 from gpuscan.codegen.number_formats import conversions_of, from_words, to_storage, to_words
 from gpuscan.elements import Element, Field, Scalar
-from gpuscan.operators.user_wgsl import kept_apart
-from gpuscan.operators.wgsl_arithmetic import Text, literal, wrapped
+from gpuscan.operators.user_wgsl import isolate_user_code
+from gpuscan.operators.wgsl_arithmetic import Text, literal, wrap_integer
 from gpuscan.planning.kernel import MOVED, OTHERS_AT, RUNS_AT, Kernel
 from gpuscan.planning.kernel_parts import BoundArray
 from gpuscan.planning.tile_shapes import ColumnTile
@@ -33,7 +33,7 @@ from gpuscan.templates import render
 def render_kernel(kernel: Kernel) -> str:
     """Return the WGSL of a kernel."""
     text = render(kernel.template, kernel=kernel, spec=kernel.spec, text=KernelText(kernel))
-    return kept_apart(text, kernel.spec.operator_name) if kernel.spec.combine.foreign else text
+    return isolate_user_code(text, kernel.spec.operator_name) if kernel.spec.combine.foreign else text
 
 
 class KernelText:
@@ -189,12 +189,12 @@ class KernelText:
         numbers = [[f"select({n}, {y}, {condition})" for y, n in zip(a, b, strict=True)] for a, b in both]
         return self.construct("Element", element, numbers)
 
-    def mapped_result(self, item: str, position: int = 0) -> str:
+    def map_result(self, item: str, position: int = 0) -> str:
         """Return what is stored for the element `item` at this position of a chunk."""
         spec, element = self.spec, self.spec.element
         if spec.combine.wraps_late and spec.after:
             pairs = zip(element.fields, self.numbers_of(element, item), strict=True)
-            in_range = [[wrapped(Text(n), field.scalar).argument for n in numbers] for field, numbers in pairs]
+            in_range = [[wrap_integer(Text(n), field.scalar).argument for n in numbers] for field, numbers in pairs]
             item = self.construct("Element", element, in_range)
         if (field := spec.neighbour_field) is not None:
             following = [f"next{position}[{i}]" for i in range(field.count)] if field.shape else [f"next{position}"]
@@ -227,13 +227,13 @@ class KernelText:
     def mask_number(self, position: int) -> str:
         """Return the number of the mask at this position of the chunk: as it is stored, or as the map gives it."""
         if self.spec.before:
-            return self.loaded_element(position, "first")
+            return self.load_element(position, "first")
         return f"min({self._chunk_numbers(self.sources[0], position)[0]}, 1u)"
 
-    def loaded_element(self, position: int, first: str) -> str:
+    def load_element(self, position: int, first: str) -> str:
         """Return the element at this position of the chunk that was loaded from place `first` in storage."""
         spec = self.spec
-        numbers = [self._loaded_numbers(source, position, first) for source in self.loaded_sources]
+        numbers = [self._load_numbers(source, position, first) for source in self.loaded_sources]
         name, element = ("Source", spec.source) if spec.neighbour_field is None else ("Element", spec.element)
         if spec.index_step:
             name, element, numbers = "Indexed", spec.indexed_source, [*numbers, [f"index{position}"]]
@@ -260,7 +260,7 @@ class KernelText:
             return self._chunk_numbers(source, position + 1)
         return source.numbers_at("first - 1u" if kernel.reads_backwards else f"{first} + CHUNK")
 
-    def _loaded_numbers(self, source: FieldAccess, position: int, first: str) -> list[str]:
+    def _load_numbers(self, source: FieldAccess, position: int, first: str) -> list[str]:
         kernel = self.kernel
         if source.offset == 1:
             ends = self.spec.row_ends[self.sources.index(source)]
@@ -281,7 +281,7 @@ class KernelText:
         return [f"select({number}, {zero}, head{position})" for number in numbers]
 
     def _chunk_numbers(self, source: FieldAccess, position: int) -> list[str]:
-        return source.numbers(source.loaded_words(source.accesses), self.places[position])
+        return source.numbers(source.list_words(source.accesses), self.places[position])
 
     def _single_numbers(self, source: FieldAccess, position: int) -> list[str]:
         neighbour = {-1: " + 1u", 0: "", 1: " - 1u"}[source.offset]  # rows are reversed
@@ -289,7 +289,7 @@ class KernelText:
 
     # ----- Stores of a chunk
 
-    def stored_words(self, destination: FieldAccess) -> list[str]:
+    def pack_words(self, destination: FieldAccess) -> list[str]:
         """Return the storage words of the results ``r0``, ``r1``, … of a chunk, in the order of storage."""
         index = self.destinations.index(destination)
         results = [self.numbers_of(self.spec.destination, f"r{place}") for place in self.places]
@@ -311,12 +311,12 @@ class KernelText:
     def moved_sources(self) -> list[tuple[FieldAccess, int]]:
         """The sources that a mask selects from, each with the accesses that `MOVED` neighbours take."""
         moved = self.sources[len(self.sources) - len(self.spec.moved_fields) :]
-        return [(source, moved_accesses(self.kernel, source)) for source in moved]
+        return [(source, count_moved_accesses(self.kernel, source)) for source in moved]
 
-    def moved_result(self, place: int, prefix: str) -> str:
+    def load_moved_result(self, place: int, prefix: str) -> str:
         """Return the result at this place of the `MOVED` neighbours that were loaded under names with this prefix."""
         numbers = [
-            source.numbers(source.loaded_words(accesses, prefix), place) for source, accesses in self.moved_sources
+            source.numbers(source.list_words(accesses, prefix), place) for source, accesses in self.moved_sources
         ]
         return self.construct("Result", self.spec.result, numbers)
 

@@ -55,11 +55,11 @@ class FieldAccess:
         """The numbers that the parameters of a view count in a word: its parts if numbers are packed."""
         return self.field.scalar.per_word if self.field.scalar.packed else 1
 
-    def loaded(self, place: str) -> str:
+    def load_vector(self, place: str) -> str:
         """Return the expression of the vector at a place."""
         return f"load_{self.name}({place})" if self.view else f"{self.name}[{place}]"
 
-    def stored(self, place: str) -> str:
+    def refer_to_vector(self, place: str) -> str:
         """Return the reference to the vector at a place."""
         return f"{self.name}[place_in_{self.name}({place})]" if self.view else f"{self.name}[{place}]"
 
@@ -78,7 +78,7 @@ class FieldAccess:
         """See `index_factor`."""
         return (4 * self.width // gcd(self.field.storage_bytes, 4 * self.width)).bit_length() - 1
 
-    def loaded_words(self, accesses: int, prefix: str = "") -> list[str]:
+    def list_words(self, accesses: int, prefix: str = "") -> list[str]:
         """Return the expressions of the words in vectors that are called ``source0_0``, ``source0_1``, …"""
         vectors = [f"{prefix}{self.name}_{i}" for i in range(accesses)]
         words = [f"{v}.{c}" for v in vectors for c in "xyzw"[: self.width]] if self.width > 1 else vectors
@@ -134,7 +134,7 @@ def destination_accesses(kernel: Kernel) -> list[FieldAccess]:
     return [_access(kernel, array, field, 0) for array, field in pairs]
 
 
-def moved_accesses(kernel: Kernel, access: FieldAccess) -> int:
+def count_moved_accesses(kernel: Kernel, access: FieldAccess) -> int:
     """Return the accesses that the neighbours take which an invocation of a compaction moves at a time."""
     return MOVED * access.field.storage_bytes // 4 // access.width
 

@@ -18,7 +18,7 @@ from dask.highlevelgraph import HighLevelGraph
 
 import gpuscan
 from gpuscan.array_types import AnyArray
-from gpuscan.dask.tasks import Work, result_of, unboxed_leaf
+from gpuscan.dask.tasks import Work, result_of, unbox_leaf
 from gpuscan.dask.workers import threads
 from gpuscan.device.adapters import NUMPY
 from gpuscan.elements import Structure
@@ -169,7 +169,9 @@ def scan_by_totals(call: Call, seeds: Sequence[object]) -> Any:
     array, result = call.arrays[0], call.results[0]
     of_element = array.shape[call.ndim :]
     if len(call.arrays) > 1 or len(call.results) > 1 or result.shape[call.ndim :] != of_element:
-        return work.results.nested(_unboxed(call, _boxes(call, work.block, call.arrays, prefixes), call.results))
+        return work.results.build_bundle(
+            _unbox_blocks(call, _boxes(call, work.block, call.arrays, prefixes), call.results)
+        )
     indices = call.indices(0)
     meta = np.empty((0,) * array.ndim, result.dtype)
     found = da.blockwise(
@@ -177,7 +179,7 @@ def scan_by_totals(call: Call, seeds: Sequence[object]) -> Any:
         **_options(meta),
         adjust_chunks=dict(zip(lead, call.chunks, strict=True)),
     )
-    return work.results.nested([found])
+    return work.results.build_bundle([found])
 
 
 def scan_in_one_block(x: Any, op: Any, axis: int | None, dtype: Any, initial: Any, **options: Any) -> Any:
@@ -195,7 +197,9 @@ def scan_in_one_block(x: Any, op: Any, axis: int | None, dtype: Any, initial: An
     whole = over_arrays(lambda array: _as_dask_array(array).rechunk(-1), x)
     call = call_of(whole, op, axis, dtype, **options)
     call = replace(call, work=replace(call.work, reproducible=EVERYWHERE))
-    like = call.structure.nested([np.empty((0,) * call.ndim + a.shape[call.ndim :], a.dtype) for a in call.arrays])
+    like = call.structure.build_bundle(
+        [np.empty((0,) * call.ndim + a.shape[call.ndim :], a.dtype) for a in call.arrays]
+    )
     maps: dict[str, Any] = {"before": call.work.before, "after": call.work.after}
     make_problem(like, op, axis=call.axis, dtype=dtype, reproducible=EVERYWHERE, **maps)
     call, seeds = with_initial(call, initial)
@@ -258,7 +262,7 @@ def scan_sequentially(call: Call, seeds: Sequence[Any], read_ahead: int) -> Any:
         whole = HighLevelGraph({**graph.layers, own: pick}, {**graph.dependencies, own: {name}})
         chunks = (*call.chunks, *((n,) for n in of_element))
         found.append(da.Array(whole, own, chunks, meta=np.empty((0,) * result.ndim, result.dtype)))
-    return work.results.nested(found)
+    return work.results.build_bundle(found)
 
 
 def reduce_axis(call: Call) -> Any:
@@ -267,7 +271,7 @@ def reduce_axis(call: Call) -> Any:
     totals = _boxes(call, work.total, call.arrays).rechunk({call.axis: -1})
     rows = call.without_axis(call.lead)
     boxes = da.blockwise(*(work.row_results, rows, totals, call.lead), **_object_options(len(rows)))
-    return work.elements.nested(_unboxed(call, boxes, call.elements, rows))
+    return work.elements.build_bundle(_unbox_blocks(call, boxes, call.elements, rows))
 
 
 def _boxes(call: Call, function: Callable[..., object], arrays: Sequence[object], prefixes: object = None) -> Any:
@@ -278,7 +282,7 @@ def _boxes(call: Call, function: Callable[..., object], arrays: Sequence[object]
     return da.blockwise(function, call.lead, *first, *pairs, **options)
 
 
-def _unboxed(call: Call, boxes: object, like: Sequence[Any], lead: tuple[int, ...] | None = None) -> list[Any]:
+def _unbox_blocks(call: Call, boxes: object, like: Sequence[Any], lead: tuple[int, ...] | None = None) -> list[Any]:
     """Return the dask arrays of the blocks that a dask array of objects holds.
 
     Args:
@@ -292,7 +296,7 @@ def _unboxed(call: Call, boxes: object, like: Sequence[Any], lead: tuple[int, ..
     for place, each in enumerate(like):
         own = call.indices(place, like)[call.ndim :]
         taken = da.blockwise(
-            *(partial(unboxed_leaf, place), (*lead, *own), boxes, lead),
+            *(partial(unbox_leaf, place), (*lead, *own), boxes, lead),
             **_options(np.empty((0,) * (len(lead) + len(own)), each.dtype)),
             new_axes=dict(zip(own, each.shape[call.ndim :], strict=True)),
             adjust_chunks={i: call.chunks[i] for i in lead},
@@ -460,14 +464,14 @@ def call_of(
     # The shapes and the axis are checked on arrays of the same shapes that take no memory.
     shapes = [tuple(1 if np.isnan(n) else int(n) for n in array.shape) for array in arrays]
     like = [np.broadcast_to(np.zeros((), a.dtype), shape) for a, shape in zip(arrays, shapes, strict=True)]
-    bundle = structure.nested(like)
+    bundle = structure.build_bundle(like)
     if isinstance(as_map(before), IndexedMap):
         assert before is not None
         shape, trailing = split_axes(*structure_and_leaves(bundle), own_axes(bundle), operator, before)
         along = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
         index = _indices_along(arrays[0], len(shape), along)
         return call_of(
-            (structure.nested(arrays), index),
+            (structure.build_bundle(arrays), index),
             op,
             along,
             dtype,
@@ -480,7 +484,7 @@ def call_of(
     axis = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
     ndim = len(shape)
     # Scans of empty arrays on NumPy show the dtypes of what is combined, and of the results.
-    empty = structure.nested([np.empty((0,) * ndim + a.shape[ndim:], a.dtype) for a in like])
+    empty = structure.build_bundle([np.empty((0,) * ndim + a.shape[ndim:], a.dtype) for a in like])
     options = {"axis": axis, "dtype": dtype, "before": before, "device": NUMPY}
     combined, elements = structure_of(gpuscan.scan(empty, op, **options))
     returned, results = (
@@ -551,7 +555,9 @@ def with_initial(call: Call, initial: object) -> tuple[Call, tuple[Any, ...]]:
         ValueError, TypeError: it does not fit; or an exclusive scan has neither this nor an identity.
     """
     work = call.work
-    like = call.structure.nested([np.empty((0,) * call.ndim + a.shape[call.ndim :], a.dtype) for a in call.arrays])
+    like = call.structure.build_bundle(
+        [np.empty((0,) * call.ndim + a.shape[call.ndim :], a.dtype) for a in call.arrays]
+    )
     check = partial(make_problem, like, work.op, axis=call.axis, dtype=work.dtype, before=work.before)
     if initial is None:
         check(exclusive=work.exclusive)
@@ -568,7 +574,7 @@ def with_initial(call: Call, initial: object) -> tuple[Call, tuple[Any, ...]]:
         return replace(call, work=replace(work, initial=initial)), ()
     values = [value if is_dask_collection(value) else np.asarray(value) for value in values]
     elements = [a.shape[call.ndim :] for a in call.elements]
-    check(initial=work.elements.nested([np.zeros(e, v.dtype) for v, e in zip(values, elements, strict=True)]))
+    check(initial=work.elements.build_bundle([np.zeros(e, v.dtype) for v, e in zip(values, elements, strict=True)]))
     rows, chunks = call.without_axis(call.arrays[0].shape[: call.ndim]), call.without_axis(call.chunks)
     if any(np.isnan(n) for n in rows):
         raise ValueError(

@@ -44,17 +44,19 @@ class Work:
     initial: Any = None
     reproducible: str | None = None
 
-    def scanned(self, leaves: Sequence[object], prefix: Leaves | None = None, **options: object) -> Leaves:
+    def scan_leaves(self, leaves: Sequence[object], prefix: Leaves | None = None, **options: object) -> Leaves:
         """Return the scan of a block, one array for each array of the results."""
-        initial = self.initial if prefix is None else self.elements.nested(prefix)
+        initial = self.initial if prefix is None else self.elements.build_bundle(prefix)
         asked = {"axis": self.axis, "exclusive": self.exclusive, "reverse": self.reverse, "dtype": self.dtype}
         asked |= {"before": self.before, "after": self.after, "reproducible": self.reproducible}
-        found = gpuscan.scan(self.structure.nested(leaves), self.op, initial=initial, **(asked | options))
+        found = gpuscan.scan(self.structure.build_bundle(leaves), self.op, initial=initial, **(asked | options))
         return tuple(self.results.flatten(found))
 
-    def reduced(self, leaves: Sequence[object], **options: Any) -> Leaves:
+    def reduce_block(self, leaves: Sequence[object], **options: Any) -> Leaves:
         """Return the reduction of arrays along the axis, without `after`."""
-        found = gpuscan.reduce(self.structure.nested(leaves), self.op, axis=self.axis, before=self.before, **options)
+        found = gpuscan.reduce(
+            self.structure.build_bundle(leaves), self.op, axis=self.axis, before=self.before, **options
+        )
         return tuple(self.elements.flatten(found))
 
     @property
@@ -66,14 +68,14 @@ class Work:
     def total(self, *leaves: Any) -> Any:
         """Return the total of a block in a box, with the axis: of length 0 if the block has no elements."""
         if leaves[0].shape[self.axis] == 0:
-            return boxed(leaves, self.ndim)
-        return boxed(tuple(np.expand_dims(total, self.axis) for total in self._totals(leaves)), self.ndim)
+            return box_value(leaves, self.ndim)
+        return box_value(tuple(np.expand_dims(total, self.axis) for total in self._totals(leaves)), self.ndim)
 
     def _totals(self, leaves: Sequence[Any], **options: Any) -> Leaves:
         """Return the combination of a block's elements, in the direction of the scan."""
         if self.reverse:
             leaves = tuple(np.flip(leaf, self.axis) for leaf in leaves)
-        return self.reduced(leaves, dtype=self.dtype, **options)
+        return self.reduce_block(leaves, dtype=self.dtype, **options)
 
     def prefixes(self, totals: Any, *seeds: Any) -> Any:
         """Return the prefix of each block of a row of blocks: None if nothing comes before it.
@@ -87,7 +89,9 @@ class Work:
         first = seeds or None
         prefixes: list[Leaves | None] = [first]
         if full := [part for part in parts if part[0].shape[self.axis]]:
-            sums = replace(self.of_elements, exclusive=False, reverse=False).scanned(_joined(full, self.axis), first)
+            sums = replace(self.of_elements, exclusive=False, reverse=False).scan_leaves(
+                _join_parts(full, self.axis), first
+            )
         done = 0
         for part in parts:
             done += part[0].shape[self.axis]
@@ -99,11 +103,11 @@ class Work:
 
     def block(self, prefixes: Any, *leaves: Any) -> Any:
         """Return the scan of a block in a box."""
-        return boxed(self.scanned(leaves, prefixes.item()), self.ndim)
+        return box_value(self.scan_leaves(leaves, prefixes.item()), self.ndim)
 
     def lone_block(self, prefixes: Any, leaf: Any) -> Any:
         """Return the scan of a block of one array."""
-        return self.scanned([leaf], prefixes.item())[0]
+        return self.scan_leaves([leaf], prefixes.item())[0]
 
     def step(self, carry: Sequence[object], *leaves: Any) -> tuple[Leaves, Leaves]:
         """Return the scan of a block, and the carry for the next one.
@@ -112,36 +116,38 @@ class Work:
             carry: the carry from the block before; without one, an initial value for each row, or nothing.
             leaves: the block's arrays.
         """
-        results = self.scanned(leaves, tuple(carry) or None)
+        results = self.scan_leaves(leaves, tuple(carry) or None)
         if leaves[0].shape[self.axis] == 0:
             return results, tuple(carry)
         if self.after is not None:
-            initial = self.elements.nested(tuple(carry)) if carry else self.initial
+            initial = self.elements.build_bundle(tuple(carry)) if carry else self.initial
             return results, tuple(map(np.asarray, self._totals(leaves, initial=initial)))
         last = 0 if self.reverse else -1
         after = tuple(np.take(result, last, self.axis) for result in results)
         if self.exclusive:
             ends = [np.take(leaf, [last], self.axis) for leaf in leaves]
-            after = tuple(np.take(end, 0, self.axis) for end in self.scanned(ends, after, exclusive=False))
+            after = tuple(np.take(end, 0, self.axis) for end in self.scan_leaves(ends, after, exclusive=False))
         return results, after
 
     def row_results(self, totals: Any) -> Any:
         """Return the combination of the totals of a row of blocks, in a box."""
-        return boxed(tuple(map(np.asarray, self.reduced(_joined(totals.ravel(), self.axis)))), self.ndim - 1)
+        return box_value(
+            tuple(map(np.asarray, self.reduce_block(_join_parts(totals.ravel(), self.axis)))), self.ndim - 1
+        )
 
 
-def _joined(parts: Sequence[Leaves], axis: int) -> list[AnyArray]:
+def _join_parts(parts: Sequence[Leaves], axis: int) -> list[AnyArray]:
     return [np.concatenate(each, axis) for each in zip(*parts, strict=True)]
 
 
-def boxed(value: object, ndim: int) -> AnyArray:
+def box_value(value: object, ndim: int) -> AnyArray:
     """Return an array of one object."""
     box = np.empty((1,) * ndim, object)
     box[(0,) * ndim] = value
     return box
 
 
-def unboxed_leaf(place: int, boxes: Any) -> Any:
+def unbox_leaf(place: int, boxes: Any) -> Any:
     return boxes.item()[place]
 
 

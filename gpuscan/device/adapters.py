@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from gpuscan.device import forks
 from gpuscan.device.backends import module_of, package_of, webgpu
 from gpuscan.device.driver_advice import driver_advice
-from gpuscan.device.guards import forked_error
+from gpuscan.device.guards import make_fork_error
 from gpuscan.device.interrupts import exit_held
-from gpuscan.device.requirements import LEAST_LIMITS, wanted_features
+from gpuscan.device.requirements import LEAST_LIMITS, choose_features
 from gpuscan.device.webgpu_log import libraries_quiet
 from gpuscan.errors import AdapterNotFoundError
 from gpuscan.problem.arguments import as_integer
@@ -97,8 +97,8 @@ def no_number_error(wanted: object, adapters: Sequence[str]) -> AdapterNotFoundE
     if not adapters:
         return _none_at_all(asked)
     return AdapterNotFoundError(
-        f"no adapter has the number {asked}: the adapters here are {_listed(adapters)}; pass one of these numbers, or "
-        "install the driver of the one that is missing"
+        f"no adapter has the number {asked}: the adapters here are {_format_summaries(adapters)}; "
+        "pass one of these numbers, or install the driver of the one that is missing"
     )
 
 
@@ -147,7 +147,7 @@ def choose_adapter(wanted: str | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapt
         return adapters[0]
     matching = [adapter for adapter in adapters if names(wanted, summary_of(adapter))]
     if not matching:
-        listed = _listed([summary_of(adapter) for adapter in adapters])
+        listed = _format_summaries([summary_of(adapter) for adapter in adapters])
         unclear = "it could mean NumPy or a driver that computes on the CPU; " if wanted.casefold() == _CPU else ""
         raise AdapterNotFoundError(
             f"{_question(asked)}: {unclear}the adapters here are {listed}; ask for a part of one of these names, for "
@@ -181,7 +181,7 @@ def _check_process() -> None:
     """Raise DeviceLostError in a process that was forked from a user of WebGPU, where a new device would hang."""
     user = forks.first_user()
     if user is not None and user != os.getpid():
-        raise forked_error("the GPU was used", user)
+        raise make_fork_error("the GPU was used", user)
 
 
 def _question(asked: str) -> str:
@@ -194,7 +194,7 @@ def _none_at_all(asked: str) -> AdapterNotFoundError:
     )
 
 
-def _listed(summaries: Sequence[str]) -> str:
+def _format_summaries(summaries: Sequence[str]) -> str:
     return "; ".join(f"{number}: {summary}" for number, summary in enumerate(summaries))
 
 
@@ -206,7 +206,7 @@ def _can_compute(adapter: wgpu.GPUAdapter) -> bool:
 def _rank(adapter: wgpu.GPUAdapter) -> tuple[int, bool, int]:
     kind = adapter.info["adapter_type"]
     order = _ADAPTER_TYPES.index(kind) if kind in _ADAPTER_TYPES else _ADAPTER_TYPES.index("Unknown")
-    return order, adapter.info["backend_type"].startswith("OpenGL"), -len(wanted_features(adapter))
+    return order, adapter.info["backend_type"].startswith("OpenGL"), -len(choose_features(adapter))
 
 
 def _without_duplicates(adapters: list[wgpu.GPUAdapter]) -> list[wgpu.GPUAdapter]:

@@ -64,7 +64,7 @@ class Allocation:
         self._forgotten = pool.forgotten
         self._is_recorded = False
 
-    def recorded(self) -> None:
+    def mark_recorded(self) -> None:
         """Keep the buffer out of the pool for good, because a caller's commands use it.
 
         The caller may submit them after the allocation is gone. The commands keep the memory until then.
@@ -87,9 +87,9 @@ class SizedAllocation:
     def __init__(self, base: Allocation, nbytes: int, kind: tuple[int, int]) -> None:
         self.base, self.buffer, self.nbytes, self.kind = base, base.buffer, nbytes, kind
 
-    def recorded(self) -> None:
-        """Do what `Allocation.recorded` does."""
-        self.base.recorded()
+    def mark_recorded(self) -> None:
+        """Do what `Allocation.mark_recorded` does."""
+        self.base.mark_recorded()
 
 
 class BufferPool:

@@ -19,7 +19,7 @@ from gpuscan.device import disk_cache
 from gpuscan.device.adapters import fresh, summary_of
 from gpuscan.device.backends import implementation, timestamp_period, webgpu
 from gpuscan.device.interrupts import interrupts_held
-from gpuscan.device.requirements import FLOAT64_FEATURES, limits_within, wanted_features, wanted_limits
+from gpuscan.device.requirements import FLOAT64_FEATURES, choose_features, choose_limits, limits_within
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.templates import render
 
@@ -155,7 +155,7 @@ class ProbeBench:
         wall_seconds = time.perf_counter() - start
         data = self._readback.read_mapped(copy=True)
         self._readback.unmap()
-        return ProbeRun(_named(data[:_RESULT_BYTES]), self._seconds(data[_RESULT_BYTES:]), wall_seconds)
+        return ProbeRun(_name_results(data[:_RESULT_BYTES]), self._seconds(data[_RESULT_BYTES:]), wall_seconds)
 
     def _pipeline(self, stage: str, bound: tuple[int, int]) -> wgpu.GPUComputePipeline:
         if stage not in self._pipelines:
@@ -174,7 +174,7 @@ class ProbeBench:
         return (end - begin) * self.timestamp_period * 1e-9
 
 
-def _named(data: memoryview) -> dict[str, int]:
+def _name_results(data: memoryview) -> dict[str, int]:
     return dict(zip(_RESULTS, data.cast("I"), strict=True))
 
 
@@ -303,7 +303,7 @@ def _describe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice) -> dict[str
         "int64_atomics": "shader-int64-atomic-all-ops" in features,
         "float64": features >= FLOAT64_FEATURES,
         "shader_f16": "shader-f16" in features,
-        "mappable_storage": "mappable-primary-buffers" in features.intersection(wanted_features(adapter)),
+        "mappable_storage": "mappable-primary-buffers" in features.intersection(choose_features(adapter)),
     }
 
 
@@ -319,10 +319,10 @@ def _vendor(info: Any) -> str:
 
 def _able(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice) -> wgpu.GPUDevice:
     """Return the device, or another one if its user asked for smaller limits than the litmus tests need."""
-    best = limits_within(wanted_limits(adapter))
+    best = limits_within(choose_limits(adapter))
     if all(int(wgpu_device.limits[name]) >= min(best[name], least) for name, least in _LITMUS_LIMITS.items()):
         return wgpu_device
-    return fresh(adapter).request_device_sync(required_features=wanted_features(adapter), required_limits=best)
+    return fresh(adapter).request_device_sync(required_features=choose_features(adapter), required_limits=best)
 
 
 def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str, Any]:
@@ -341,8 +341,8 @@ def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str
     rate = max(polls, 1) / min(spin.gpu_seconds if timestamps else spin.wall_seconds for spin in spins)
 
     iterations_per_second = rate / (1 + litmus.pauses)
-    chain = _bound(litmus.chain_seconds * iterations_per_second)
-    words = bench.run({"chain": chain, "later": _bound(litmus.later_seconds * iterations_per_second)}).words
+    chain = _split_iterations(litmus.chain_seconds * iterations_per_second)
+    words = bench.run({"chain": chain, "later": _split_iterations(litmus.later_seconds * iterations_per_second)}).words
     # The threads of a CPU start workgroups in any order, and the packing of halves need not be fast there.
     if described["adapter_type"] != "CPU":
         words |= bench.run({"halves": (0, 0), "order": chain}).words
@@ -366,7 +366,7 @@ def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str
     }
 
 
-def _bound(iterations: float) -> tuple[int, int]:
+def _split_iterations(iterations: float) -> tuple[int, int]:
     """Return a number of iterations as rounds, and polls in a round."""
     rounds = min(max(1, math.ceil(iterations / _MAX_POLLS)), _MAX_POLLS)
     return rounds, math.ceil(iterations / rounds)

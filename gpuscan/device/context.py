@@ -41,10 +41,10 @@ from gpuscan.device.reports import (
 from gpuscan.device.requirements import (
     FLOAT64_FEATURES,
     check_given_device,
-    checked_limits,
+    check_limits,
+    choose_features,
+    choose_limits,
     limits_within,
-    wanted_features,
-    wanted_limits,
 )
 from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import Begun, RunKind, TileState
@@ -120,14 +120,14 @@ def _entries_of(code: str) -> list[dict[str, Any]]:
     return entries
 
 
-def _opened(adapter: wgpu.GPUAdapter, limits: Mapping[str, int]) -> wgpu.GPUDevice:
+def _open_device(adapter: wgpu.GPUAdapter, limits: Mapping[str, int]) -> wgpu.GPUDevice:
     """Return a new device of the adapter.
 
     Raises:
         AdapterNotFoundError: the driver lists the adapter, but cannot open it.
     """
     try:
-        return fresh(adapter).request_device_sync(required_features=wanted_features(adapter), required_limits=limits)
+        return fresh(adapter).request_device_sync(required_features=choose_features(adapter), required_limits=limits)
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:MAX_REASON]
         raise AdapterNotFoundError(
@@ -169,10 +169,10 @@ class DeviceContext:
                 "required_limits was passed with a wgpu device, which has the limits that it was made with. Pass them "
                 "to request_device_sync, where the device is made, or pass an adapter"
             )
-        required = checked_limits(self.adapter, {} if required_limits is None else required_limits)
-        limits = limits_within(wanted_limits(self.adapter) | required)
+        required = check_limits(self.adapter, {} if required_limits is None else required_limits)
+        limits = limits_within(choose_limits(self.adapter) | required)
         with libraries_quiet(), exit_held():
-            self.wgpu_device: wgpu.GPUDevice = _opened(self.adapter, limits) if given is None else given
+            self.wgpu_device: wgpu.GPUDevice = _open_device(self.adapter, limits) if given is None else given
             check_given_device(self.wgpu_device)
             self.queue = open_queue(self.wgpu_device)
             self.capabilities: Capabilities = probe(self.adapter, self.wgpu_device)
@@ -313,7 +313,7 @@ class DeviceContext:
             return
         encoder = self.queue.encoder()
         encode(self, encoder, steps)
-        with self.unrecorded():
+        with self.pause_recording():
             self.queue.submit(encoder)
 
     def begin(self, kind: RunKind) -> Begun:
@@ -352,7 +352,7 @@ class DeviceContext:
         return recording if recording.active else None
 
     @contextmanager
-    def unrecorded(self) -> Iterator[None]:
+    def pause_recording(self) -> Iterator[None]:
         """Leave out of the recording what is done in the ``with``, because later calls of the kind do not need it."""
         recording = self.recording
         if recording is None:
@@ -416,9 +416,9 @@ class DeviceContext:
             UnsupportedDtypeError: the element has more bytes than fit the device.
         """
         with self.lock:
-            return self._pipelines.find(kernel) or self._pipelines.keep(kernel, self._shared(kernel))
+            return self._pipelines.find(kernel) or self._pipelines.keep(kernel, self._find_or_compile(kernel))
 
-    def _shared(self, kernel: Kernel) -> Pipeline:
+    def _find_or_compile(self, kernel: Kernel) -> Pipeline:
         """Return the pipeline of a kernel of the same text and bindings, or a new one."""
         check_room(kernel, self.capabilities)
         visible = webgpu().ShaderStage.COMPUTE
@@ -585,7 +585,7 @@ class DeviceContext:
                 self.queue.wait_idle()
                 return
             with self.lock:
-                if self.runs.ended_in_time(self.queue):
+                if self.runs.is_done_in_time(self.queue):
                     return
         # They are read by a copy that comes after everything submitted so far.
         self.read_and_check()

@@ -15,7 +15,7 @@ from gpuscan.device.foreign_buffers import check_state, check_usages
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Binding
 from gpuscan.device.strides import c_strides, reach
-from gpuscan.device.transfer import download, padded, upload
+from gpuscan.device.transfer import download, round_up, upload
 from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.problem.arguments import OnDevice, tuple_of_integers
@@ -141,9 +141,9 @@ class DeviceArray(OnDevice):
     def keep_for_recorded_commands(self) -> None:
         """Keep the memory for commands that the caller may submit after the array is gone."""
         if self.owner is not None:
-            self.owner.recorded()
+            self.owner.mark_recorded()
 
-    def viewed(self, shape: tuple[int, ...], dtype: object = None, offset: int = 0) -> DeviceArray:
+    def view_as(self, shape: tuple[int, ...], dtype: object = None, offset: int = 0) -> DeviceArray:
         """Return an array in C order in the same bytes, from `offset` bytes after the begin of this one."""
         self.check_contiguous()
         return DeviceArray(
@@ -177,13 +177,13 @@ class DeviceArray(OnDevice):
     def binding(self) -> Binding:
         """Return the part of the buffer that a shader binds: the array, up to a multiple of 16 bytes."""
         self.check_contiguous()
-        return Binding(self.buffer, self.offset, padded(self.nbytes, ALIGNMENT))
+        return Binding(self.buffer, self.offset, round_up(self.nbytes, ALIGNMENT))
 
     @property
     def is_bindable(self) -> bool:
         """True if a shader can bind the array where it is."""
         aligned = self.offset % self.context.offset_alignment == 0 and self.is_contiguous
-        return aligned and self.offset + padded(self.nbytes, ALIGNMENT) <= self.buffer_bytes
+        return aligned and self.offset + round_up(self.nbytes, ALIGNMENT) <= self.buffer_bytes
 
     @property
     def is_writable_in_vectors(self) -> bool:
@@ -213,7 +213,7 @@ class DeviceArray(OnDevice):
         return result
 
 
-def checked_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
+def check_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
     """Return a shape as a tuple of integers that are 0 or more.
 
     Raises:
@@ -226,7 +226,7 @@ def checked_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
     return axes
 
 
-def checked_dtype(dtype: object) -> AnyDType:
+def check_dtype(dtype: object) -> AnyDType:
     """Return the dtype in native byte order, if arrays on a device can have it.
 
     Raises:
@@ -245,13 +245,13 @@ def checked_dtype(dtype: object) -> AnyDType:
 
 def empty(context: DeviceContext, shape: int | tuple[int, ...], dtype: object) -> DeviceArray:
     """Return an array of this shape. It contains arbitrary data from earlier use."""
-    axes, kind = checked_shape(shape), checked_dtype(dtype)
+    axes, kind = check_shape(shape), check_dtype(dtype)
     with guarded(context):
         owner = context.allocate(prod(axes) * kind.itemsize)
     return DeviceArray(context, owner.buffer, axes, kind, 0, owner)
 
 
-def uploaded(context: DeviceContext, given: AnyArray, dtype: object = None) -> DeviceArray:
+def upload_array(context: DeviceContext, given: AnyArray, dtype: object = None) -> DeviceArray:
     """Return a copy of a NumPy array on the device, in C order.
 
     Args:
@@ -265,16 +265,16 @@ def uploaded(context: DeviceContext, given: AnyArray, dtype: object = None) -> D
     array = empty(context, given.shape, given.dtype if dtype is None else dtype)
     context.note_constant(array.buffer, array.owner)
     if array.nbytes:
-        with guarded(context), context.unrecorded():
+        with guarded(context), context.pause_recording():
             if given.dtype.newbyteorder("=") == array.dtype or not given.flags.c_contiguous:
                 given = np.ascontiguousarray(given, array.dtype)
             upload(context.queue, given, array.buffer, pool=context.pool, dtype=array.dtype)
     return array
 
 
-def uploaded_words(context: DeviceContext, numbers: Sequence[int]) -> DeviceArray:
+def upload_words(context: DeviceContext, numbers: Sequence[int]) -> DeviceArray:
     """Return 32-bit numbers on the device. If they are sizes, calls of other sizes get others."""
-    array = uploaded(context, np.array(concrete(tuple(numbers)), np.uint32))
+    array = upload_array(context, np.array(concrete(tuple(numbers)), np.uint32))
     if has_size(numbers) and (recording := context.recording) is not None:
         recording.constant(array.buffer, array.owner, apply(struct.Struct(f"<{len(numbers)}I").pack, *numbers))
     return array

@@ -78,7 +78,7 @@ class guarded:  # noqa: N801
     def __enter__(self) -> None:
         device = self._device
         if _process != device.process:
-            raise forked_error(f"{device.capabilities.summary} was opened", device.process)
+            raise make_fork_error(f"{device.capabilities.summary} was opened", device.process)
         if device.lost:
             raise lost_error(device)
 
@@ -113,7 +113,7 @@ class guarded:  # noqa: N801
             raise lost_error(device) from error
 
 
-def guarded_steps(device: OpenDevice, steps: Iterator[T]) -> Iterator[T]:
+def guard_steps(device: OpenDevice, steps: Iterator[T]) -> Iterator[T]:
     """Yield the same steps, with each step guarded. The caller's code between them is not guarded."""
     end = object()
     while True:
@@ -129,7 +129,7 @@ def lost_while_compiling(message: str) -> bool:
     return any(words in message.lower() for words in _LOST_WHILE_COMPILING)
 
 
-def forked_error(what: str, process: int) -> DeviceLostError:
+def make_fork_error(what: str, process: int) -> DeviceLostError:
     """Return the error for a process that was forked from one that uses the GPU."""
     return DeviceLostError(
         f"{what} by process {process}, and this is process {os.getpid()}, forked from it: GPU drivers do not survive "

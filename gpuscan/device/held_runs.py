@@ -69,7 +69,7 @@ class HoldingQueue(ABC):
         """Record commands in compute passes. Each one goes on until something is cleared or copied."""
 
     @abstractmethod
-    def _finished(self, encoder: Any) -> Any:
+    def _finish_encoder(self, encoder: Any) -> Any:
         """Return the encoder's commands."""
 
     @abstractmethod
@@ -119,7 +119,7 @@ class HoldingQueue(ABC):
             for copy in copies:
                 encoder.copy_buffer_to_buffer(*copy)
             try:
-                commands = self._finished(encoder)
+                commands = self._finish_encoder(encoder)
                 with interrupts_held():
                     self._send(commands)
                     self._forget(taken)
@@ -138,7 +138,7 @@ class HoldingQueue(ABC):
         self.end_recording()
         with self._lock:
             self.flush()
-            commands = self._finished(encoder)
+            commands = self._finish_encoder(encoder)
             with interrupts_held():
                 self._send(commands)
 

@@ -402,7 +402,7 @@ class NativeQueue(HoldingQueue):
             lib.wgpuComputePassEncoderEnd(handle)
             lib.wgpuComputePassEncoderRelease(handle)
 
-    def _finished(self, encoder: NativeEncoder) -> Any:
+    def _finish_encoder(self, encoder: NativeEncoder) -> Any:
         """Return the encoder's commands."""
         return self.library.checked.wgpuCommandEncoderFinish(encoder.handle, self.library.ffi.NULL)
 

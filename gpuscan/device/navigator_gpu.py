@@ -142,15 +142,15 @@ def _plain(value: Any) -> Any:
     return int(value) if hasattr(value, "__index__") and not isinstance(value, bool) else value
 
 
-def _converted(value: Any) -> Any:
+def _convert_descriptor(value: Any) -> Any:
     """Return a descriptor as an object of JavaScript."""
     from pyodide.ffi import to_js
 
     return to_js(_plain(value), dict_converter=_js().Object.fromEntries)
 
 
-def _described(**descriptor: Any) -> Any:
-    return _converted(descriptor)
+def _make_descriptor(**descriptor: Any) -> Any:
+    return _convert_descriptor(descriptor)
 
 
 def _camel(name: str) -> str:
@@ -158,7 +158,7 @@ def _camel(name: str) -> str:
     return re.sub(r"[_-](\d?\w)", lambda found: found.group(1).upper(), str(name))
 
 
-def _hyphened(name: str) -> str:
+def _hyphenate(name: str) -> str:
     """Return ``max-buffer-size`` for ``maxBufferSize``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z\d])", "-", name).lower()
 
@@ -172,7 +172,7 @@ def _error_of(error: Any) -> GPUError:
 def _limits_of(thing: Any) -> dict[str, int]:
     """Return the limits of an adapter or device by the names of the package wgpu."""
     names = _js().Object.keys(_js().Object.getPrototypeOf(thing.limits))
-    return {_hyphened(str(name)): int(getattr(thing.limits, name)) for name in names}
+    return {_hyphenate(str(name)): int(getattr(thing.limits, name)) for name in names}
 
 
 def _info_of(thing: Any) -> dict[str, Any]:
@@ -221,7 +221,7 @@ class GPU:
             return []
         found: list[GPUAdapter] = []
         for preference in _PREFERENCES:
-            adapter = GPUAdapter.requested(preference)
+            adapter = GPUAdapter.request(preference)
             if adapter is not None and all(dict(adapter.info) != dict(known.info) for known in found):
                 found.append(adapter)
         return found
@@ -246,14 +246,14 @@ class GPUAdapter:
         self.limits = _limits_of(js_adapter)
 
     @classmethod
-    def requested(cls, preference: str) -> GPUAdapter | None:
+    def request(cls, preference: str) -> GPUAdapter | None:
         """Return the adapter that the browser offers for a preference; None if it offers none."""
         found = cls._request(preference)
         return None if found is None else cls(found, preference)
 
     @staticmethod
     def _request(preference: str) -> Any:
-        return _wait(_js().navigator.gpu.requestAdapter(_described(power_preference=preference)))
+        return _wait(_js().navigator.gpu.requestAdapter(_make_descriptor(power_preference=preference)))
 
     @property
     def summary(self) -> str:
@@ -277,7 +277,7 @@ class GPUAdapter:
         if adapter is None:
             raise RuntimeError("the browser does not offer this adapter any more")
         limits = {_camel(name): limit for name, limit in (required_limits or {}).items()}
-        asked = _described(label=label, required_features=list(required_features), required_limits=limits)
+        asked = _make_descriptor(label=label, required_features=list(required_features), required_limits=limits)
         return GPUDevice(self, _wait(adapter.requestDevice(asked)))
 
 
@@ -406,7 +406,7 @@ class GPUComputePassEncoder(_Object):
     def set_bind_group(self, index: int, group: GPUBindGroup, offsets: Sequence[int] = ()) -> None:
         """Set a bind group of the dispatches that follow."""
         if len(offsets):
-            self._js.setBindGroup(index, group._js, _converted(list(offsets)))
+            self._js.setBindGroup(index, group._js, _convert_descriptor(list(offsets)))
         else:
             self._js.setBindGroup(index, group._js)
 
@@ -430,7 +430,7 @@ class GPUCommandEncoder(_Object):
         self, *, label: str = "", timestamp_writes: Mapping[str, Any] | None = None
     ) -> GPUComputePassEncoder:
         """Begin a compute pass."""
-        described = _described(label=label, timestamp_writes=timestamp_writes)
+        described = _make_descriptor(label=label, timestamp_writes=timestamp_writes)
         return GPUComputePassEncoder(self._device, self._js.beginComputePass(described))
 
     def clear_buffer(self, buffer: GPUBuffer, offset: int = 0, size: int | None = None) -> None:
@@ -464,7 +464,7 @@ class GPUQueue(_Object):
             RuntimeError: the device is lost.
         """
         self._device.check_alive()
-        self._js.submit(_converted(list(commands)))
+        self._js.submit(_convert_descriptor(list(commands)))
 
     def write_buffer(self, buffer: GPUBuffer, offset: int, data: Any) -> None:
         """Write contiguous bytes to a buffer.
@@ -543,7 +543,7 @@ class GPUDevice:
                 self._errors.clear()
                 raise first
 
-    def _checked(self, kinds: Sequence[str], make: Any) -> Any:
+    def _call_in_scopes(self, kinds: Sequence[str], make: Any) -> Any:
         """Return what a call makes.
 
         Raises:
@@ -571,13 +571,13 @@ class GPUDevice:
         Raises:
             GPUOutOfMemoryError: there is no room for it. Small buffers report that at the next wait.
         """
-        described = _described(label=label, size=size, usage=usage, mapped_at_creation=mapped_at_creation)
+        described = _make_descriptor(label=label, size=size, usage=usage, mapped_at_creation=mapped_at_creation)
 
         def make() -> Any:
             return self._js.createBuffer(described)
 
         self.check_alive()
-        made = self._checked(("validation", "out-of-memory"), make) if size >= _CHECKED_BYTES else make()
+        made = self._call_in_scopes(("validation", "out-of-memory"), make) if size >= _CHECKED_BYTES else make()
         return GPUBuffer(self, made, int(size), int(usage))
 
     def create_buffer_with_data(self, *, data: Any, usage: int, label: str = "") -> GPUBuffer:
@@ -591,14 +591,14 @@ class GPUDevice:
 
     def create_bind_group_layout(self, *, entries: Sequence[Mapping[str, Any]], label: str = "") -> GPUBindGroupLayout:
         """Return the layout of a bind group."""
-        described = _described(label=label, entries=entries)
+        described = _make_descriptor(label=label, entries=entries)
         return GPUBindGroupLayout(self, self._js.createBindGroupLayout(described))
 
     def create_pipeline_layout(
         self, *, bind_group_layouts: Sequence[GPUBindGroupLayout], label: str = ""
     ) -> GPUPipelineLayout:
         """Return the layout of a pipeline."""
-        described = _described(label=label, bind_group_layouts=bind_group_layouts)
+        described = _make_descriptor(label=label, bind_group_layouts=bind_group_layouts)
         return GPUPipelineLayout(self, self._js.createPipelineLayout(described))
 
     def create_bind_group(
@@ -612,7 +612,7 @@ class GPUDevice:
         for buffer in _buffers_of(entries):
             if buffer.is_destroyed:
                 raise GPUValidationError("a buffer of a bind group has been destroyed")
-        described = _described(label=label, layout=layout, entries=entries)
+        described = _make_descriptor(label=label, layout=layout, entries=entries)
         return GPUBindGroup(self, self._js.createBindGroup(described))
 
     def create_shader_module(self, *, code: str, label: str = "") -> GPUShaderModule:
@@ -621,8 +621,10 @@ class GPUDevice:
         Raises:
             GPUValidationError: it does not compile.
         """
-        described = _described(label=label, code=code)
-        return GPUShaderModule(self, self._checked(("validation",), lambda: self._js.createShaderModule(described)))
+        described = _make_descriptor(label=label, code=code)
+        return GPUShaderModule(
+            self, self._call_in_scopes(("validation",), lambda: self._js.createShaderModule(described))
+        )
 
     def create_compute_pipeline(
         self, *, layout: GPUPipelineLayout | str, compute: Mapping[str, Any], label: str = ""
@@ -632,17 +634,17 @@ class GPUDevice:
         Raises:
             GPUError: the driver does not compile the shader.
         """
-        described = _described(label=label, layout=layout, compute=compute)
+        described = _make_descriptor(label=label, layout=layout, compute=compute)
         kinds = "validation", "internal"
-        return GPUComputePipeline(self, self._checked(kinds, lambda: self._js.createComputePipeline(described)))
+        return GPUComputePipeline(self, self._call_in_scopes(kinds, lambda: self._js.createComputePipeline(described)))
 
     def create_command_encoder(self, *, label: str = "") -> GPUCommandEncoder:
         """Return an encoder."""
-        return GPUCommandEncoder(self, self._js.createCommandEncoder(_described(label=label)))
+        return GPUCommandEncoder(self, self._js.createCommandEncoder(_make_descriptor(label=label)))
 
     def create_query_set(self, *, type: str, count: int, label: str = "") -> GPUQuerySet:  # noqa: A002 (wgpu's name)
         """Return places for timestamps."""
-        return GPUQuerySet(self, self._js.createQuerySet(_described(label=label, type=type, count=count)))
+        return GPUQuerySet(self, self._js.createQuerySet(_make_descriptor(label=label, type=type, count=count)))
 
     def destroy(self) -> None:
         """Free all that the device holds."""

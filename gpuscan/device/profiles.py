@@ -84,7 +84,7 @@ class Batch:
         with guarded(self._device), self._device.lock:
             if self._spans is None:
                 ticks = self._ticks()
-                spans = self._timed(ticks)
+                spans = self._make_spans(ticks)
                 if self._queries is not None and None in ticks:
                     return spans  # The run was not submitted yet, so a later call reads the timestamps again.
                 self._spans = spans
@@ -98,7 +98,7 @@ class Batch:
         # A new buffer is all zeros.
         return ticks.tolist() if ticks.any() else [None] * len(ticks)
 
-    def _timed(self, ticks: Sequence[int | None]) -> list[Span]:
+    def _make_spans(self, ticks: Sequence[int | None]) -> list[Span]:
         tick = self._device.capabilities.timestamp_period * 1e-9
         spans = []
         for stage, begin, end in zip(self._stages, ticks[::2], ticks[1::2], strict=True):

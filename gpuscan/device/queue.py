@@ -121,7 +121,7 @@ class PublicQueue(HoldingQueue):
         if compute is not None:
             compute.end()
 
-    def _finished(self, encoder: wgpu.GPUCommandEncoder) -> wgpu.GPUCommandBuffer:
+    def _finish_encoder(self, encoder: wgpu.GPUCommandEncoder) -> wgpu.GPUCommandBuffer:
         """Return the encoder's commands."""
         return encoder.finish()
 

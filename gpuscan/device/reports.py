@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from gpuscan.device.native_queue import Bytes
-from gpuscan.device.transfer import padded, read_together
+from gpuscan.device.transfer import read_together, round_up
 from gpuscan.errors import GpuscanError, OperatorError, ProgressTimeoutError
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import LOOP_LIMIT_WORD, STATE_HEADER_WORDS, STATUS_WORD, SUBGROUP_SIZE_WORD
@@ -134,21 +134,21 @@ class Run(NamedTuple):
         """How tiles learned their prefixes."""
         return self.plan.strategy
 
-    def timed_out(self, report: Sequence[int]) -> bool:
+    def has_timed_out(self, report: Sequence[int]) -> bool:
         """Return True if a tile waited longer than its bound."""
         return self.plan.posts and report[STATUS_WORD] == self.epoch
 
     def outcome(self, report: Sequence[int]) -> Outcome:
         """Return how the run ended. If several things went wrong, return the one that explains the others."""
-        if self.exceeded_loop_limit(report):
+        if self.has_exceeded_loop_limit(report):
             return Outcome.LOOP_LIMIT
         if report[SUBGROUP_SIZE_WORD] == self.epoch:
             return Outcome.WRONG_SUBGROUP_SIZE
-        if self.timed_out(report):
+        if self.has_timed_out(report):
             return Outcome.TIMEOUT
         return Outcome.DONE
 
-    def exceeded_loop_limit(self, report: Sequence[int]) -> bool:
+    def has_exceeded_loop_limit(self, report: Sequence[int]) -> bool:
         """Return True if a loop of the operator's WGSL exceeded its iteration limit."""
         return self.plan.loops and report[LOOP_LIMIT_WORD] == self.epoch
 
@@ -166,7 +166,7 @@ class SortRun(NamedTuple):
     state: wgpu.GPUBuffer
     epoch: int
 
-    def timed_out(self, report: Sequence[int]) -> bool:
+    def has_timed_out(self, report: Sequence[int]) -> bool:
         """Return True if a tile waited longer than its bound."""
         return report[STATUS_WORD] == self.epoch
 
@@ -302,7 +302,7 @@ class RunLog:
             return False
         return time.perf_counter() < self.safe_until
 
-    def ended_in_time(self, queue: Queue) -> bool:
+    def is_done_in_time(self, queue: Queue) -> bool:
         """Wait for a short while; return True if the GPU is done too soon for any unread run to have failed."""
         if self.may_be_timely and queue.is_soon_idle() and self.may_be_timely:
             self.forget_pending()
@@ -346,7 +346,7 @@ class RunLog:
             if each.epoch not in report[STATUS_WORD : LOOP_LIMIT_WORD + 1]:
                 continue
             if isinstance(each, SortRun):
-                if each.timed_out(report):
+                if each.has_timed_out(report):
                     failed.append(each.strategy)
                     timeouts.append(timeout_error(device, f"sort by strategy {each.strategy!r}", len(runs), "gave up"))
                 continue
@@ -354,10 +354,10 @@ class RunLog:
             if report[SUBGROUP_SIZE_WORD] == each.epoch:
                 self.note(each.plan, Outcome.WRONG_SUBGROUP_SIZE)
                 others.append(_wrong_subgroup_size_error(device, each.plan))
-            elif each.timed_out(report):
+            elif each.has_timed_out(report):
                 failed.append(each.strategy)
                 timeouts.append(timeout_error(device, f"scan by strategy {each.strategy!r}", len(runs), "gave up"))
-            if each.exceeded_loop_limit(report):
+            if each.has_exceeded_loop_limit(report):
                 others.append(loop_limit_error(each.plan))
         self.forget_pending()
         overwritten, self.report_may_be_overwritten = self.report_may_be_overwritten, False
@@ -370,7 +370,7 @@ class RunLog:
                 others.append(error)
                 # Later runs may write the same words.
                 encoder = device.queue.encoder()
-                encoder.clear_buffer(verdict.array.buffer, verdict.array.offset, padded(verdict.array.nbytes))
+                encoder.clear_buffer(verdict.array.buffer, verdict.array.offset, round_up(verdict.array.nbytes))
                 device.queue.submit(encoder)
         return timeouts + others, failed, rest[len(verdicts) :]
 

@@ -54,7 +54,7 @@ _WANTED_LIMITS = (
 )
 
 
-def wanted_features(adapter: wgpu.GPUAdapter) -> list[str]:
+def choose_features(adapter: wgpu.GPUAdapter) -> list[str]:
     """Return the features that gpuscan uses and the adapter has."""
     wanted = [name for name in _WANTED_FEATURES if name in adapter.features]
     if adapter.info["adapter_type"] not in ("IntegratedGPU", "CPU") and "mappable-primary-buffers" in wanted:
@@ -83,12 +83,12 @@ def check_given_device(wgpu_device: wgpu.GPUDevice) -> None:
         )
 
 
-def wanted_limits(adapter: wgpu.GPUAdapter) -> dict[str, int]:
+def choose_limits(adapter: wgpu.GPUAdapter) -> dict[str, int]:
     """Return the adapter's best value of each limit that matters to a scan."""
     return {name: int(adapter.limits[name]) for name in _WANTED_LIMITS if name in adapter.limits}
 
 
-def checked_limits(adapter: wgpu.GPUAdapter, required: Mapping[str, int]) -> dict[str, int]:
+def check_limits(adapter: wgpu.GPUAdapter, required: Mapping[str, int]) -> dict[str, int]:
     """Return the limits that a user asks for, by wgpu's names, once the adapter is known to have them.
 
     WebGPU's own spelling, such as ``maxBufferSize``, is accepted as well.

@@ -40,13 +40,13 @@ def is_c_order(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> b
     return True
 
 
-def joined(shape: Sequence[int], *strides: Sequence[int]) -> list[tuple[int, ...]]:
+def join_axes(shape: Sequence[int], *strides: Sequence[int]) -> list[tuple[int, ...]]:
     """Return the axes as (length, stride, …), joined if they are neighbours under all strides; none of length 1.
 
     Example:
-        >>> joined((2, 1, 3, 4), (48, 48, 16, 4))
+        >>> join_axes((2, 1, 3, 4), (48, 48, 16, 4))
         [(24, 4)]
-        >>> joined((3, 4), (4, 12))
+        >>> join_axes((3, 4), (4, 12))
         [(3, 4), (4, 12)]
     """
     axes: list[tuple[int, ...]] = []
@@ -88,11 +88,11 @@ def overlaps_itself(shape: Sequence[int], strides: Sequence[int], itemsize: int)
 # ----- Indices
 
 
-def indexed(shape: Axes, strides: Axes, index: object) -> tuple[Axes, Axes, int]:
+def index_layout(shape: Axes, strides: Axes, index: object) -> tuple[Axes, Axes, int]:
     """Return the shape, the strides and the offset in bytes of a view by basic indexing.
 
     Example:
-        >>> indexed((4, 6), (24, 4), (slice(None, None, -2), None, 5))
+        >>> index_layout((4, 6), (24, 4), (slice(None, None, -2), None, 5))
         ((2, 1), (-48, 0), 92)
 
     Raises:
@@ -131,7 +131,7 @@ def _full_index(index: object, ndim: int) -> list[Any]:
     """Return the parts of an index with a slice for each axis that it leaves out.
 
     Raises:
-        IndexError: as `indexed`.
+        IndexError: as `index_layout`.
     """
     parts = list(index) if isinstance(index, tuple) else [index]
     for part in parts:
@@ -158,7 +158,7 @@ def _is_integer(part: object) -> bool:
 # ----- Shapes
 
 
-def resolved_shape(shape: Axes, wanted: Sequence[object]) -> Axes:
+def resolve_shape(shape: Axes, wanted: Sequence[object]) -> Axes:
     """Return the shape that a caller asked for, with -1 replaced by the length that is left.
 
     Raises:
@@ -180,20 +180,20 @@ def resolved_shape(shape: Axes, wanted: Sequence[object]) -> Axes:
     return tuple(lengths)
 
 
-def reshaped(shape: Axes, strides: Axes, wanted: Axes) -> Axes | None:
+def reshape_strides(shape: Axes, strides: Axes, wanted: Axes) -> Axes | None:
     """Return the strides of the same elements in another shape of the same size; None if no view has it.
 
     Example:
-        >>> reshaped((2, 6), (24, 4), (2, 2, 3))
+        >>> reshape_strides((2, 6), (24, 4), (2, 2, 3))
         (24, 12, 4)
-        >>> reshaped((6, 2), (4, 24), (12,)) is None
+        >>> reshape_strides((6, 2), (4, 24), (12,)) is None
         True
     """
     if 0 in shape:
         return c_strides(wanted, 1)
     steps: list[int] = []
     lengths = iter(wanted)
-    for count, stride in joined(shape, strides):
+    for count, stride in join_axes(shape, strides):
         group: list[int] = []
         while prod(group) < count:
             group.append(next(lengths))
@@ -240,7 +240,7 @@ def _blocks(shape: Axes, strides: Axes, offset: int, itemsize: int) -> tuple[int
     """Return the first byte of an array, the bytes of its blocks of neighbours, and the axes that repeat these."""
     if 0 in shape:
         return offset, 0, []
-    axes = joined(shape, [abs(step) for step in strides])
+    axes = join_axes(shape, [abs(step) for step in strides])
     block = itemsize
     if axes and axes[-1][1] == itemsize:
         block *= axes.pop()[0]

@@ -34,7 +34,7 @@ T = TypeVar("T")
 _THREADS = min(TRANSFERS.max_copy_threads, os.cpu_count() or 1)
 
 
-def padded(nbytes: int, unit: int = 4) -> int:
+def round_up(nbytes: int, unit: int = 4) -> int:
     """Return `nbytes`, rounded up to a multiple of `unit`."""
     return -(-nbytes // unit) * unit
 
@@ -110,7 +110,7 @@ def copy(into: AnyArray, source: AnyArray) -> None:
     try:
         with interrupts_held():
             for a, b in pairwise(edges):
-                parts.append(begun(_copy_threads(), partial(np.copyto, into[a:b], source[a:b], casting="unsafe")))
+                parts.append(start_call(_copy_threads(), partial(np.copyto, into[a:b], source[a:b], casting="unsafe")))
             # This thread has a share, too.
             np.copyto(into[: edges[0]], source[: edges[0]], casting="unsafe")
         for part in parts:
@@ -121,7 +121,7 @@ def copy(into: AnyArray, source: AnyArray) -> None:
                 wait(parts)
 
 
-def begun(threads: ThreadPoolExecutor, call: Callable[[], T]) -> Future[T]:
+def start_call(threads: ThreadPoolExecutor, call: Callable[[], T]) -> Future[T]:
     """Submit a call to the threads; make it here if they take no more, since the main thread has ended.
 
     Ctrl-C is held back meanwhile. It would leave a thread that no one stops, or a RuntimeError about the locks of the
@@ -192,7 +192,7 @@ def upload(
     # Bytes are copied faster than numbers of other sizes.
     items = bytes_of(array) if dtype == array.dtype else array.reshape(-1)
     item = 1 if dtype == array.dtype else dtype.itemsize
-    size = min(TRANSFERS.staging_bytes, padded(items.size * item)) // item
+    size = min(TRANSFERS.staging_bytes, round_up(items.size * item)) // item
     starts = range(0, items.size, size)
     with staging_ring(pool, usage, size * item, min(TRANSFERS.staging_depth, len(starts))) as ring:
         free = deque((staging, queue.map(staging, write=True)) for staging in ring)
@@ -205,7 +205,7 @@ def upload(
             copy(view if item == 1 else view.view(dtype), piece)
             mapping.unmap()
             encoder = queue.encoder()
-            encoder.copy_buffer_to_buffer(staging, 0, buffer, offset + start * item, padded(nbytes))
+            encoder.copy_buffer_to_buffer(staging, 0, buffer, offset + start * item, round_up(nbytes))
             queue.submit(encoder)
             if number + len(ring) < len(starts):
                 # It is mapped as soon as this copy is done, and not only after the copies behind it.
@@ -216,7 +216,7 @@ def download(queue: Queue, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int
     """Fill a contiguous array from a buffer, starting at a byte that is a multiple of 4."""
     data = bytes_of(array)
     usage = _read_usage()
-    size = min(TRANSFERS.staging_bytes, padded(data.nbytes))
+    size = min(TRANSFERS.staging_bytes, round_up(data.nbytes))
     starts = deque(range(0, data.nbytes, size))
     under_way: deque[tuple[wgpu.GPUBuffer, Bytes, Mapping]] = deque()
     with staging_ring(pool, usage, size, min(TRANSFERS.staging_depth, len(starts))) as ring:
@@ -225,9 +225,9 @@ def download(queue: Queue, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int
             while starts and free:
                 staging, piece = free.popleft(), data[starts[0] : starts[0] + size]
                 encoder = queue.encoder()
-                encoder.copy_buffer_to_buffer(buffer, offset + starts.popleft(), staging, 0, padded(piece.nbytes))
+                encoder.copy_buffer_to_buffer(buffer, offset + starts.popleft(), staging, 0, round_up(piece.nbytes))
                 queue.submit(encoder)
-                under_way.append((staging, piece, queue.map(staging, padded(piece.nbytes))))
+                under_way.append((staging, piece, queue.map(staging, round_up(piece.nbytes))))
             staging, piece, mapping = under_way.popleft()
             mapping.sync_wait()
             copy(piece, mapping.view(piece.nbytes))
@@ -256,11 +256,11 @@ def read_later(
     for buffer, start, nbytes in stretches:
         copies.append((buffer, start, size, nbytes))
         # Parts of mapped bytes are viewed from multiples of 8 on.
-        size += padded(nbytes, 8)
+        size += round_up(nbytes, 8)
     kinds = [(_read_usage(), pool.size_of(size))]
     (staging,) = taken = pool.take_all(kinds)
     try:
-        queue.flush([Copy(buffer, start, staging, place, padded(nbytes)) for buffer, start, place, nbytes in copies])
+        queue.flush([Copy(buffer, start, staging, place, round_up(nbytes)) for buffer, start, place, nbytes in copies])
         mapping = queue.map(staging, size)
     except BaseException:
         pool.discard(staging)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.guards import guarded
 from gpuscan.device.reports import Verdict
 from gpuscan.device.steps import Binding
-from gpuscan.device.strides import joined
+from gpuscan.device.strides import join_axes
 from gpuscan.elements import scalar_of
-from gpuscan.engine.element_copy import WORDS, bindable, bound_stretch, contiguous, duplicate
+from gpuscan.engine.element_copy import WORDS, bind_stretch, bindable, contiguous, duplicate
 from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import DeviceMemoryError
@@ -109,7 +109,7 @@ def _resolve(
     """Submit the stage that turns indices or labels into places; `error` reads `known` and its verdict."""
     context, size = indices.context, places.size
     # It is not cleared before later runs, so that none hides what an earlier one has found.
-    verdict = uploaded(context, np.zeros(4, np.uint32))
+    verdict = upload_array(context, np.zeros(4, np.uint32))
     context.read_verdict_later(Verdict(verdict, error, known))
     bound = [array.binding() for array in (indices, places, verdict)]
     values = {"scalar": scalar_of(indices.dtype), "first": first, "labels": labels}
@@ -194,7 +194,7 @@ def _unit_axes(indexed: IndexedArray, unit: int, *others: Axes) -> list[tuple[in
     """
     shape = (*indexed.shape, indexed.array.dtype.itemsize // unit)
     own, *more = ((*(step // unit for step in strides), 1) for strides in (indexed.strides, *others))
-    return joined(shape, own, (*indexed.place_strides, 0), *more)
+    return join_axes(shape, own, (*indexed.place_strides, 0), *more)
 
 
 def _numbers_of(axes: list[tuple[int, ...]], indexed: IndexedArray, unit: int) -> list[int]:
@@ -206,7 +206,7 @@ def _numbers_of(axes: list[tuple[int, ...]], indexed: IndexedArray, unit: int) -
 def _keep_last(executor: Executor, places: DeviceArray) -> DeviceArray:
     """Return the places, with the last of equal ones alone."""
     context, count = executor.context, places.size
-    flat = contiguous(places).viewed((count,))
+    flat = contiguous(places).view_as((count,))
     found = sort_device(executor, flat, 0, with_places=True)
     assert found.keys is not None
     assert found.places is not None
@@ -220,7 +220,7 @@ def _bind(array: DeviceArray) -> tuple[Binding, int]:
     """Return the binding of all bytes that belong to an array, and the byte of its buffer where it begins."""
     low, high = array.extent
     _check_binding(array.context, high - low, "an array")
-    return bound_stretch(array.context, array, low, high)
+    return bind_stretch(array.context, array, low, high)
 
 
 def _check_binding(context: DeviceContext, nbytes: int, what: str) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpuscan.device.steps import Binding
-from gpuscan.device.strides import joined
-from gpuscan.device.transfer import padded
+from gpuscan.device.strides import join_axes
+from gpuscan.device.transfer import round_up
 from gpuscan.planning.heuristics import ARRAYS
 from gpuscan.sizes import apply, join
 
@@ -54,7 +54,7 @@ def place_of_array(array: DeviceArray, field: Field) -> ArrayPlace | None:
     unit = scalar.dtype.itemsize if scalar.packed else 4
     if array.offset % unit or not array.nbytes:
         return None
-    axes = [] if array.is_contiguous else joined(array.shape, array.strides)
+    axes = [] if array.is_contiguous else join_axes(array.shape, array.strides)
     if axes and axes[-1][1] != array.dtype.itemsize:
         axes.append((1, array.dtype.itemsize))
     if len(axes) > 2:
@@ -64,7 +64,7 @@ def place_of_array(array: DeviceArray, field: Field) -> ArrayPlace | None:
     context = array.context
     low, high = array.extent
     base = low // context.offset_alignment * context.offset_alignment
-    size = padded(high - base)
+    size = round_up(high - base)
     if (
         pitch % unit
         or abs(pitch) > ARRAYS.max_pitch * row

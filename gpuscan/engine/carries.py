@@ -15,7 +15,7 @@ from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import contiguous, stretch_of
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.host_arrays import scan_host
-from gpuscan.problem.problem import Problem, unrounded
+from gpuscan.problem.problem import Problem, make_unrounded
 from gpuscan.problem.problem_parts import cut, in_memory
 
 # The carry of each row: for each field an array (rows, *element shape). None if there are no elements before.
@@ -27,12 +27,12 @@ def seeds_of(problem: Problem) -> Carry:
     return problem.seeds if problem.initial else None
 
 
-def started(problem: Problem, carry: Carry) -> Problem:
+def start_from_carry(problem: Problem, carry: Carry) -> Problem:
     """Return the scan that begins with a carry and has no heads; without a carry, the scan as it is."""
     return problem if carry is None else replace(problem, seeds=carry, initial=True, heads=None)
 
 
-def joined(executor: Executor, problem: Problem, carry: Carry, total: tuple[AnyArray, ...]) -> tuple[AnyArray, ...]:
+def join_carry(executor: Executor, problem: Problem, carry: Carry, total: tuple[AnyArray, ...]) -> tuple[AnyArray, ...]:
     """Return the combination of a carry and the total of what follows it; the total if there is no carry.
 
     The CPU combines them, because a GPU would first finish the transfers in its queue. Only an operator that is written
@@ -42,7 +42,7 @@ def joined(executor: Executor, problem: Problem, carry: Carry, total: tuple[AnyA
     if carry is None:
         return total
     if operator.function is None:
-        return tuple(combined(executor, problem, [carry, total]))
+        return tuple(combine_values(executor, problem, [carry, total]))
     sides = []
     for values in (carry, total):
         pairs = zip(values, element.fields, strict=True)
@@ -53,7 +53,7 @@ def joined(executor: Executor, problem: Problem, carry: Carry, total: tuple[AnyA
     return tuple(np.broadcast_to(leaf, t.shape).astype(compute_dtype(f.scalar)) for leaf, t, f in parts)
 
 
-def combined(
+def combine_values(
     executor: Executor, problem: Problem, values: Sequence[tuple[AnyArray, ...]], *, whole: bool = False
 ) -> list[AnyArray]:
     """Return the combination of a few values of each row: an array (rows, *element shape) for each field.
@@ -87,15 +87,15 @@ def combined(
     return scan_host(executor, few)
 
 
-def reduced(executor: Executor, problem: Problem, start: Carry) -> tuple[AnyArray, ...]:
+def reduce_rows(executor: Executor, problem: Problem, start: Carry) -> tuple[AnyArray, ...]:
     """Return the combination of a carry and all elements of each row, in full precision."""
-    values = tuple(each.read() for each in reduced_on_device(executor, problem, start))
+    values = tuple(each.read() for each in reduce_on_device(executor, problem, start))
     executor.context.check()
     return values
 
 
-def reduced_on_device(executor: Executor, problem: Problem, start: tuple[Any, ...] | None) -> list[DeviceArray]:
-    """Return what `reduced` does as arrays on the device: (rows, *element shape). The carry may be there, too."""
+def reduce_on_device(executor: Executor, problem: Problem, start: tuple[Any, ...] | None) -> list[DeviceArray]:
+    """Return what `reduce_rows` does as arrays on the device: (rows, *element shape). The carry may be there, too."""
     plain = replace(
         problem,
         exclusive=False,
@@ -106,12 +106,12 @@ def reduced_on_device(executor: Executor, problem: Problem, start: tuple[Any, ..
         heads=None,
         keep_last_only=True,
     )
-    return scan_device(executor, unrounded(plain))
+    return scan_device(executor, make_unrounded(plain))
 
 
 def ends_with_carry(problem: Problem) -> bool:
     """Return True if `last_carry` finds the carry in the results: they are in full precision, and no segment ends."""
-    return problem.heads is None and unrounded(problem) is problem
+    return problem.heads is None and make_unrounded(problem) is problem
 
 
 def last_carry(executor: Executor, problem: Problem, results: Sequence[DeviceArray]) -> tuple[AnyArray, ...]:
@@ -123,4 +123,4 @@ def last_carry(executor: Executor, problem: Problem, results: Sequence[DeviceArr
     last = tuple(end.reshape(problem.rows, *f.shape) for end, f in zip(ends, fields, strict=True))
     if not problem.exclusive:
         return last
-    return reduced(executor, cut(problem, problem.axis, low, high), last)
+    return reduce_rows(executor, cut(problem, problem.axis, low, high), last)

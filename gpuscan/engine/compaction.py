@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.device.context import DeviceContext
-from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.guards import guarded
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import bindable, contiguous, copy_elements, duplicate, view_of
@@ -105,7 +105,7 @@ def compact_on_device(
                 nbytes = entry_bytes(result)
                 copy_elements(view_of(_entries(entries, 0, count), (count,), nbytes), result, offset=picked * nbytes)
             picked += count
-        return Compacted(out, uploaded(context, np.array([picked], np.uint32)), picked)
+        return Compacted(out, upload_array(context, np.array([picked], np.uint32)), picked)
 
 
 @dataclass(frozen=True)
@@ -142,34 +142,34 @@ def partition_on_device(executor: Executor, leaves: Sequence[DeviceArray], mask:
             f"{context.binding_limit} bytes. Partition a part of them at a time, or pick both parts by gpuscan.compact"
         )
     if not length:
-        none = uploaded(context, np.zeros(1, np.uint32))
+        none = upload_array(context, np.zeros(1, np.uint32))
         return Partitioned(leaves, leaves, none, none)
     counts = empty(context, (OTHERS_AT + 1,), np.uint32)
-    picked, others = counts.viewed((1,)), counts.viewed((1,), offset=4 * OTHERS_AT)
+    picked, others = counts.view_as((1,)), counts.view_as((1,), offset=4 * OTHERS_AT)
     moved = [leaf for leaf in leaves if entry_bytes(leaf)]
     sizes = [entry_bytes(leaf) for leaf in moved]
     bound = 3 * len(moved) + 4 <= context.capabilities.limits[STORAGE_LIMIT]
     words = sum(-(-size // 4) for size in sizes)
     if moved and bound and words <= _MAX_MOVED_WORDS and all(size in _MOVED_BYTES for size in sizes):
-        found = _partitioned(executor, moved, mask, counts)
+        found = _partition_arrays(executor, moved, mask, counts)
         sides = found[: len(moved)], found[len(moved) :]
     else:
-        indices = _partitioned(executor, [all_indices(context, length)], mask, counts)
+        indices = _partition_arrays(executor, [all_indices(context, length)], mask, counts)
         numbers = zip(indices, (picked, others), strict=True)
-        sides = tuple([gathered(context, leaf, index, count) for leaf in moved] for index, count in numbers)  # type: ignore[assignment]
+        sides = tuple([gather_entries(context, leaf, index, count) for leaf in moved] for index, count in numbers)  # type: ignore[assignment]
     rest = [iter(side) for side in sides]
     entries, left = ([next(side) if entry_bytes(leaf) else leaf for leaf in leaves] for side in rest)
     return Partitioned(entries, left, picked, others)
 
 
-def _partitioned(
+def _partition_arrays(
     executor: Executor, leaves: Sequence[DeviceArray], mask: DeviceArray, counts: DeviceArray
 ) -> list[DeviceArray]:
     """Return memory with the picked entries of each array, and then with the others of each array."""
     words = [_as_words(leaf) for leaf in leaves]
-    problem = compaction_problem(words, mask.viewed(mask.shape, np.uint8), partitions=True)
+    problem = compaction_problem(words, mask.view_as(mask.shape, np.uint8), partitions=True)
     found = scan_device(executor, problem, count=counts)
-    return [array.viewed(leaf.shape, leaf.dtype) for array, leaf in zip(found, (*leaves, *leaves), strict=True)]
+    return [array.view_as(leaf.shape, leaf.dtype) for array, leaf in zip(found, (*leaves, *leaves), strict=True)]
 
 
 def max_entries(context: DeviceContext, leaves: Sequence[Any]) -> int:
@@ -197,7 +197,7 @@ def entry_bytes(leaf: Any) -> int:
 
 def _entries(array: DeviceArray, start: int, stop: int) -> DeviceArray:
     """Return the entries from `start` to `stop` as a view."""
-    return array.viewed((stop - start, *array.shape[1:]), offset=start * entry_bytes(array))
+    return array.view_as((stop - start, *array.shape[1:]), offset=start * entry_bytes(array))
 
 
 def _compact_part(
@@ -210,24 +210,24 @@ def _compact_part(
     moved = [leaf for leaf in leaves if leaf.shape[0] and entry_bytes(leaf)]
     if not moved:
         # Entries without bytes: only their number counts.
-        return Compacted(list(leaves), _counted(executor, mask))
+        return Compacted(list(leaves), _count_entries(executor, mask))
     count = empty(context, (1,), np.uint32)
     if out is not None:
         out = [result for result, leaf in zip(out, leaves, strict=True) if entry_bytes(leaf)]
-    found = iter(_picked(executor, moved, mask, count, out))
+    found = iter(_pick_entries(executor, moved, mask, count, out))
     return Compacted([next(found) if entry_bytes(leaf) else leaf for leaf in leaves], count)
 
 
-def _counted(executor: Executor, mask: DeviceArray | Map) -> DeviceArray:
+def _count_entries(executor: Executor, mask: DeviceArray | Map) -> DeviceArray:
     """Return how many entries the mask picks, as one word on the device."""
     if isinstance(mask, Map) or not mask.size:
-        return uploaded(executor.context, np.zeros(1, np.uint32))
-    problem = make_problem(mask.viewed(mask.shape, np.uint8), "add", dtype=np.uint32)
+        return upload_array(executor.context, np.zeros(1, np.uint32))
+    problem = make_problem(mask.view_as(mask.shape, np.uint8), "add", dtype=np.uint32)
     (count,) = scan_device(executor, replace(problem, keep_last_only=True))
     return count
 
 
-def _picked(
+def _pick_entries(
     executor: Executor,
     leaves: Sequence[DeviceArray],
     mask: DeviceArray | Map,
@@ -240,15 +240,15 @@ def _picked(
     bound = 2 * len(leaves) + 4 <= context.capabilities.limits[STORAGE_LIMIT]
     few = sum(-(-size // 4) for size in sizes) <= _MAX_MOVED_WORDS
     if bound and few and all(size in _MOVED_BYTES for size in sizes):
-        return _scattered(executor, leaves, mask, count, out)
+        return _scatter_entries(executor, leaves, mask, count, out)
     if isinstance(mask, Map):
-        mask = _evaluated(executor, leaves, mask)
-    (indices,) = _scattered(executor, [all_indices(context, length)], mask, count, None)
+        mask = _evaluate_predicate(executor, leaves, mask)
+    (indices,) = _scatter_entries(executor, [all_indices(context, length)], mask, count, None)
     results = [None] * len(leaves) if out is None else out
-    return [gathered(context, leaf, indices, count, result) for leaf, result in zip(leaves, results, strict=True)]
+    return [gather_entries(context, leaf, indices, count, result) for leaf, result in zip(leaves, results, strict=True)]
 
 
-def _evaluated(executor: Executor, leaves: Sequence[DeviceArray], predicate: Map) -> DeviceArray:
+def _evaluate_predicate(executor: Executor, leaves: Sequence[DeviceArray], predicate: Map) -> DeviceArray:
     """Return the predicate's bool for each entry: rows of one element, mapped as they are loaded."""
     shape = (leaves[0].shape[0], 1)
     problem = Problem(
@@ -262,16 +262,16 @@ def _evaluated(executor: Executor, leaves: Sequence[DeviceArray], predicate: Map
         before=predicate,
     )
     (mask,) = scan_device(executor, problem)
-    return mask.viewed(shape[:1])
+    return mask.view_as(shape[:1])
 
 
 def _as_words(leaf: DeviceArray) -> DeviceArray:
     """Return the array as unsigned words, or as parts of words: (n, numbers of an entry)."""
     dtype, count = words_of_entry(entry_bytes(leaf))
-    return leaf.viewed((leaf.shape[0], count), dtype)
+    return leaf.view_as((leaf.shape[0], count), dtype)
 
 
-def _scattered(
+def _scatter_entries(
     executor: Executor,
     leaves: Sequence[DeviceArray],
     mask: DeviceArray | Map,
@@ -279,13 +279,13 @@ def _scattered(
     out: Sequence[DeviceArray] | None,
 ) -> list[DeviceArray]:
     """Scan the mask, store each picked entry at the place that its sum gives, and write their number to `count`."""
-    flags = mask if isinstance(mask, Map) else mask.viewed(mask.shape, np.uint8)
+    flags = mask if isinstance(mask, Map) else mask.view_as(mask.shape, np.uint8)
     problem = compaction_problem([_as_words(leaf) for leaf in leaves], flags)
     words = None if out is None else [_as_words(result) for result in out]
     return scan_device(executor, problem, out=words, count=count)
 
 
-def gathered(
+def gather_entries(
     context: DeviceContext,
     leaf: DeviceArray,
     indices: DeviceArray,

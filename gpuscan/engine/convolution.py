@@ -7,9 +7,9 @@ from math import prod
 import numpy as np
 
 from gpuscan.array_types import AnyArray
-from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.steps import Binding
-from gpuscan.device.transfer import padded
+from gpuscan.device.transfer import round_up
 from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
@@ -57,18 +57,18 @@ def convolve(
         )
     source = bindable(contiguous(samples))
     result = empty(context, samples.shape, samples.dtype)
-    coefficients = uploaded(context, taps)
+    coefficients = upload_array(context, taps)
     # A buffer has at least one number.
-    added = uploaded(context, first if first.size else np.zeros(1, first.dtype))
+    added = upload_array(context, first if first.size else np.zeros(1, first.dtype))
     for start in range(0, count, piece):
         low = max(0, start - reach) * size // _ALIGNMENT * _ALIGNMENT // size
         stop = min(start + piece, count)
         numbers = [stop - start, start, low, length, inner, len(taps), first.shape[axis]]
         bound = [
-            Binding(source.buffer, source.offset + low * size, padded((stop - low) * size)),
+            Binding(source.buffer, source.offset + low * size, round_up((stop - low) * size)),
             coefficients.binding(),
             added.binding(),
-            Binding(result.buffer, result.offset + start * size, padded((stop - start) * size)),
+            Binding(result.buffer, result.offset + start * size, round_up((stop - start) * size)),
         ]
         kind = "f64" if size == 8 else "f32"
         with context.lock:

@@ -11,7 +11,7 @@ import numpy as np
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Clear
-from gpuscan.device.transfer import padded
+from gpuscan.device.transfer import round_up
 from gpuscan.elements import scalar_of
 from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.record import are_owned, stage_dispatch, uniform_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpuscan.device.steps import Binding, Step
 
 
-def _checked(array: DeviceArray, what: str) -> DeviceArray:
+def _check_bindable(array: DeviceArray, what: str) -> DeviceArray:
     """Return an array that shaders can bind.
 
     Raises:
@@ -54,7 +54,7 @@ def _submit(
     """Submit a stage of this module, and before it what clears arrays. The caller holds the lock."""
     bound: list[Binding] = [uniform_of(context, numbers), *(array.binding() for array in arrays)]
     stage = stage_dispatch(context, f"counting/{name}.wgsl", bound, workgroups, arrays[0].size, **values)
-    steps: list[Step] = [*(Clear(array.buffer, array.offset, padded(array.nbytes)) for array in clears), stage]
+    steps: list[Step] = [*(Clear(array.buffer, array.offset, round_up(array.nbytes)) for array in clears), stage]
     context.submit(steps, sum(array.nbytes for array in arrays), held=are_owned(*arrays))
 
 
@@ -86,7 +86,7 @@ def count_labels(labels: DeviceArray, bins: int) -> tuple[DeviceArray, DeviceArr
     context = labels.context
     with guarded(context), context.lock:
         verdict = empty(context, (2,), np.uint32)
-        return _count(_checked(labels, "counted"), bins, verdict), verdict
+        return _count(_check_bindable(labels, "counted"), bins, verdict), verdict
 
 
 def count_bins(values: DeviceArray, edges: Edges) -> DeviceArray:
@@ -98,7 +98,7 @@ def count_bins(values: DeviceArray, edges: Edges) -> DeviceArray:
     """
     context = values.context
     with guarded(context), context.lock:
-        return _count(_checked(values, "counted"), edges.numbers.size - 1, None, edges)
+        return _count(_check_bindable(values, "counted"), edges.numbers.size - 1, None, edges)
 
 
 def _count(values: DeviceArray, bins: int, verdict: DeviceArray | None, edges: Edges | None = None) -> DeviceArray:
@@ -154,13 +154,13 @@ def search(
         if not places.size:
             return places
         if not ordered.size:
-            context.submit([Clear(places.buffer, places.offset, padded(places.nbytes))], places.nbytes, held=True)
+            context.submit([Clear(places.buffer, places.offset, round_up(places.nbytes))], places.nbytes, held=True)
             return places
         h = counting_heuristics_for(context.capabilities.adapter_type)
         # A binding has one word or more.
-        arrays = [_checked(ordered, "searched"), _checked(places, "searched")]
+        arrays = [_check_bindable(ordered, "searched"), _check_bindable(places, "searched")]
         if isinstance(searched, DeviceArray):
-            arrays.append(_checked(searched, "searched"))
+            arrays.append(_check_bindable(searched, "searched"))
         if length is not None:
             arrays.append(length)
         scalar = scalar_of(ordered.dtype)
@@ -204,7 +204,7 @@ def select(
     context, scalar = keys.context, scalar_of(keys.dtype)
     row_length = keys.size // rows
     with guarded(context), context.lock:
-        bound = _checked(keys, "searched for the first keys")
+        bound = _check_bindable(keys, "searched for the first keys")
         selected = empty(context, (rows * kept * scalar.words,), np.uint32)
         bounds = empty(context, (rows,), np.uint32)
         candidates: list[DeviceArray] = []

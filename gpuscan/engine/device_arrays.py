@@ -13,18 +13,18 @@ from typing import Any, Unpack
 import numpy as np
 
 from gpuscan.device.context import DeviceContext
-from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.guards import guarded
 from gpuscan.engine.array_places import ArrayPlace, place_of_array
-from gpuscan.engine.device_seeds import bound_seeds
+from gpuscan.engine.device_seeds import bind_seeds
 from gpuscan.engine.element_copy import (
     StridedView,
     contiguous,
-    copied,
     copy_elements,
+    copy_view,
     duplicate,
     stretch_of,
-    transposed,
+    transpose_view,
     view_of,
     write_elements,
 )
@@ -51,9 +51,9 @@ from gpuscan.planning.partition import (
 )
 from gpuscan.planning.plan import reverses_rows, shares_words
 from gpuscan.planning.spec import ScanSpec, scan_spec
-from gpuscan.problem.cache import cached_problem
+from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.column_vectors import as_vectors, vectors_in
-from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, packed, packed_element, places
+from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, make_packed_element, pack_problem, places
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads, Keys
 
@@ -109,14 +109,16 @@ def scan_device(
         return results
     with guarded(context), context.lock:
         problem = with_offsets_there(context, problem)
-        leaves = [leaf if isinstance(leaf, DeviceArray) else uploaded(context, leaf) for leaf in problem.leaves]
+        leaves = [leaf if isinstance(leaf, DeviceArray) else upload_array(context, leaf) for leaf in problem.leaves]
         for array in (*leaves, *results):
             array.check("STORAGE")
         call = _Call(executor, problem, strategy, leaves, results, count, options)
         limit = context.capabilities.limits[STORAGE_LIMIT]
         if binds_too_many(problem, limit):
             with _in_c_order(call) as dense:
-                whole = packed(problem, packed_arrays(problem, dense.leaves), limit, context.capabilities.summary)
+                whole = pack_problem(
+                    problem, pack_device_arrays(problem, dense.leaves), limit, context.capabilities.summary
+                )
                 unpack(problem, scan_device(executor, whole, strategy, count=count, **options), dense.results)
             return results
         if takes_vectors(problem, context.capabilities):
@@ -195,7 +197,7 @@ def _scan_whole(call: _Call, layout: Layout) -> None:
         strategy,
         sources,
         device_sinks(context, problem, spec, targets, partial(segment_ranks, executor), written),
-        seeds=bound_seeds(problem, spec, context),
+        seeds=bind_seeds(problem, spec, context),
         inner=spec.inner,
         heads=_heads_of(executor, problem, spec, one_part=True),
         count=call.count,
@@ -255,9 +257,9 @@ def segment_ranks(executor: Executor, heads: Heads) -> DeviceArray:
     """Return the ranks of segments by offsets, computed on the device."""
     offsets, count = heads.cut.array, heads.segments
     if not isinstance(offsets, DeviceArray):
-        offsets = uploaded(executor.context, offsets, np.uint32)
+        offsets = upload_array(executor.context, offsets, np.uint32)
     ends = (stretch_of(offsets, 0, 0, count), stretch_of(offsets, 0, 1, count + 1))
-    problem = cached_problem(ends, "add", axis=0, exclusive=False, reverse=False, before=_is_full)
+    problem = find_or_make_problem(ends, "add", axis=0, exclusive=False, reverse=False, before=_is_full)
     (ranks,) = scan_device(executor, problem)
     return ranks
 
@@ -285,7 +287,7 @@ def _scan_in_parts(call: _Call, layout: Layout) -> None:
         call.strategy,
         [DeviceSource(leaf, f, inner) for leaf, f in zip(leaves, problem.source.fields, strict=True)],
         device_sinks(context, problem, spec, call.results, partial(segment_ranks, executor)),
-        seeds=bound_seeds(problem, spec, context, whole=False),
+        seeds=bind_seeds(problem, spec, context, whole=False),
         inner=inner,
         heads=_heads_of(executor, problem, spec, one_part=False),
         count=call.count,
@@ -362,7 +364,7 @@ def _scan_rows_together(call: _Call) -> None:
     problem, inner, length = call.problem, call.problem.inner, call.problem.row_length
     rows = (problem.rows, length)
     sources = [
-        copied(transposed(leaf, length, inner, f.storage_bytes), (*rows, *f.shape), f.scalar.dtype)
+        copy_view(transpose_view(leaf, length, inner, f.storage_bytes), (*rows, *f.shape), f.scalar.dtype)
         for leaf, f in zip(call.leaves, problem.source.fields, strict=True)
     ]
     together = replace(problem, leaves=tuple(sources), shape=rows, axis=1)  # type: ignore[arg-type]
@@ -372,7 +374,7 @@ def _scan_rows_together(call: _Call) -> None:
     targets = scan_device(call.executor, together, call.strategy, **call.options)
     length = together.results_shape[-1]
     for target, result, f in zip(targets, call.results, problem.destination.fields, strict=True):
-        view = transposed(target, inner, length, f.storage_bytes)
+        view = transpose_view(target, inner, length, f.storage_bytes)
         if target.buffer is result.buffer:
             view = replace(view, array=duplicate(target))
         copy_elements(view, result)
@@ -383,10 +385,10 @@ def _scan_rows_together(call: _Call) -> None:
 # Pack the fields of bundles that have more than a shader binds into arrays that carry several each, on the device.
 
 
-def packed_arrays(problem: Problem, leaves: Sequence[DeviceArray]) -> list[DeviceArray]:
+def pack_device_arrays(problem: Problem, leaves: Sequence[DeviceArray]) -> list[DeviceArray]:
     """Pack the fields into the arrays that carry them, on the device."""
     context = leaves[0].context
-    carriers = packed_element(problem.source).fields
+    carriers = make_packed_element(problem.source).fields
     arrays = [empty(context, (*problem.shape, *carrier.shape), carrier.scalar.dtype) for carrier in carriers]
     for leaf, f, (carrier, start) in zip(leaves, problem.source.fields, places(problem.source), strict=True):
         copy_elements(
@@ -401,7 +403,7 @@ def packed_arrays(problem: Problem, leaves: Sequence[DeviceArray]) -> list[Devic
 
 def unpack(problem: Problem, wholes: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> None:
     """Copy the fields of a packed problem's results to arrays of their own."""
-    fields, carriers = problem.destination.fields, packed_element(problem.destination).fields
+    fields, carriers = problem.destination.fields, make_packed_element(problem.destination).fields
     count = math.prod(problem.results_shape)
     for result, f, (carrier, start) in zip(results, fields, places(problem.destination), strict=True):
         view = StridedView(wholes[carrier], start, (count,), (carriers[carrier].storage_bytes,), f.storage_bytes)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.array_types import AnyArray, AnyDType
-from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.guards import guarded
 from gpuscan.device.strides import c_strides
 from gpuscan.elements import word_dtype
 from gpuscan.engine.element_copy import StridedView, elements_of, scatter, write_elements
-from gpuscan.engine.elementwise import broadcast, converted
+from gpuscan.engine.elementwise import broadcast, convert_array
 from gpuscan.engine.preparation import check_seeds, seed_words
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def seeds_by_rows(problem: Problem) -> Problem:
                 with guarded(seed.context), seed.context.lock:
                     seed.check("STORAGE")
                     write_elements(broadcast(_in_dtype(seed, rows.dtype), rows.shape), rows)
-            seed = rows.viewed((problem.rows, *field.shape))
+            seed = rows.view_as((problem.rows, *field.shape))
         seeds.append(seed)
     return replace(problem, seeds=tuple(seeds))
 
@@ -53,7 +53,7 @@ def seeds_on_host(problem: Problem) -> Problem:
     return replace(problem, seeds=tuple(seeds))
 
 
-def bound_seeds(
+def bind_seeds(
     problem: Problem, spec: ScanSpec, context: DeviceContext, *, whole: bool = True
 ) -> AnyArray | DeviceArray | None:
     """Return what `seed_words` returns, on the device if an initial value is there. The caller must hold its lock.
@@ -78,7 +78,7 @@ def bound_seeds(
     start = (rows - 1) * pitch if backwards else 0
     for seed, field in zip(problem.seeds or (), fields, strict=True):
         dtype = word_dtype(field.scalar)
-        values = seed if isinstance(seed, DeviceArray) else uploaded(context, np.ascontiguousarray(seed))
+        values = seed if isinstance(seed, DeviceArray) else upload_array(context, np.ascontiguousarray(seed))
         strides = (-pitch if backwards else pitch, *c_strides(field.shape, dtype.itemsize))
         target = StridedView(words, start, (rows, *field.shape), strides, dtype.itemsize)
         scatter(elements_of(_in_dtype(values, dtype)), target)
@@ -87,4 +87,4 @@ def bound_seeds(
 
 
 def _in_dtype(array: DeviceArray, dtype: AnyDType) -> DeviceArray:
-    return array if array.dtype == dtype else converted(array.context, array, dtype)
+    return array if array.dtype == dtype else convert_array(array.context, array, dtype)

@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpuscan.array_types import AnyArray
-from gpuscan.device.device_array import DeviceArray, uploaded
+from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.device.transfer import serve_devices
-from gpuscan.engine.carries import Carry, joined, reduced, seeds_of, started
+from gpuscan.engine.carries import Carry, join_carry, reduce_rows, seeds_of, start_from_carry
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.host_arrays import scan_host
@@ -182,12 +182,12 @@ class DeviceTeam:
     def _on_devices(self, parts: Sequence[Stretch], call: Callable[[int, int, int], T]) -> list[T]:
         """Return the results of a call for the stretch of each device, made by a thread for each."""
 
-        def named(device: int, low: int, high: int) -> T:
+        def call_on_device(device: int, low: int, high: int) -> T:
             with naming(self.executors[device], device):
                 return call(device, low, high)
 
         with ThreadPoolExecutor(len(parts), thread_name_prefix="gpuscan-team") as threads:
-            calls = [threads.submit(named, part.device, part.start, part.stop) for part in parts]
+            calls = [threads.submit(call_on_device, part.device, part.start, part.stop) for part in parts]
             raise_first(calls)
         return [each.result() for each in calls]
 
@@ -256,7 +256,7 @@ class DeviceTeam:
         try:
             for stripe in pieces:
                 while len(under_way) >= most:
-                    yield landed(under_way)
+                    yield await_stripe(under_way)
                 following: Future[Carry] = Future()
                 carries = [*(each for each in carries if not each.done()), following]
                 executor = self.executors[stripe.device]
@@ -264,7 +264,7 @@ class DeviceTeam:
                 under_way.append((stripe, job))
                 carry = following
             while under_way:
-                yield landed(under_way)
+                yield await_stripe(under_way)
         finally:
             # After an error or an interrupt no thread computes these carries any more.
             for each in carries:
@@ -282,7 +282,7 @@ def first_and_last_head(problem: Problem, start: int, count: int) -> tuple[int, 
     return (int(heads[0]), int(heads[-1])) if len(heads) else None
 
 
-def landed(under_way: deque[tuple[Stripe, Future[None]]]) -> Stripe:
+def await_stripe(under_way: deque[tuple[Stripe, Future[None]]]) -> Stripe:
     """Wait for the first stripe.
 
     Raises:
@@ -328,37 +328,37 @@ def _scan_stripe(
     if problem.empty:
         after.set_result(before.result())
         return
-    leaves = [uploaded(context, leaf) for leaf in problem.leaves]
+    leaves = [upload_array(context, leaf) for leaf in problem.leaves]
     length = problem.row_length
     first, last = stripe.heads or (length, 0)
     if not stripe.last:
         # The carry depends only on the elements from the last head on. They are combined with the initial value.
         start = seeds_of(problem) if stripe.heads else None
-        total = reduced(executor, placed(problem, leaves, last, length), start)
+        total = reduce_rows(executor, cut_stripe(problem, leaves, last, length), start)
         if stripe.heads:
             after.set_result(total)
     carry = before.result()
     if not stripe.last and not stripe.heads:
-        after.set_result(joined(executor, problem, seeds_of(problem) if carry is None else carry, total))
+        after.set_result(join_carry(executor, problem, seeds_of(problem) if carry is None else carry, total))
     if not problem.keep_last_only:
         for begin, end, start in ((0, first, carry), (first, length, None)):
             if begin < end:
-                part = started(placed(problem, leaves, begin, end), start)
+                part = start_from_carry(cut_stripe(problem, leaves, begin, end), start)
                 low, high = in_memory(problem, begin, end)
                 write(scan_device(executor, part, strategy), [output[low:high] for output in stripe.outputs])
     elif stripe.last:
-        whole = started(placed(problem, leaves, 0, length), carry)
+        whole = start_from_carry(cut_stripe(problem, leaves, 0, length), carry)
         write(scan_device(executor, whole, strategy), stripe.outputs)
     context.check()
 
 
-def placed(problem: Problem, leaves: Sequence[DeviceArray], begin: int, end: int) -> Problem:
+def cut_stripe(problem: Problem, leaves: Sequence[DeviceArray], begin: int, end: int) -> Problem:
     """Return the scan of a part of a stripe, along the first axis, of arrays on the device."""
     low, high = in_memory(problem, begin, end)
     views = []
     for leaf in leaves:
         place_bytes = leaf.nbytes // leaf.shape[0]
-        views.append(leaf.viewed((high - low, *leaf.shape[1:]), offset=low * place_bytes))
+        views.append(leaf.view_as((high - low, *leaf.shape[1:]), offset=low * place_bytes))
     # The arrays are on the device already; this cuts the seeds and the heads.
     part = cut(replace(problem, leaves=()), 0, low, high)
     return replace(part, leaves=tuple(views))  # type: ignore[arg-type]
@@ -367,7 +367,7 @@ def placed(problem: Problem, leaves: Sequence[DeviceArray], begin: int, end: int
 def write(results: Sequence[DeviceArray], outputs: Arrays) -> None:
     """Read results from a device into arrays of as many elements."""
     for result, output in zip(results, outputs, strict=True):
-        shaped = result.viewed(output.shape)
+        shaped = result.view_as(output.shape)
         if output.flags.c_contiguous and output.dtype == result.dtype:
             shaped.read(output)
         else:

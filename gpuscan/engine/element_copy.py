@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Binding, Copy
-from gpuscan.device.strides import is_c_order, joined, reach
-from gpuscan.device.transfer import padded
+from gpuscan.device.strides import is_c_order, join_axes, reach
+from gpuscan.device.transfer import round_up
 from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
 from gpuscan.planning.heuristics import heuristics_for
@@ -66,7 +66,7 @@ class StridedView:
     @property
     def is_contiguous(self) -> bool:
         """Return True if the elements are neighbours in C order."""
-        return all(stride == self.element_bytes for _, stride in joined(self.shape, self.strides))
+        return all(stride == self.element_bytes for _, stride in join_axes(self.shape, self.strides))
 
     def rows(self, start: int, stop: int) -> StridedView:
         """Return the part of the view from `start` to `stop` along its first axis."""
@@ -84,14 +84,14 @@ def view_of(array: DeviceArray, shape: Sequence[int], element_bytes: int) -> Str
     return StridedView(array, 0, tuple(shape), tuple(reversed(strides)), element_bytes)
 
 
-def transposed(array: DeviceArray, rows: int, columns: int, element_bytes: int) -> StridedView:
+def transpose_view(array: DeviceArray, rows: int, columns: int, element_bytes: int) -> StridedView:
     """Return an array (outer, rows, columns) of elements as a view (outer, columns, rows)."""
     view = view_of(array, (array.nbytes // (rows * columns * element_bytes), rows, columns), element_bytes)
     (outer, *_), (outer_step, row_step, step) = view.shape, view.strides
     return StridedView(array, 0, (outer, columns, rows), (outer_step, step, row_step), element_bytes)
 
 
-def copied(view: StridedView, shape: tuple[int, ...], dtype: object) -> DeviceArray:
+def copy_view(view: StridedView, shape: tuple[int, ...], dtype: object) -> DeviceArray:
     """Return the view's elements as a new array of this shape and dtype."""
     result = empty(view.array.context, shape, dtype)
     copy_elements(view, result)
@@ -119,7 +119,7 @@ def with_strides(array: DeviceArray, shape: tuple[int, ...], strides: tuple[int,
 
 def duplicate(array: DeviceArray) -> DeviceArray:
     """Return a copy of an array that shaders can bind."""
-    return copied(elements_of(array), array.shape, array.dtype)
+    return copy_view(elements_of(array), array.shape, array.dtype)
 
 
 def bindable(array: DeviceArray) -> DeviceArray:
@@ -127,14 +127,14 @@ def bindable(array: DeviceArray) -> DeviceArray:
     return array if array.is_bindable else duplicate(array)
 
 
-def interchanged(array: DeviceArray, rows: int, columns: int, element_bytes: int) -> DeviceArray:
+def transpose_elements(array: DeviceArray, rows: int, columns: int, element_bytes: int) -> DeviceArray:
     """Return an array (outer, rows, columns) of elements in the order (outer, columns, rows), under the same shape.
 
     It is a copy, or the array itself if nothing moves.
     """
     if 1 in (rows, columns):
         return array
-    return copied(transposed(array, rows, columns, element_bytes), array.shape, array.dtype)
+    return copy_view(transpose_view(array, rows, columns, element_bytes), array.shape, array.dtype)
 
 
 def contiguous(array: DeviceArray) -> DeviceArray:
@@ -208,13 +208,13 @@ def _is_for_kernel(context: DeviceContext, nbytes: int) -> bool:
 
 def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int, pitch: int) -> None:
     context = result.context
-    axes = joined(view.shape, view.strides)
+    axes = join_axes(view.shape, view.strides)
     low, high = view.extent
     rows = view.nbytes // run
     end = start + (rows - 1) * pitch + run
     unit = reveal(gcd(4, view.element_bytes, view.start, start, run, pitch, *(stride for _, stride in axes)))
-    source, source_base = bound_stretch(context, view.array, low, high)
-    destination, base = bound_stretch(context, result, start, end)
+    source, source_base = bind_stretch(context, view.array, low, high)
+    destination, base = bind_stretch(context, result, start, end)
     limit = context.binding_limit
     if max(source.size or 0, destination.size or 0) > limit or view.nbytes // unit > _MAX_UNITS:
         _copy_in_halves(view, result, start, run, pitch)
@@ -225,7 +225,7 @@ def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int
     else:
         sizes.append((view.element_bytes // unit, 1))
     first_word = (start - base) // 4
-    words = padded(end - base) // 4 - first_word
+    words = round_up(end - base) // 4 - first_word
     numbers = [
         (view.start - source_base) // unit,
         (start - base) // unit,
@@ -279,11 +279,11 @@ def scatter(source: StridedView, target: StridedView) -> None:
     if not source.nbytes:
         return
     context = target.array.context
-    axes = joined(source.shape, source.strides, target.strides)
+    axes = join_axes(source.shape, source.strides, target.strides)
     distances = [step for _, *steps in axes for step in steps]
     unit = reveal(gcd(4, source.element_bytes, source.start, target.start, *distances))
     (bound, base), (result, result_base) = (
-        bound_stretch(context, view.array, *view.extent) for view in (source, target)
+        bind_stretch(context, view.array, *view.extent) for view in (source, target)
     )
     units = source.nbytes // unit
     if max(bound.size or 0, result.size or 0) > context.binding_limit or units > _MAX_UNITS:
@@ -321,7 +321,7 @@ def _halves(source: StridedView, target: StridedView) -> list[tuple[StridedView,
     ]
 
 
-def bound_stretch(context: DeviceContext, array: DeviceArray, low: int, high: int) -> tuple[Binding, int]:
+def bind_stretch(context: DeviceContext, array: DeviceArray, low: int, high: int) -> tuple[Binding, int]:
     """Return the binding of the buffer's bytes from `low` to `high`, and the byte where it begins."""
     base = low // context.offset_alignment * context.offset_alignment
-    return Binding(array.buffer, base, padded(high - base)), base
+    return Binding(array.buffer, base, round_up(high - base)), base

@@ -14,14 +14,14 @@ from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Binding
-from gpuscan.device.strides import c_strides, joined, reach
-from gpuscan.device.transfer import padded
+from gpuscan.device.strides import c_strides, join_axes, reach
+from gpuscan.device.transfer import round_up
 from gpuscan.elements import element_of, tuple_of
-from gpuscan.engine.element_copy import copied, elements_of, with_strides, write_elements
+from gpuscan.engine.element_copy import copy_view, elements_of, with_strides, write_elements
 from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.expression_graph import reachable
-from gpuscan.operators.trace import traced
+from gpuscan.operators.trace import trace_function
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
 from gpuscan.sizes import spans
 
@@ -104,7 +104,7 @@ def map_elements(
         text = ElementwiseText(
             code, function.source, used, 1, known.native_int64, known.packs_halves, tuple(aliases), ()
         )
-        run = _joined(context, _Run(text, views, (), targets, aliases), shape)
+        run = _join_run_axes(context, _Run(text, views, (), targets, aliases), shape)
         for start, count in spans(prod(shape), _piece_length(context, run, prod(shape))):
             _submit(context, run, start, start + count)
         for target, result in zip(targets, results, strict=True):
@@ -113,7 +113,7 @@ def map_elements(
     return results
 
 
-def converted(context: DeviceContext, array: DeviceArray, dtype: AnyDType) -> DeviceArray:
+def convert_array(context: DeviceContext, array: DeviceArray, dtype: AnyDType) -> DeviceArray:
     """Return the array in another dtype."""
     (result,) = map_elements(context, [array], _conversion(array.dtype, dtype), array.shape)
     return result
@@ -122,7 +122,7 @@ def converted(context: DeviceContext, array: DeviceArray, dtype: AnyDType) -> De
 @cache
 def _conversion(source: AnyDType, dtype: AnyDType) -> Map:
     element = element_of([source], tuple_of(1))
-    return traced(lambda numbers: numbers[0].astype(dtype), element, "astype")
+    return trace_function(lambda numbers: numbers[0].astype(dtype), element, "astype")
 
 
 def broadcast(array: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
@@ -162,9 +162,9 @@ def _is_direct(result: DeviceArray, sources: Sequence[DeviceArray]) -> bool:
     return result.is_writable_in_vectors and all(same)
 
 
-def _joined(context: DeviceContext, run: _Run, shape: tuple[int, ...]) -> _Run:
+def _join_run_axes(context: DeviceContext, run: _Run, shape: tuple[int, ...]) -> _Run:
     """Return the call with its axes. If sources would exceed a binding in every piece, they are copied in C order."""
-    axes = joined(shape, *(source.strides for source in run.sources)) or [(1, *[0] * len(run.sources))]
+    axes = join_axes(shape, *(source.strides for source in run.sources)) or [(1, *[0] * len(run.sources))]
     vectors = tuple(len(axes) == 1 and _is_vector(source, axes[0][1 + i]) for i, source in enumerate(run.sources))
     found = replace(run, axes=axes, text=replace(run.text, rank=len(axes), vectors=vectors))
     widths = [high - low for low, high in (found.source_reach(index, 1) for index in range(len(run.sources)))]
@@ -174,10 +174,10 @@ def _joined(context: DeviceContext, run: _Run, shape: tuple[int, ...]) -> _Run:
     copies = [
         source
         if source.strides == c_strides(shape, source.dtype.itemsize)
-        else copied(elements_of(source), shape, source.dtype)
+        else copy_view(elements_of(source), shape, source.dtype)
         for source in run.sources
     ]
-    return _joined(context, replace(run, sources=copies), shape)
+    return _join_run_axes(context, replace(run, sources=copies), shape)
 
 
 def _is_vector(source: DeviceArray, stride: int) -> bool:
@@ -185,7 +185,7 @@ def _is_vector(source: DeviceArray, stride: int) -> bool:
     size = source.dtype.itemsize
     if stride != size or source.offset % min(ALIGNMENT, VECTOR_CHUNK * size):
         return False
-    return bool(padded(source.extent[1], ALIGNMENT) <= source.buffer_bytes)
+    return bool(round_up(source.extent[1], ALIGNMENT) <= source.buffer_bytes)
 
 
 def _piece_length(context: DeviceContext, run: _Run, size: int) -> int:
@@ -217,7 +217,7 @@ def _submit(context: DeviceContext, run: _Run, start: int, stop: int) -> None:
             low, high = (begin + at for at in run.source_reach(index, rows))
             base = low // context.offset_alignment * context.offset_alignment
             vector = run.text.vectors[index]
-            sources.append(Binding(source.buffer, base, padded(high - base, ALIGNMENT if vector else 4)))
+            sources.append(Binding(source.buffer, base, round_up(high - base, ALIGNMENT if vector else 4)))
             numbers.append((begin - base) // (min(ALIGNMENT, VECTOR_CHUNK * size) if vector else size))
         else:
             numbers.append(0 if run.text.vectors[index] else first_row * run.inner - start)
@@ -225,7 +225,7 @@ def _submit(context: DeviceContext, run: _Run, start: int, stop: int) -> None:
     results = []
     for result, field in zip(run.results, run.text.code.result.fields, strict=True):
         at = result.offset + start * field.storage_bytes
-        results.append(Binding(result.buffer, at, padded((stop - start) * field.storage_bytes, ALIGNMENT)))
+        results.append(Binding(result.buffer, at, round_up((stop - start) * field.storage_bytes, ALIGNMENT)))
     captured = [context.uniform(run.text.code.captured)] if run.text.captured_functions else []
     bound = [*sources, *results, *captured]
     count, values = stop - start, {"text": run.text, "steps": _STEPS}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.guards import guarded
 from gpuscan.engine.record import are_owned, submit_stage
 
@@ -33,4 +33,4 @@ def indices_of_rows(context: DeviceContext, places: DeviceArray, rows: int, leng
 
 def all_indices(context: DeviceContext, length: int) -> DeviceArray:
     """Return the numbers from 0 to `length` - 1: the indices of rows of one entry, which is at place 0."""
-    return indices_of_rows(context, uploaded(context, np.zeros(1, np.uint32)), length, 1)
+    return indices_of_rows(context, upload_array(context, np.zeros(1, np.uint32)), length, 1)

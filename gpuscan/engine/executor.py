@@ -22,14 +22,14 @@ from gpuscan.device.interrupts import interrupts_held
 from gpuscan.device.program import encode
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
 from gpuscan.device.steps import Binding
-from gpuscan.device.transfer import begun
+from gpuscan.device.transfer import start_call
 from gpuscan.engine.job import Flight, Job, SharedBuffers
 from gpuscan.engine.kept_arrays import KeptArrays
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource
 from gpuscan.engine.planner import Planner
 from gpuscan.engine.record import Buffers, Origin, are_owned, steps_of_plan
-from gpuscan.engine.subgroup_check import verified
+from gpuscan.engine.subgroup_check import check_subgroup_size
 from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning.heuristics import TRANSFERS
 from gpuscan.recent_values import RecentValues
@@ -76,9 +76,9 @@ class Executor:
         drains = Drains()
         clean = waits = False
 
-        def landed(most: int) -> Iterator[Part]:
+        def await_parts(most: int) -> Iterator[Part]:
             """Yield the parts that are done, until at most `most` are being drained."""
-            for flight in drains.finished(most):
+            for flight in drains.await_flights(most):
                 if flight.buffers is not None:
                     flight.buffers.unmap()
                     idle.append(flight.buffers)
@@ -89,7 +89,7 @@ class Executor:
                 # The results of a part that is done are written while this one is filled.
                 while in_flight and (len(in_flight) == TRANSFERS.parts_in_flight or in_flight[0].is_ready()):
                     self._land(job, shared, in_flight, drains)
-                yield from landed(TRANSFERS.parts_draining)
+                yield from await_parts(TRANSFERS.parts_draining)
                 buffers = None
                 if self._waits_for(job, shared, part):
                     waits = True
@@ -102,7 +102,7 @@ class Executor:
                 in_flight.append(flight)
             while in_flight:
                 self._land(job, shared, in_flight, drains)
-                yield from landed(TRANSFERS.parts_draining if in_flight else 0)
+                yield from await_parts(TRANSFERS.parts_draining if in_flight else 0)
             clean = True
         finally:
             drains.close()
@@ -153,7 +153,7 @@ class Executor:
         context, part, buffers = self.context, flight.part, flight.buffers
         plan = self._plan_of(job, part)
         if job.placement is not None and job.placement.in_place:
-            plan = self._verified_plan(job, part, plan)
+            plan = self._find_verified_plan(job, part, plan)
         sources, upload_sizes, kept = self._bind_sources(job, part, buffers)
         destinations, read_sizes, temporaries = self._bind_sinks(job, part, buffers, sources)
         with context.lock:
@@ -318,9 +318,9 @@ class Executor:
                 'strategy="three_dispatch", which waits for nothing'
             )
 
-    def _verified_plan(self, job: Job, part: Part, plan: ScanPlan) -> ScanPlan:
+    def _find_verified_plan(self, job: Job, part: Part, plan: ScanPlan) -> ScanPlan:
         """Return a plan with a verified subgroup size. A run in place that fails would have overwritten its input."""
-        while not verified(self.context, plan):
+        while not check_subgroup_size(self.context, plan):
             plan = self._plan_of(job, part)
         return plan
 
@@ -373,9 +373,9 @@ class Drains:
             # The thread keeps what it called for a moment after the result is set, so it must not keep the part alive.
             todo = [drain]
             with interrupts_held():
-                self._under_way.append((flight, begun(_threads(), lambda: todo.pop()())))
+                self._under_way.append((flight, start_call(_threads(), lambda: todo.pop()())))
 
-    def finished(self, most: int) -> Iterator[Flight]:
+    def await_flights(self, most: int) -> Iterator[Flight]:
         """Wait until at most `most` parts are being written, and yield those that are done."""
         while self._under_way and (len(self._under_way) > most or self._under_way[0][1].done()):
             flight, future = self._under_way[0]

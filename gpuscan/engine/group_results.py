@@ -12,13 +12,13 @@ from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Clear
 from gpuscan.elements import scalar_of
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import StridedView, bindable, copied, interchanged, written
+from gpuscan.engine.element_copy import StridedView, bindable, copy_view, transpose_elements, written
 from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table, reduce_by_table
-from gpuscan.engine.groups import SortedLabels, grouped
+from gpuscan.engine.groups import SortedLabels, group_elements
 from gpuscan.engine.record import WORKGROUP_SIZE, are_owned, stage_dispatch, uniform_of
 from gpuscan.engine.segment_results import spread_segments
 from gpuscan.errors import DeviceMemoryError
-from gpuscan.problem.cache import cached_problem
+from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.groups import check_full, with_indices
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def label_range(found: SortedLabels) -> tuple[int, int]:
     with guarded(labels.context), labels.context.lock:
         for place in (0, length - 1):
             view = StridedView(labels, place * size, (rows,), (length * size,), size)
-            ends.append(copied(view, (rows,), labels.dtype).read())
+            ends.append(copy_view(view, (rows,), labels.dtype).read())
     labels.context.check()
     return int(ends[0].min()), int(ends[1].max())
 
@@ -81,7 +81,7 @@ def reduce_groups(
         if isinstance(labels, TabledGroups):
             return reduce_by_table(executor, problem, labels, out, drops_last=drops_last)
         problem = with_indices(problem)
-        found = grouped(executor, problem, labels, moves=True)
+        found = group_elements(executor, problem, labels, moves=True)
         inside = found.problem
         marks = _marks_of(found.labels, problem.row_length, groups)
         if problem.fill is None:
@@ -90,7 +90,7 @@ def reduce_groups(
         most = problem.rows * min(groups, problem.row_length)
         full = [empty(context, (most, *f.shape), f.scalar.dtype) for f in fields]
         scan_device(executor, replace(inside, keep_last_only=True), out=full)
-        (ranks,) = scan_device(executor, cached_problem(marks, "add", axis=0, exclusive=False, reverse=False))
+        (ranks,) = scan_device(executor, find_or_make_problem(marks, "add", axis=0, exclusive=False, reverse=False))
         results = []
         lead = list(problem.shape)
         lead[problem.axis] = groups
@@ -100,8 +100,8 @@ def reduce_groups(
                 fill = None if problem.fill is None else problem.fill[number]
                 shape = problem.rows, groups, f.storage_bytes
                 spread_segments(array, ranks, fill, result, shape, ranks_of_all_rows=marks.size > groups)
-            moved = interchanged(result, problem.inner, groups, f.storage_bytes)
-            results.append(moved.viewed((*lead, *f.shape)))
+            moved = transpose_elements(result, problem.inner, groups, f.storage_bytes)
+            results.append(moved.view_as((*lead, *f.shape)))
         return written(results, out)
 
 

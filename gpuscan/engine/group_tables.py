@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 
 from gpuscan.device.buffer_pool import ALIGNMENT
-from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.guards import guarded
 from gpuscan.device.interrupts import interrupts_held
 from gpuscan.device.steps import Clear, Dispatch, Step
-from gpuscan.device.transfer import padded, read_later, read_together
+from gpuscan.device.transfer import read_later, read_together, round_up
 from gpuscan.elements import scalar_of, words_of
 from gpuscan.engine.array_indices import number_labels
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.device_seeds import bound_seeds
-from gpuscan.engine.element_copy import bindable, interchanged, written
+from gpuscan.engine.device_seeds import bind_seeds
+from gpuscan.engine.element_copy import bindable, transpose_elements, written
 from gpuscan.engine.preparation import check_elements
 from gpuscan.engine.record import are_owned, max_workgroups, uniform_of
 from gpuscan.planning.group_plan import plan_groups
 from gpuscan.planning.heuristics import group_heuristics_for
 from gpuscan.planning.plan import grid_of
 from gpuscan.planning.spec import scan_spec
-from gpuscan.problem.cache import cached_problem
+from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.groups import check_full
 from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
 
@@ -87,7 +87,7 @@ def count_labels(executor: Executor, problem: Problem, labels: Any, *, exact: bo
     Args:
         executor: of the arrays' device.
         problem: the scan of the elements, without heads.
-        labels: the labels, as `gpuscan.problem.groups.checked_labels` returns them.
+        labels: the labels, as `gpuscan.problem.groups.check_labels` returns them.
         exact: True if `count` has to be 1 more than the largest label.
     """
     context = executor.context
@@ -96,7 +96,7 @@ def count_labels(executor: Executor, problem: Problem, labels: Any, *, exact: bo
             largest = int(labels.max())
             if int(labels.min()) < 0 or largest >= _MOST_LABELS:
                 return None
-            narrow = uploaded(context, labels.astype(np.min_scalar_type(largest)))
+            narrow = upload_array(context, labels.astype(np.min_scalar_type(largest)))
             return FewLabels(_by_rows(problem, narrow), largest + 1)
         found = _bindable(labels)
         if found.dtype.itemsize == 1 and not exact:
@@ -141,8 +141,8 @@ def _largest_of(executor: Executor, labels: DeviceArray) -> int:
     """Return the largest label, taken for an unsigned number. It is read from the device."""
     dtype = f"u{labels.dtype.itemsize}"
     unsigned = DeviceArray(labels.context, labels.buffer, (labels.size,), dtype, labels.offset, labels.owner)
-    problem = cached_problem(unsigned, "maximum", axis=0, exclusive=False, reverse=False)
-    (result,) = scan_device(executor, problem.reduced())
+    problem = find_or_make_problem(unsigned, "maximum", axis=0, exclusive=False, reverse=False)
+    (result,) = scan_device(executor, problem.as_reduction())
     context = executor.context
     (found,) = read_together(context.queue, context.pool, [(result.buffer, result.offset, labels.dtype.itemsize)])
     largest = int(found.view(dtype)[0])
@@ -154,8 +154,8 @@ def _by_rows(problem: Problem, labels: DeviceArray) -> DeviceArray:
     length, inner = problem.row_length, problem.inner
     by_element = labels.shape == problem.shape and problem.rows > 1
     if by_element:
-        labels = interchanged(labels, length, inner, labels.dtype.itemsize)
-    return labels.viewed((problem.rows, length) if by_element else (length,))
+        labels = transpose_elements(labels, length, inner, labels.dtype.itemsize)
+    return labels.view_as((problem.rows, length) if by_element else (length,))
 
 
 class TableOptions(TypedDict, total=False):
@@ -289,7 +289,7 @@ def scan_by_table(
     results = [empty(context, (problem.size, *f.shape), f.scalar.dtype) for f in fields]
     run_stages(context, groups, leaves, results, groups.memory)
     results = [
-        interchanged(each, inner, length, f.storage_bytes).viewed((*problem.shape, *f.shape))
+        transpose_elements(each, inner, length, f.storage_bytes).view_as((*problem.shape, *f.shape))
         for each, f in zip(results, fields, strict=True)
     ]
     return written(results, out)
@@ -316,12 +316,12 @@ def reduce_by_table(
     results = [empty(context, (table.results, *f.shape), f.scalar.dtype) for f in fields]
     memory = run_stages(context, groups, leaves, results, groups.memory)
     if problem.fill is None:
-        marks = memory.viewed((table.results,), offset=4 * (table.words - table.results))
+        marks = memory.view_as((table.results,), offset=4 * (table.words - table.results))
         check_full(problem, marks.read().reshape(-1, table.count), drops_last=drops_last)
     lead = list(problem.shape)
     lead[problem.axis] = table.count
     results = [
-        interchanged(each, problem.inner, table.count, f.storage_bytes).viewed((*lead, *f.shape))
+        transpose_elements(each, problem.inner, table.count, f.storage_bytes).view_as((*lead, *f.shape))
         for each, f in zip(results, fields, strict=True)
     ]
     return written(results, out)
@@ -345,8 +345,8 @@ def _leaves(executor: Executor, problem: Problem) -> list[DeviceArray]:
     """Return the arrays on the device, with the elements of a row one after the other."""
     leaves = []
     for leaf, f in zip(problem.leaves, problem.source.fields, strict=True):
-        array = _bindable(leaf) if isinstance(leaf, DeviceArray) else uploaded(executor.context, np.asarray(leaf))
-        leaves.append(interchanged(array, problem.row_length, problem.inner, f.storage_bytes))
+        array = _bindable(leaf) if isinstance(leaf, DeviceArray) else upload_array(executor.context, np.asarray(leaf))
+        leaves.append(transpose_elements(array, problem.row_length, problem.inner, f.storage_bytes))
     return leaves
 
 
@@ -387,7 +387,7 @@ def run_stages(
         bound["largest"] = largest.binding()
     for array, result in zip(table.kernels[-1].destinations, results, strict=True):
         if array.atomic:
-            steps.append(Clear(result.buffer, result.offset, padded(result.nbytes, ALIGNMENT)))
+            steps.append(Clear(result.buffer, result.offset, round_up(result.nbytes, ALIGNMENT)))
     for kernel in table.kernels:
         pipeline, layout = context.pipeline(kernel)
         entries = [(0, params), *((array.binding, bound[array.name]) for array in kernel.bindings)]
@@ -410,15 +410,15 @@ def _bindings(
     bound |= {f"source{i}": leaf.binding() for i, leaf in enumerate(leaves)}
     bound |= {f"destination{i}": result.binding() for i, result in enumerate(results)}
     kept = []
-    seeds = bound_seeds(problem, spec, context)
+    seeds = bind_seeds(problem, spec, context)
     if seeds is not None:
-        kept.append(seeds if isinstance(seeds, DeviceArray) else uploaded(context, seeds))
+        kept.append(seeds if isinstance(seeds, DeviceArray) else upload_array(context, seeds))
         bound["seeds"] = kept[-1].binding()
     if any(kernel.stage == "reduce_carries" and kernel.marked for kernel in groups.table.kernels):
         # With initial values the carries of groups without elements are their results.
         none = np.zeros((problem.rows, spec.destination.words), np.uint32)
         fills = none if problem.fill is None or spec.initial else words_of(spec.destination, problem.fill)
-        kept.append(uploaded(context, fills))
+        kept.append(upload_array(context, fills))
         bound["fills"] = kept[-1].binding()
     if spec.captured:
         bound["captured"] = context.uniform(spec.captured)

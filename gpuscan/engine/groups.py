@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.array_types import AnyDType
-from gpuscan.device.device_array import DeviceArray, uploaded
+from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.device.guards import guarded
 from gpuscan.device.reports import Verdict
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import contiguous, interchanged, with_strides, written
+from gpuscan.engine.element_copy import contiguous, transpose_elements, with_strides, written
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.group_tables import TabledGroups, combine_speculatively, count_labels, plan_table, scan_by_table
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import sort_device
-from gpuscan.operators.trace import traced
-from gpuscan.problem.cache import cached_problem
+from gpuscan.operators.trace import trace_function
+from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.groups import may_be_missing, missing_error, with_indices
 from gpuscan.problem.labels import MISSING
 from gpuscan.problem.segments import Heads, Keys
@@ -76,7 +76,7 @@ def scan_groups(
     Args:
         executor: of the arrays' device.
         problem: the scan, without heads. Its NumPy arrays are uploaded.
-        labels: the labels, as `gpuscan.problem.groups.checked_labels` returns them, or sorted, or planned by a table.
+        labels: the labels, as `gpuscan.problem.groups.check_labels` returns them, or sorted, or planned by a table.
         strategy: as in `gpuscan.scan`.
         out: arrays to write, which fit; new ones without. They may be the problem's own.
 
@@ -89,7 +89,7 @@ def scan_groups(
         given = labels
         if not isinstance(labels, (SortedLabels, TabledGroups)):
             # An array of the caller's changes only once it is known that the result is right.
-            labels = _tabled(executor, problem, labels, all_stages=out is None) or labels
+            labels = _try_table(executor, problem, labels, all_stages=out is None) or labels
         if isinstance(given, DeviceArray) and may_be_missing(given) and not _are_counted(labels):
             if missing_error(problem) is None:
                 scanned = _scan(executor, problem, labels, strategy, None)
@@ -105,15 +105,15 @@ def _scan(
     if isinstance(labels, TabledGroups):
         return scan_by_table(executor, problem, labels, out)
     problem = with_indices(problem)
-    found = grouped(executor, problem, labels)
+    found = group_elements(executor, problem, labels)
     inside = found.problem
     assert found.order is not None
     scanned = scan_device(executor, inside, strategy)
     results = []
     for array, f in zip(scanned, problem.destination.fields, strict=True):
-        back = found.order.undo(array.viewed((problem.size, *f.shape)))
-        back = interchanged(back, problem.inner, problem.row_length, f.storage_bytes)
-        results.append(back.viewed((*problem.shape, *f.shape)))
+        back = found.order.undo(array.view_as((problem.size, *f.shape)))
+        back = transpose_elements(back, problem.inner, problem.row_length, f.storage_bytes)
+        results.append(back.view_as((*problem.shape, *f.shape)))
     return written(results, out)
 
 
@@ -133,9 +133,9 @@ def holds_missing(executor: Executor, labels: DeviceArray) -> bool:
 
 def _search_missing(executor: Executor, labels: DeviceArray) -> DeviceArray:
     """Return one word on the device: 1 if a label is missing, else 0."""
-    flat = contiguous(labels).viewed((labels.size,))
-    search = cached_problem(flat, "maximum", axis=0, exclusive=False, reverse=False, before=_is_missing)
-    (found,) = scan_device(executor, search.reduced())
+    flat = contiguous(labels).view_as((labels.size,))
+    search = find_or_make_problem(flat, "maximum", axis=0, exclusive=False, reverse=False, before=_is_missing)
+    (found,) = scan_device(executor, search.as_reduction())
     return found
 
 
@@ -144,7 +144,7 @@ def _check_missing(executor: Executor, problem: Problem, labels: DeviceArray) ->
     context = executor.context
     found = _search_missing(executor, labels)
     # It is not cleared before later runs, so that none hides what an earlier one has found.
-    verdict = uploaded(context, np.zeros(1, np.uint32))
+    verdict = upload_array(context, np.zeros(1, np.uint32))
     map_elements(context, [found, verdict], _larger(), verdict.shape, [verdict])
     context.read_verdict_later(Verdict(verdict, _error_if_found, (missing_error(problem),)))
     context.check_if_many()
@@ -154,7 +154,7 @@ def _check_missing(executor: Executor, problem: Problem, labels: DeviceArray) ->
 def _larger() -> Map:
     """Return the function that adds what a run has found to what earlier ones have."""
     element = element_of([np.dtype(np.uint32)] * 2, tuple_of(2))
-    return traced(lambda numbers: np.maximum(numbers[0], numbers[1]), element, "the larger number")
+    return trace_function(lambda numbers: np.maximum(numbers[0], numbers[1]), element, "the larger number")
 
 
 def _error_if_found(error: Exception, words: list[int]) -> Exception | None:
@@ -192,10 +192,10 @@ def _nan_where_missing(labels: AnyDType, dtype: AnyDType) -> Map:
         label, value = values
         return np.where(label == MISSING, np.full_like(value, np.nan), value)
 
-    return traced(function, element_of([labels, dtype], tuple_of(2)), "groups")
+    return trace_function(function, element_of([labels, dtype], tuple_of(2)), "groups")
 
 
-def _tabled(executor: Executor, problem: Problem, labels: object, *, all_stages: bool) -> TabledGroups | None:
+def _try_table(executor: Executor, problem: Problem, labels: object, *, all_stages: bool) -> TabledGroups | None:
     """Return the groups by a table, perhaps with some or `all_stages` submitted; None to sort the labels."""
     if isinstance(labels, DeviceArray):
         begun = combine_speculatively(executor, problem, labels, None, reduces=False, all_stages=all_stages)
@@ -211,29 +211,29 @@ def sort_labels(executor: Executor, problem: Problem, labels: object, *, moves: 
     Args:
         executor: of the arrays' device.
         problem: the scan of the elements, without heads.
-        labels: the labels, as `gpuscan.problem.groups.checked_labels` returns them.
+        labels: the labels, as `gpuscan.problem.groups.check_labels` returns them.
         moves: True to move the elements along if they are words of one row, in place of their indices.
     """
     length, inner = problem.row_length, problem.inner
     given = _on_device(executor, labels)
     if moves and problem.rows == 1 and not problem.indexed and [f.storage_bytes for f in problem.source.fields] == [4]:
-        words = _on_device(executor, problem.leaves[0]).viewed((length,), np.uint32)
-        found = sort_device(executor, given.viewed((length,)), 0, words=words)
+        words = _on_device(executor, problem.leaves[0]).view_as((length,), np.uint32)
+        found = sort_device(executor, given.view_as((length,)), 0, words=words)
         assert found.keys is not None
         assert found.places is not None
         return SortedLabels(found.keys, found.places, moved=True)
     by_element = given.shape == problem.shape and problem.rows > 1
     if by_element:
-        given = interchanged(given, length, inner, given.dtype.itemsize)
+        given = transpose_elements(given, length, inner, given.dtype.itemsize)
     rows = problem.rows if by_element else 1
-    found = sort_device(executor, given.viewed((rows, length)), 1, with_places=True)
+    found = sort_device(executor, given.view_as((rows, length)), 1, with_places=True)
     assert found.keys is not None
     assert found.places is not None
     shape = (rows, length) if by_element else (length,)
-    return SortedLabels(found.keys.viewed(shape), found.places)
+    return SortedLabels(found.keys.view_as(shape), found.places)
 
 
-def grouped(executor: Executor, problem: Problem, labels: object, *, moves: bool = False) -> Grouped:
+def group_elements(executor: Executor, problem: Problem, labels: object, *, moves: bool = False) -> Grouped:
     """Return the problem with the elements in the order of their labels. Labels are sorted first if need be.
 
     `moves` is that of `sort_labels`: True if the elements need not go back to their places.
@@ -242,14 +242,14 @@ def grouped(executor: Executor, problem: Problem, labels: object, *, moves: bool
     found = labels if isinstance(labels, SortedLabels) else sort_labels(executor, problem, labels, moves=moves)
     if found.moved:
         (f,) = problem.source.fields
-        moved = found.places.viewed((length, *f.shape), f.scalar.dtype)
+        moved = found.places.view_as((length, *f.shape), f.scalar.dtype)
         return Grouped(in_label_order(problem, found).with_leaves((moved,)), found.labels, None)
     order = Permutation.of_rows(context, found.places, problem.rows, length)
     leaves = []
     for leaf, f in zip(problem.leaves, problem.source.fields, strict=True):
-        array = interchanged(_on_device(executor, leaf), length, inner, f.storage_bytes)
-        moved = order.apply(array.viewed((problem.size, *f.shape)))
-        leaves.append(moved.viewed((problem.rows, length, *f.shape) if problem.rows > 1 else (length, *f.shape)))
+        array = transpose_elements(_on_device(executor, leaf), length, inner, f.storage_bytes)
+        moved = order.apply(array.view_as((problem.size, *f.shape)))
+        leaves.append(moved.view_as((problem.rows, length, *f.shape) if problem.rows > 1 else (length, *f.shape)))
     inside = in_label_order(problem, found).with_leaves(tuple(leaves))
     return Grouped(inside, found.labels, order)
 
@@ -263,6 +263,6 @@ def in_label_order(problem: Problem, labels: SortedLabels) -> Problem:
 
 def _on_device(executor: Executor, array: object) -> DeviceArray:
     if not isinstance(array, DeviceArray):
-        return uploaded(executor.context, np.asarray(array))
+        return upload_array(executor.context, np.asarray(array))
     array.check("STORAGE")
     return contiguous(array)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from gpuscan.device.buffer_pool import ALIGNMENT
-from gpuscan.device.device_array import DeviceArray, uploaded
+from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.device.steps import Binding
-from gpuscan.device.transfer import padded
+from gpuscan.device.transfer import round_up
 from gpuscan.elements import element_of, scalar_of
-from gpuscan.engine.element_copy import copied
+from gpuscan.engine.element_copy import copy_view
 from gpuscan.engine.places import part_of
 from gpuscan.engine.segment_heads import contiguous_heads, segment_heads
 from gpuscan.problem.segments import Keys, Offsets
@@ -66,7 +66,7 @@ class UploadedHeads:
     def upload_bytes(self, part: Part) -> int:
         """Return the bytes of the part's bits."""
         alike = self.in_columns and self.heads.cuts_rows_alike
-        return padded(-(-(self.heads.row_length if alike else part.length + 1) // 8))
+        return round_up(-(-(self.heads.row_length if alike else part.length + 1) // 8))
 
     def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
         """Upload the part's bits."""
@@ -117,7 +117,7 @@ class MarkedHeads:
             return self.bits.binding()
         # A reduction also reads the bit after a piece that another piece follows.
         count = part.length if part.last else part.length + 1
-        return Binding(self.bits.buffer, self.bits.offset + part.start // 8, padded(-(-count // 8), 4))
+        return Binding(self.bits.buffer, self.bits.offset + part.start // 8, round_up(-(-count // 8), 4))
 
     @property
     def array(self) -> DeviceArray | None:
@@ -128,10 +128,10 @@ class MarkedHeads:
     def _slab_bits(self, part: Part) -> DeviceArray:
         heads, keys = self._heads, self._heads.cut.array
         if not isinstance(keys, DeviceArray):
-            return uploaded(self._context, heads.column_words(part.outer, part.columns))
+            return upload_array(self._context, heads.column_words(part.outer, part.columns))
         (number,) = element_of([keys.dtype]).fields
         view = part_of(keys, part, number, heads.inner)
-        slab = replace(heads, shape=view.shape, axis=1, cut=Keys(copied(view, view.shape, keys.dtype)))
+        slab = replace(heads, shape=view.shape, axis=1, cut=Keys(copy_view(view, view.shape, keys.dtype)))
         return segment_heads(self._context, slab, in_columns=True)
 
 
@@ -179,7 +179,7 @@ def can_compare(heads: Heads, results: Sequence[DeviceArray]) -> bool:
     keys = heads.cut.array
     if not (isinstance(heads.cut, Keys) and isinstance(keys, DeviceArray)) or keys.shape != heads.shape:
         return False
-    bound = keys.is_bindable and padded(keys.nbytes, ALIGNMENT) <= keys.context.binding_limit
+    bound = keys.is_bindable and round_up(keys.nbytes, ALIGNMENT) <= keys.context.binding_limit
     return bound and not any(result.buffer is keys.buffer for result in results)
 
 
@@ -193,5 +193,5 @@ def with_offsets_there(context: DeviceContext, problem: Problem) -> Problem:
         return problem
     if -(-heads.row_length // 8) > context.binding_limit:
         return problem
-    there = uploaded(context, heads.cut.array, np.uint32)
+    there = upload_array(context, heads.cut.array, np.uint32)
     return problem.with_heads(replace(heads, cut=replace(heads.cut, array=there, unchecked=False)))

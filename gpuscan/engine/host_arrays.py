@@ -12,10 +12,10 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray
 from gpuscan.device.context import DeviceContext
-from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.guards import guarded
 from gpuscan.engine.device_arrays import segment_ranks
-from gpuscan.engine.element_copy import StridedView, copied
+from gpuscan.engine.element_copy import StridedView, copy_view
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.head_bits import HeadBits, MarkedHeads, UploadedHeads
 from gpuscan.engine.job import Job, Layout, PlanOptions
@@ -42,7 +42,7 @@ from gpuscan.planning.partition import (
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.column_vectors import as_vectors
-from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, packed, unpacked
+from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, pack_problem, unpack_results
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import written
 
@@ -79,8 +79,8 @@ def scan_host(
     limit = context.capabilities.limits[STORAGE_LIMIT]
     if binds_too_many(problem, limit):
         leaves = pack_arrays(problem.source, problem.leaves, len(problem.shape))
-        whole = packed(problem, leaves, limit, context.capabilities.summary)
-        results = unpacked(problem, scan_host(executor, whole, strategy, piece_bytes=piece_bytes, **options))
+        whole = pack_problem(problem, leaves, limit, context.capabilities.summary)
+        results = unpack_results(problem, scan_host(executor, whole, strategy, piece_bytes=piece_bytes, **options))
         return written(results, outputs)
     if takes_vectors(problem, context.capabilities):
         whole = as_vectors(problem)
@@ -353,7 +353,7 @@ class _Scan:
     ) -> HostSource | DeviceSource:
         problem = self._problem
         if transposed:
-            return DeviceSource(placed(self._executor.context, leaf), field, 1)
+            return DeviceSource(place_on_device(self._executor.context, leaf), field, 1)
         if inner is not None:
             return HostSlabs(leaf, problem.shape, problem.axis, field)
         if flipped:
@@ -394,7 +394,7 @@ class RowResults:
 
 
 def transposes_on_device(context: DeviceContext, leaf: AnyArray) -> bool:
-    """Return True if `placed` lets the device bring an array into C order.
+    """Return True if `place_on_device` lets the device bring an array into C order.
 
     The array must be one block of memory in another order. Adapters that share the CPU's memory gain nothing by it.
     """
@@ -410,10 +410,10 @@ def memory_order(leaf: AnyArray) -> list[int]:
     return sorted(range(leaf.ndim), key=lambda axis: -abs(leaf.strides[axis]))
 
 
-def placed(context: DeviceContext, leaf: AnyArray) -> DeviceArray:
+def place_on_device(context: DeviceContext, leaf: AnyArray) -> DeviceArray:
     """Return a copy of a NumPy array on the device, in C order."""
     if not transposes_on_device(context, leaf):
-        return uploaded(context, np.ascontiguousarray(leaf))
-    array = uploaded(context, leaf.transpose(memory_order(leaf)))
+        return upload_array(context, np.ascontiguousarray(leaf))
+    array = upload_array(context, leaf.transpose(memory_order(leaf)))
     view = StridedView(array, 0, leaf.shape, leaf.strides, leaf.dtype.itemsize)
-    return copied(view, leaf.shape, leaf.dtype)
+    return copy_view(view, leaf.shape, leaf.dtype)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 
 from gpuscan.array_types import AnyArray
-from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.reports import Run
 from gpuscan.device.steps import Binding
 from gpuscan.engine.array_places import places_binding
@@ -148,17 +148,17 @@ class SharedBuffers:
                 self._seeds = (
                     words
                     if isinstance(words, DeviceArray)
-                    else self._kept_arrays.get(self._job.kind, name, lambda: uploaded(self._context, words))
+                    else self._kept_arrays.get(self._job.kind, name, lambda: upload_array(self._context, words))
                 )
             return self._seeds.binding()
         matrices = (words.shape[0] // self._job.inner, self._job.inner, words.shape[-1])
         if isinstance(words, DeviceArray):
             assert part.outer is not None
             assert part.columns is not None
-            some = stretch_of(words.viewed(matrices), 0, part.outer.start, part.outer.stop)
+            some = stretch_of(words.view_as(matrices), 0, part.outer.start, part.outer.stop)
             own = duplicate(stretch_of(some, 1, part.columns.start, part.columns.stop))
         else:
-            own = uploaded(self._context, np.ascontiguousarray(words.reshape(matrices)[part.outer, part.columns]))
+            own = upload_array(self._context, np.ascontiguousarray(words.reshape(matrices)[part.outer, part.columns]))
         kept.append(own)
         return own.binding()
 

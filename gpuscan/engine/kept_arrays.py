@@ -53,7 +53,7 @@ class KeptArrays:
             self._arrays.move_to_end(key)
             self._context.note_constant(found.buffer, found.owner)
             return found
-        with self._context.unrecorded():
+        with self._context.pause_recording():
             found = self._arrays[key] = make()
         self._context.note_constant(found.buffer, found.owner)
         self.nbytes += found.buffer.size

@@ -16,7 +16,7 @@ from typing import Any
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Clear, Copy, Step
-from gpuscan.device.transfer import padded
+from gpuscan.device.transfer import round_up
 from gpuscan.engine.record import are_owned, stage_dispatch, uniform_of
 from gpuscan.planning.heuristics import ARRAYS
 from gpuscan.sizes import apply
@@ -58,11 +58,11 @@ class DeviceAttention:
         for first, chunks in self._stretches:
             call = self._call(first, chunks)
             steps = [self._put(before, states, 0)]
-            steps += self._prepared(call, chunks)
-            steps += self._walked(call, states, updates)
+            steps += self._make_pair_steps(call, chunks)
+            steps += self._make_state_steps(call, states, updates)
             bound = [self.q, self._gates, self._matrices, states, updates, o]
             steps += self._stage("outputs", call, bound, chunks * self._blocks)
-            steps.append(self._taken(states, chunks, last))
+            steps.append(self._take_state(states, chunks, last))
             self._submit(steps)
             before = last
         return o, last
@@ -78,12 +78,12 @@ class DeviceAttention:
         # Both the states and their gradients, one slot more than chunks of each.
         slots = self._stretch + 1
         states = self._empty((2, slots, *self._state_shape))
-        values = padded(self.v.size, _ALIGNED_NUMBERS)
+        values = round_up(self.v.size, _ALIGNED_NUMBERS)
         updates = self._empty((2 if delta else 1, values))
         parts = [self.q, self.k, self.g, *([] if self.beta is None else [self.beta])]
         places = [0]
         for part in parts:
-            places.append(places[-1] + padded(part.size, _ALIGNED_NUMBERS))
+            places.append(places[-1] + round_up(part.size, _ALIGNED_NUMBERS))
         results = self._empty((places[-1],))
         begins = self._checkpoints(states, updates)
         of_first = self._empty(self._state_shape)
@@ -93,17 +93,17 @@ class DeviceAttention:
             of_updates = values if delta else 0
             call = self._call(first, chunks, grads, of_updates, *places[1:3], places[3] if delta else 0)
             steps = [self._put(before, states, 0), self._put(after, states, slots + chunks)]
-            steps += self._prepared(call, chunks)
-            steps += self._walked(call, states, updates)
+            steps += self._make_pair_steps(call, chunks)
+            steps += self._make_state_steps(call, states, updates)
             bound = [self.q, self.k, self._gates, self._matrices, grad, states, updates]
             steps += self._stage("state_gradients", call, bound, self._blocks)
             bound = [self.q, self.k, self.v, self._gates, grad, states, results, *([updates] if delta else [])]
             steps += self._stage("gradients", call, bound, chunks)
-            steps.append(self._taken(states, slots, of_first))
+            steps.append(self._take_state(states, slots, of_first))
             self._submit(steps)
             after = of_first
-        found = [results.viewed(part.shape, offset=4 * place) for part, place in zip(parts, places, strict=False)]
-        of_values = updates.viewed(self.v.shape, offset=4 * values if delta else 0)
+        found = [results.view_as(part.shape, offset=4 * place) for part, place in zip(parts, places, strict=False)]
+        of_values = updates.view_as(self.v.shape, offset=4 * values if delta else 0)
         of_beta = found[3] if delta else None
         return [*found[:2], of_values, found[2], of_beta, None if self.initial is None else of_first]
 
@@ -114,20 +114,20 @@ class DeviceAttention:
             call = self._call(first, chunks)
             end = self._empty(self._state_shape)
             steps = [self._put(begins[-1], states, 0)]
-            steps += self._prepared(call, chunks)
-            steps += self._walked(call, states, updates)
-            steps.append(self._taken(states, chunks, end))
+            steps += self._make_pair_steps(call, chunks)
+            steps += self._make_state_steps(call, states, updates)
+            steps.append(self._take_state(states, chunks, end))
             self._submit(steps)
             begins.append(end)
         return begins
 
     # ----- Stages
 
-    def _prepared(self, call: Any, chunks: int) -> list[Step]:
+    def _make_pair_steps(self, call: Any, chunks: int) -> list[Step]:
         bound = [self.q, self.k, self.g, self._gates, self._matrices, *([] if self.beta is None else [self.beta])]
         return self._stage("pairs", call, bound, chunks)
 
-    def _walked(self, call: Any, states: DeviceArray, updates: DeviceArray) -> list[Step]:
+    def _make_state_steps(self, call: Any, states: DeviceArray, updates: DeviceArray) -> list[Step]:
         more = [] if self.beta is None else [self._matrices, updates]
         return self._stage("states", call, [self.k, self.v, self._gates, states, *more], self._blocks)
 
@@ -160,7 +160,7 @@ class DeviceAttention:
             return Clear(states.buffer, states.offset + slot * size, size)
         return Copy(state.buffer, state.offset, states.buffer, states.offset + slot * size, size)
 
-    def _taken(self, states: DeviceArray, slot: int, state: DeviceArray) -> Step:
+    def _take_state(self, states: DeviceArray, slot: int, state: DeviceArray) -> Step:
         """Return the step that copies a state from a slot."""
         size = 4 * prod(self._state_shape)
         return Copy(states.buffer, states.offset + slot * size, state.buffer, state.offset, size)
@@ -211,7 +211,7 @@ class DeviceAttention:
 
     @cached_property
     def _beta_place(self) -> int:
-        return padded(self.g.size, _ALIGNED_NUMBERS)
+        return round_up(self.g.size, _ALIGNED_NUMBERS)
 
     @cached_property
     def _gates(self) -> DeviceArray:

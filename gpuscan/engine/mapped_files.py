@@ -20,12 +20,12 @@ def is_mapped_file(array: AnyArray) -> bool:
 
 def release_pages(array: AnyArray) -> None:
     """Release the pages of a memory-mapped file; the system reads them again when they are needed."""
-    mapping = shared_map(array)
+    mapping = find_shared_map(array)
     if mapping is not None:
         mapping.madvise(mmap.MADV_DONTNEED)
 
 
-def shared_map(array: object) -> mmap.mmap | None:
+def find_shared_map(array: object) -> mmap.mmap | None:
     """Return the mapping behind a `np.memmap` that shares its pages with the file, or None.
 
     Changes to the pages of a private mapping exist only in memory, so they must not be released. A plain `mmap.mmap`

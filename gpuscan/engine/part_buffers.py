@@ -12,7 +12,7 @@ from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.reports import REPORT_BYTES
 from gpuscan.device.steps import Binding
-from gpuscan.device.transfer import padded, upload
+from gpuscan.device.transfer import round_up, upload
 from gpuscan.planning.heuristics import TRANSFERS
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ class PartBuffers:
         self, context: DeviceContext, inputs: Sequence[int], outputs: Sequence[int], heads_bytes: int, reports: bool
     ) -> None:
         flags, self._context = context.usage, context
-        self._inputs = [padded(size, ALIGNMENT) for size in inputs]
-        self._outputs = [padded(size, ALIGNMENT) for size in outputs]
+        self._inputs = [round_up(size, ALIGNMENT) for size in inputs]
+        self._outputs = [round_up(size, ALIGNMENT) for size in outputs]
         self._reports = reports
         report_bytes, size_of = REPORT_BYTES if reports else 0, context.pool.size_of
-        read_back = padded(report_bytes, ALIGNMENT) + sum(self._outputs)
+        read_back = round_up(report_bytes, ALIGNMENT) + sum(self._outputs)
         largest = max((*self._inputs, *self._outputs), default=0)
         self._small = largest <= TRANSFERS.single_write_bytes and read_back <= context.pool.largest
         # Kernels may read what the CPU writes, and write what the CPU reads, without copies from or to staging buffers.
@@ -80,7 +80,7 @@ class PartBuffers:
         self._uploads: list[wgpu.GPUBuffer] = []
         if self._small:
             if reports or outputs:
-                self._place_in_one(next(rest), padded(report_bytes, ALIGNMENT))
+                self._place_in_one(next(rest), round_up(report_bytes, ALIGNMENT))
         else:
             self._report = next(rest) if reports else None
             self._uploads = self._sources if self._reads_mapped else [next(rest) for _ in inputs]
@@ -103,7 +103,7 @@ class PartBuffers:
         """Upload one array: `content` if it is there, else what `fill` writes."""
         if self._small:
             if content is None:
-                content = np.empty(padded(nbytes), np.uint8)
+                content = np.empty(round_up(nbytes), np.uint8)
                 fill(content[:nbytes])
             upload(self._context.queue, content, self._sources[field])
             return
@@ -128,18 +128,18 @@ class PartBuffers:
 
     def source(self, field: int, nbytes: int) -> Binding:
         """Return the binding of an uploaded array."""
-        return Binding(self._sources[field], 0, padded(nbytes, ALIGNMENT))
+        return Binding(self._sources[field], 0, round_up(nbytes, ALIGNMENT))
 
     def result(self, field: int, nbytes: int) -> Binding:
         """Return the binding of an array that is read back."""
-        return Binding(self._results[field], 0, padded(nbytes, ALIGNMENT))
+        return Binding(self._results[field], 0, round_up(nbytes, ALIGNMENT))
 
     def record_uploads(self, encoder: wgpu.GPUCommandEncoder, sizes: Sequence[int]) -> None:
         """Record the copies from staging to storage."""
         if self._small or self._reads_mapped:
             return
         for staging, source, size in zip(self._uploads, self._sources, sizes, strict=True):
-            encoder.copy_buffer_to_buffer(staging, 0, source, 0, padded(size))
+            encoder.copy_buffer_to_buffer(staging, 0, source, 0, round_up(size))
 
     def record_readback(self, encoder: wgpu.GPUCommandEncoder, state: wgpu.GPUBuffer, sizes: Sequence[int]) -> None:
         """Record the copies of the report and of the results to staging."""
@@ -148,7 +148,7 @@ class PartBuffers:
         if self._writes_mapped:
             return
         for result, (staging, at), size in zip(self._results, self._places, sizes, strict=True):
-            encoder.copy_buffer_to_buffer(result, 0, staging, at, padded(size))
+            encoder.copy_buffer_to_buffer(result, 0, staging, at, round_up(size))
 
     # ----- Read back
 
@@ -156,10 +156,10 @@ class PartBuffers:
         """Ask for the staging buffers to be mapped once the GPU is done."""
         if self._small:
             staging = self._places[0][0] if self._places else self._report
-            last = self._places[-1][1] + padded(sizes[-1]) if self._places else REPORT_BYTES
+            last = self._places[-1][1] + round_up(sizes[-1]) if self._places else REPORT_BYTES
             spans = [] if staging is None else [(staging, last)]
         else:
-            spans = [(buffer, padded(size)) for (buffer, _), size in zip(self._places, sizes, strict=True)]
+            spans = [(buffer, round_up(size)) for (buffer, _), size in zip(self._places, sizes, strict=True)]
             spans += [] if self._report is None else [(self._report, REPORT_BYTES)]
         self._readable = [self._context.queue.map(buffer, size) for buffer, size in spans]
 

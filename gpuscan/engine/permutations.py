@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from gpuscan.device.device_array import DeviceArray, empty, uploaded_words
+from gpuscan.device.device_array import DeviceArray, empty, upload_words
 from gpuscan.device.guards import guarded
-from gpuscan.engine.compaction import entry_bytes, gathered
+from gpuscan.engine.compaction import entry_bytes, gather_entries
 from gpuscan.engine.element_copy import bindable
 from gpuscan.engine.entry_indices import indices_of_rows
 from gpuscan.engine.record import are_owned, submit_stage
@@ -27,7 +27,7 @@ class Permutation:
 
     def __init__(self, context: DeviceContext, indices: DeviceArray) -> None:
         self._context, self._indices = context, indices
-        self._count = uploaded_words(context, [indices.size])
+        self._count = upload_words(context, [indices.size])
 
     @classmethod
     def of_rows(cls, context: DeviceContext, places: DeviceArray, rows: int, length: int) -> Permutation:
@@ -52,7 +52,7 @@ class Permutation:
         if not leaf.nbytes:
             return leaf
         self._check(leaf)
-        return gathered(self._context, leaf, self._indices, self._count)
+        return gather_entries(self._context, leaf, self._indices, self._count)
 
     def undo(self, leaf: DeviceArray) -> DeviceArray:
         """Return the entries of an array (n, …) from the new order back in the old one.
@@ -64,17 +64,17 @@ class Permutation:
             return leaf
         self._check(leaf)
         if entry_bytes(leaf) % 4:
-            return gathered(self._context, leaf, self._inverse, self._count)
+            return gather_entries(self._context, leaf, self._inverse, self._count)
         with guarded(self._context), self._context.lock:
-            return self._scattered(bindable(leaf), entry_bytes(leaf) // 4)
+            return self._scatter_rows(bindable(leaf), entry_bytes(leaf) // 4)
 
     @cached_property
     def _inverse(self) -> DeviceArray:
         """The new place of each entry."""
         with guarded(self._context), self._context.lock:
-            return self._scattered(None, 1)
+            return self._scatter_rows(None, 1)
 
-    def _scattered(self, leaf: DeviceArray | None, row_words: int) -> DeviceArray:
+    def _scatter_rows(self, leaf: DeviceArray | None, row_words: int) -> DeviceArray:
         """Return the rows of an array at their old places; without an array, the numbers of the rows."""
         context = self._context
         source = self._indices if leaf is None else leaf

@@ -19,8 +19,8 @@ from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import bytes_of, copy
-from gpuscan.engine.element_copy import StridedView, copied, copy_elements, duplicate, view_of
-from gpuscan.engine.mapped_files import release_pages, shared_map
+from gpuscan.engine.element_copy import StridedView, copy_elements, copy_view, duplicate, view_of
+from gpuscan.engine.mapped_files import find_shared_map, release_pages
 
 if TYPE_CHECKING:
     from gpuscan.elements import Field
@@ -172,7 +172,7 @@ class DeviceSource:
             if not found.is_bindable:
                 found = duplicate(found)
         else:
-            found = copied(view, (part.length * self._field.count,), self._field.scalar.dtype)
+            found = copy_view(view, (part.length * self._field.count,), self._field.scalar.dtype)
         return found.binding(), found
 
 
@@ -221,7 +221,7 @@ class DeviceSink:
         run, matrix = view.element_bytes * columns, view.element_bytes * columns * rows
         for number in range(prod(outer)):
             numbers = matrix // temporary.dtype.itemsize
-            content = temporary.viewed((numbers,), offset=number * matrix)
+            content = temporary.view_as((numbers,), offset=number * matrix)
             first = view.first + (number * view.strides[0] if outer else 0)
             elements = view_of(content, (numbers,), temporary.dtype.itemsize)
             copy_elements(elements, self.array, offset=first, run=run, pitch=view.strides[-2])
@@ -256,7 +256,7 @@ def part_of(array: DeviceArray, part: Part, field: Field, inner: int) -> Strided
 def _as_array(view: StridedView, field: Field) -> DeviceArray:
     """Return a view of neighbouring elements as an array of numbers."""
     numbers = view.nbytes // field.scalar.dtype.itemsize
-    return view.array.viewed((numbers,), field.scalar.dtype, view.first)
+    return view.array.view_as((numbers,), field.scalar.dtype, view.first)
 
 
 # ----- Rows in caller's memory
@@ -289,7 +289,7 @@ class StridedRows:
             self._flat = self._rows
         elif self._rows.flags.c_contiguous:
             self._flat = self._rows.reshape(-1, *self._element)
-        self._map = shared_map(array)
+        self._map = find_shared_map(array)
         self._element_bytes = prod(self._element) * dtype.itemsize
 
     def contiguous(self, start: int, count: int) -> Bytes | None:

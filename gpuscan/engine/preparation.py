@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.array_types import AnyArray
-from gpuscan.device.device_array import empty, uploaded
+from gpuscan.device.device_array import empty, upload_array
 from gpuscan.elements import words_of
 from gpuscan.engine.record import Buffers, steps_of_plan
 from gpuscan.errors import GpuscanError, UnsupportedDtypeError, smaller
@@ -63,7 +63,7 @@ def check_fixed_floats(context: DeviceContext) -> None:
     """
     with context.lock:
         if context.wrong_floats is None:
-            with context.unrecorded():
+            with context.pause_recording():
                 context.wrong_floats = _wrong_floats(context)
         if context.wrong_floats:
             raise UnsupportedDtypeError(
@@ -79,7 +79,7 @@ def _wrong_floats(context: DeviceContext) -> str:
     plan = plan_scan(
         scan_spec(problem, context.capabilities), context.capabilities, "three_dispatch", "a check of floats"
     )
-    sources = [uploaded(context, each) for each in pairs]
+    sources = [upload_array(context, each) for each in pairs]
     results = [empty(context, pairs[0].shape, np.float32) for _ in problem.destination.fields]
     _, steps = steps_of_plan(
         context, plan, Buffers([each.binding() for each in sources], [each.binding() for each in results])

@@ -12,7 +12,7 @@ _watcher: ContextVar[Progress | None] = ContextVar("gpuscan_progress", default=N
 
 
 @contextmanager
-def watched(progress: Progress) -> Iterator[None]:
+def watch_progress(progress: Progress) -> Iterator[None]:
     """Inside the ``with``, call `progress` with the bytes of input that scans of large arrays have done so far."""
     token = _watcher.set(progress)
     try:

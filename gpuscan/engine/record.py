@@ -12,7 +12,7 @@ from gpuscan.device.program import encode
 from gpuscan.device.reports import Run
 from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import PARAMS, kind_of_plan, parameters
-from gpuscan.device.transfer import padded
+from gpuscan.device.transfer import round_up
 from gpuscan.planning.plan import grid_of
 from gpuscan.sizes import apply
 
@@ -83,7 +83,7 @@ class Buffers:
     captured: Binding | None = None
     views: Binding | None = None
 
-    def bound(self, role: str, index: int) -> Binding:
+    def find_binding(self, role: str, index: int) -> Binding:
         """Return the binding for a kernel's slot."""
         if role == "source":
             return self.sources[index]
@@ -133,12 +133,12 @@ def steps_of_plan(
         first, params = _length_stage(context, plan, length, parameters(plan, place, epoch))
         steps.append(first)
         grid, offset = Binding(params.buffer, 4 * _GRID_WORD), 0
-    state_binding = Binding(state, 0, padded(plan.state_bytes, ALIGNMENT))
+    state_binding = Binding(state, 0, round_up(plan.state_bytes, ALIGNMENT))
     for stage in plan.stages:
         pipeline, layout = context.pipeline(stage.kernel)
         bound = [(0, params)]
         for binding, role, index in stage.kernel.slots:
-            bound.append((binding, state_binding if role == "state" else buffers.bound(role, index)))
+            bound.append((binding, state_binding if role == "state" else buffers.find_binding(role, index)))
         own = grid if grid is not None and stage.name in ("reduce", "scan") else stage.grid
         keep = length is None
         steps.append(Dispatch(stage.name, pipeline, layout, bound, own, plan.length, offset, plan.strategy, keep))
@@ -238,7 +238,7 @@ def uniform_of(context: DeviceContext, numbers: Sequence[int]) -> Binding:
 
 def _words(*numbers: int) -> bytes:
     """Return 32-bit numbers as the bytes of whole vec4s."""
-    count = padded(len(numbers), 4)
+    count = round_up(len(numbers), 4)
     return struct.pack(f"<{count}I", *[number % 2**32 for number in numbers], *[0] * (count - len(numbers)))
 
 

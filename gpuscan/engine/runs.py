@@ -15,7 +15,7 @@ from gpuscan.engine.executor import Executor
 from gpuscan.errors import GpuscanError
 from gpuscan.planning.kernel import RUNS_AT
 from gpuscan.planning.plan import LENGTH_LIMIT
-from gpuscan.problem.cache import cached_problem
+from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.problem import Problem
 
 
@@ -54,8 +54,8 @@ def reduce_runs(executor: Executor, problem: Problem) -> Runs:
         )
     with guarded(context):
         counts = empty(context, (RUNS_AT + length,), np.uint32)
-        results = scan_device(executor, problem.reduced(lists_runs=True), count=counts)
-    return Runs(results, counts.viewed((length,), offset=4 * RUNS_AT), counts.viewed((1,)))
+        results = scan_device(executor, problem.as_reduction(lists_runs=True), count=counts)
+    return Runs(results, counts.view_as((length,), offset=4 * RUNS_AT), counts.view_as((1,)))
 
 
 def _one(value: object) -> Any:
@@ -74,5 +74,5 @@ def run_lengths(executor: Executor, keys: DeviceArray) -> Runs:
         GpuscanError: the results exceed a binding.
     """
     # The elements themselves are not read, so words of any contents will do.
-    counted = keys.viewed((keys.size,), f"u{min(keys.dtype.itemsize, 4)}")
-    return reduce_runs(executor, cached_problem(counted, "add", axis=0, before=_one, keys=keys))
+    counted = keys.view_as((keys.size,), f"u{min(keys.dtype.itemsize, 4)}")
+    return reduce_runs(executor, find_or_make_problem(counted, "add", axis=0, before=_one, keys=keys))

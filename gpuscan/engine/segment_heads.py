@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuscan.device.buffer_pool import ALIGNMENT
-from gpuscan.device.device_array import DeviceArray, empty, is_number, uploaded
+from gpuscan.device.device_array import DeviceArray, empty, is_number, upload_array
 from gpuscan.device.reports import Verdict
 from gpuscan.device.steps import Binding, Clear, Step
-from gpuscan.device.transfer import padded
+from gpuscan.device.transfer import round_up
 from gpuscan.elements import scalar_of
-from gpuscan.engine.element_copy import bindable, contiguous, interchanged
+from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements
 from gpuscan.engine.record import WORKGROUP_SIZE, Origin, are_owned, stage_dispatch, uniform_of
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.segments import Keys, Marks, Offsets, offsets_error
@@ -54,16 +54,16 @@ def segment_heads(context: DeviceContext, heads: Heads, *, in_columns: bool = Fa
     with context.lock:
         if heads.cuts_rows_alike:
             row = _row_heads(context, heads)
-            return row if in_columns or heads.rows == 1 else _repeated(context, heads, row)
+            return row if in_columns or heads.rows == 1 else _repeat_heads(context, heads, row)
         keys = heads.cut.array
         if not isinstance(keys, DeviceArray):
             if not is_number(keys.dtype):
                 words = heads.column_words(None, None) if in_columns else heads.words(0, heads.size)
-                return uploaded(context, words)
-            keys = uploaded(context, keys)
+                return upload_array(context, words)
+            keys = upload_array(context, keys)
         if not in_columns:
-            keys = interchanged(keys, heads.row_length, heads.inner, keys.dtype.itemsize)
-        return _marked_keys(context, heads, keys, in_columns)
+            keys = transpose_elements(keys, heads.row_length, heads.inner, keys.dtype.itemsize)
+        return _mark_keys(context, heads, keys, in_columns)
 
 
 def contiguous_heads(heads: Heads) -> Heads:
@@ -80,21 +80,23 @@ def _row_heads(context: DeviceContext, heads: Heads) -> DeviceArray:
     words = -(-heads.row_length // 32)
     cut: Cut = heads.cut
     if isinstance(cut, Marks):
-        return uploaded(context, heads.row_words)
+        return upload_array(context, heads.row_words)
     if not isinstance(cut.array, DeviceArray):
         by_keys = isinstance(cut, Keys)
         item = cut.array.dtype.itemsize if by_keys else 4
         most = max(cut.array.size * item, 4 * words)
         if (by_keys and not is_number(cut.array.dtype)) or most > context.binding_limit:
             heads.check()
-            return uploaded(context, heads.row_words)
-        cut = Keys(uploaded(context, cut.array)) if by_keys else Offsets(uploaded(context, cut.array, np.uint32))
+            return upload_array(context, heads.row_words)
+        cut = (
+            Keys(upload_array(context, cut.array)) if by_keys else Offsets(upload_array(context, cut.array, np.uint32))
+        )
     if isinstance(cut, Keys):
-        return _marked_keys(context, heads, cut.array, False)
-    return _marked_segments(context, heads, cut)
+        return _mark_keys(context, heads, cut.array, False)
+    return _mark_segments(context, heads, cut)
 
 
-def _marked_segments(context: DeviceContext, heads: Heads, cut: Offsets) -> DeviceArray:
+def _mark_segments(context: DeviceContext, heads: Heads, cut: Offsets) -> DeviceArray:
     """Return the heads that offsets define, of one row for all.
 
     Unchecked offsets are checked as well. The verdict is read with the reports.
@@ -116,12 +118,12 @@ def _marked_segments(context: DeviceContext, heads: Heads, cut: Offsets) -> Devi
         )
     offsets = bindable(cut.array)
     marks = empty(context, words, np.uint32)
-    steps: list[Step] = [Clear(marks.buffer, marks.offset, padded(marks.nbytes))]
+    steps: list[Step] = [Clear(marks.buffer, marks.offset, round_up(marks.nbytes))]
     count = offsets.shape[0] - 1
     verdict = None
     if cut.unchecked:
         # It is not cleared before later runs, so that none hides what an earlier one has found.
-        verdict = uploaded(context, np.zeros(4, np.uint32))
+        verdict = upload_array(context, np.zeros(4, np.uint32))
         known = heads.row_length, count, cut.needs_full
         context.read_verdict_later(Verdict(verdict, offsets_error, known))
     most = context.binding_limit // offsets.dtype.itemsize // _PIECE_UNIT * _PIECE_UNIT - _PIECE_UNIT
@@ -140,7 +142,7 @@ def _marked_segments(context: DeviceContext, heads: Heads, cut: Offsets) -> Devi
     return marks
 
 
-def _marked_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_columns: bool) -> DeviceArray:
+def _mark_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_columns: bool) -> DeviceArray:
     """Return the heads that keys define: of one row for all, or of all elements.
 
     Keys that exceed a binding are marked piece by piece.
@@ -174,7 +176,7 @@ def _marked_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_col
         offset, length = (start, heads.row_length) if in_columns else (origin.row_offset, origin.row_length)
         numbers = [count, words, heads.reverse, offset, length, inner, first, other]
         call = uniform_of(context, numbers)
-        bits = Binding(marks.buffer, marks.offset + start // 8, padded(4 * words, 4))
+        bits = Binding(marks.buffer, marks.offset + start // 8, round_up(4 * words, 4))
         workgroups = max(1, -(-count // (each * WORKGROUP_SIZE)))
         bound = [call, own, others, bits]
         steps.append(stage_dispatch(context, "arrays/mark_keys.wgsl", bound, workgroups, count, **values))
@@ -191,10 +193,10 @@ def _stretch(context: DeviceContext, array: DeviceArray, first: int, count: int)
     item = array.dtype.itemsize
     low = min(max(first, 0), array.size - 1) // _PIECE_UNIT * _PIECE_UNIT
     high = min(max(first + count, low + 1), array.size)
-    return Binding(array.buffer, array.offset + low * item, padded((high - low) * item, ALIGNMENT)), first - low
+    return Binding(array.buffer, array.offset + low * item, round_up((high - low) * item, ALIGNMENT)), first - low
 
 
-def _repeated(context: DeviceContext, heads: Heads, row: DeviceArray) -> DeviceArray:
+def _repeat_heads(context: DeviceContext, heads: Heads, row: DeviceArray) -> DeviceArray:
     """Return the heads of all rows, one after the other, given those of one."""
     words = -(-heads.size // 32)
     marks = empty(context, words, np.uint32)

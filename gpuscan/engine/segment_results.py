@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuscan.device.device_array import DeviceArray, empty, uploaded
-from gpuscan.device.transfer import padded
+from gpuscan.device.device_array import DeviceArray, empty, upload_array
+from gpuscan.device.transfer import round_up
 from gpuscan.engine.element_copy import StridedView, copy_elements, view_of
 from gpuscan.engine.places import DeviceSink
 from gpuscan.engine.record import are_owned, submit_stage
@@ -193,7 +193,7 @@ def spread_segments(
     unit = gcd(4, nbytes)
     units = outer * segments * nbytes // unit
     words = -(-units * unit // 4)
-    filling = uploaded(context, np.zeros(1, np.uint32) if fill is None else fill)
+    filling = upload_array(context, np.zeros(1, np.uint32) if fill is None else fill)
     numbers = [words, units, segments, outer, nbytes // unit]
     arrays = (source, ranks, filling, result)
     bound, held = [array.binding() for array in arrays], are_owned(*arrays)
@@ -203,7 +203,7 @@ def spread_segments(
 
 def check_binding(context: DeviceContext, nbytes: int, segments: int) -> None:
     """Raise GpuscanError if the results of this many segments exceed a binding."""
-    if padded(nbytes, 16) > context.binding_limit:
+    if round_up(nbytes, 16) > context.binding_limit:
         raise GpuscanError(
             f"a reduction of {segments} segments was asked for, but its results take {nbytes} bytes, and "
             f"{context.capabilities.summary} binds at most {context.binding_limit}. Reduce some segments at a time, or "

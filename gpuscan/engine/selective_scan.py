@@ -10,10 +10,10 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray
 from gpuscan.device.context import DeviceContext
-from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Copy, Dispatch, Step
-from gpuscan.device.transfer import padded, upload
+from gpuscan.device.transfer import round_up, upload
 from gpuscan.engine.record import WORKGROUP_SIZE, are_owned, stage_dispatch, uniform_of
 from gpuscan.planning.heuristics import ARRAYS
 
@@ -103,7 +103,7 @@ def gradient_sources(
         u, dt, decays, inward, outward: arrays as `selective_scan` takes them, of NumPy or in C order on the device.
         grad_y, grad_last: the gradients with respect to its results.
     """
-    series = padded(u.size, _ALIGNED_NUMBERS)
+    series = round_up(u.size, _ALIGNED_NUMBERS)
     inputs = empty(context, 3 * series, u.dtype)
     ends = empty(context, decays.size + grad_last.size, u.dtype)
     with guarded(context):
@@ -118,7 +118,7 @@ def gradient_sources(
             else:
                 upload(context.queue, np.ascontiguousarray(array), into.buffer, 4 * at, context.pool)
     of_input, of_output = (
-        each if isinstance(each, DeviceArray) else uploaded(context, each) for each in (inward, outward)
+        each if isinstance(each, DeviceArray) else upload_array(context, each) for each in (inward, outward)
     )
     return GradientSources(inputs, ends, of_input, of_output, series, u.shape, decays.shape)
 
@@ -144,18 +144,18 @@ def selective_gradients(sources: GradientSources) -> list[DeviceArray]:
     strip_sums = empty(context, (sum(varies), prod(by_time)), dtype)
     decays_size = prod(sources.decays)
     call = _Call(sources.shape, sources.decays, inward.shape, outward.shape, length, series, decays_size)
-    parts = [inputs.viewed(sources.shape, offset=4 * at) for at in (0, series)]
-    first = [*parts, ends.viewed(sources.decays), inward, checkpoints]
+    parts = [inputs.view_as(sources.shape, offset=4 * at) for at in (0, series)]
+    first = [*parts, ends.view_as(sources.decays), inward, checkpoints]
     second = [inputs, ends, inward, outward, checkpoints, results, row_sums, *([strip_sums] if any(varies) else [])]
     with guarded(context), context.lock:
         steps = call.steps("scan", first, purpose="checkpoints", later_chunks=False, stretch=stretch)
         steps += call.steps("gradient", second, channels=width, times=times, stretch=stretch)
         _submit(context, steps, second)
-    found = [results.viewed(sources.shape, offset=4 * at) for at in (0, series)]
+    found = [results.view_as(sources.shape, offset=4 * at) for at in (0, series)]
     places = {True: 0, False: 0}
     for varying in (False, *varies):
         sums, shape = (strip_sums, by_time) if varying else (row_sums, by_row)
-        found.append(sums.viewed(shape, offset=4 * places[varying] * prod(shape)))
+        found.append(sums.view_as(shape, offset=4 * places[varying] * prod(shape)))
         places[varying] += 1
     return found
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuscan.codegen.elementwise_text import LoopText, elementwise_code
-from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Binding
-from gpuscan.device.transfer import padded
+from gpuscan.device.transfer import round_up
 from gpuscan.elements import Field, Scalar, word_dtype
 from gpuscan.engine.element_copy import write_elements
-from gpuscan.engine.elementwise import broadcast, check_numbers, converted
+from gpuscan.engine.elementwise import broadcast, check_numbers, convert_array
 from gpuscan.engine.record import submit_stage
 from gpuscan.errors import GpuscanError, smaller
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
@@ -86,11 +86,11 @@ def run_loop(
         if prod(shape):
             _submit(context, text, carries, sources, targets, shape, axis, reverse)
         final = [
-            converted(context, array, scalar.dtype) if array.dtype != scalar.dtype else array
+            convert_array(context, array, scalar.dtype) if array.dtype != scalar.dtype else array
             for array, scalar in zip(carries, states, strict=True)
         ]
         ys = [
-            converted(context, array, field.scalar.dtype) if array.dtype != field.scalar.dtype else array
+            convert_array(context, array, field.scalar.dtype) if array.dtype != field.scalar.dtype else array
             for array, field in zip(targets, outputs, strict=True)
         ]
     return final, ys
@@ -119,7 +119,7 @@ def _submit(
             f"a loop over an array of {max(array.nbytes for array in arrays)} bytes was asked for, which exceeds what "
             f"{context.capabilities.summary} binds. {smaller(prod(shape) // shape[axis])}"
         )
-    bound = [Binding(array.buffer, array.offset, padded(array.nbytes, 4)) for array in arrays]
+    bound = [Binding(array.buffer, array.offset, round_up(array.nbytes, 4)) for array in arrays]
     rows, inner = prod(shape) // shape[axis], prod(shape[axis + 1 :])
     for first in range(0, shape[axis], _STEPS):
         steps = min(_STEPS, shape[axis] - first)
@@ -133,9 +133,9 @@ def _in_words(context: DeviceContext, value: object, scalar: Scalar, shape: tupl
     """Return the first numbers of the carry, one for each row, in whole words and in memory of their own."""
     dtype = word_dtype(scalar)
     if not isinstance(value, DeviceArray):
-        value = uploaded(context, np.asarray(value).astype(dtype))
+        value = upload_array(context, np.asarray(value).astype(dtype))
     rows = empty(context, shape, dtype)
-    write_elements(broadcast(value if value.dtype == dtype else converted(context, value, dtype), shape), rows)
+    write_elements(broadcast(value if value.dtype == dtype else convert_array(context, value, dtype), shape), rows)
     return rows
 
 

@@ -13,13 +13,13 @@ from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.engine.carries import (
     Carry,
-    combined,
+    combine_values,
     ends_with_carry,
-    joined,
+    join_carry,
     last_carry,
-    reduced,
+    reduce_rows,
     seeds_of,
-    started,
+    start_from_carry,
 )
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_team import GivenUpError, naming, raise_first
@@ -75,7 +75,7 @@ def scan_shards(shards: Sequence[Shard], strategy: str) -> list[list[DeviceArray
 
     Every device reduces its shard, takes the carry of the shard before, and scans. The last shard needs no reduction.
     Neither does the first one if its device has a later shard to scan: then its last result is the carry, see
-    `gpuscan.planning.partition.ordered_stretches`.
+    `gpuscan.planning.partition.cut_scan_axis`.
 
     Args:
         shards: the shards, in the order of the scan.
@@ -149,9 +149,9 @@ def carry_after(shard: Shard, ends: HeadEnds, before: Future[Carry]) -> Carry:
     executor, problem = shard.executor, shard.problem
     if ends.last or not shard.continues:
         # These elements do not depend on the shards before.
-        return reduced(executor, shard.part(ends.last, problem.row_length), seeds_of(problem))
-    total = reduced(executor, problem, None)
-    return joined(executor, problem, before.result(), total)
+        return reduce_rows(executor, shard.part(ends.last, problem.row_length), seeds_of(problem))
+    total = reduce_rows(executor, problem, None)
+    return join_carry(executor, problem, before.result(), total)
 
 
 def scan_between(shard: Shard, ends: HeadEnds, before: Future[Carry], strategy: str) -> list[DeviceArray]:
@@ -161,9 +161,9 @@ def scan_between(shard: Shard, ends: HeadEnds, before: Future[Carry], strategy: 
         return scan_device(executor, problem, strategy, out=shard.out)
     carry = before.result()
     if ends.second == problem.row_length:
-        return scan_device(executor, started(problem, carry), strategy, out=shard.out)
+        return scan_device(executor, start_from_carry(problem, carry), strategy, out=shard.out)
     # The shard as a whole begins where shaders can bind it. Its first elements are then written over.
-    begun = scan_device(executor, started(shard.part(0, ends.second), carry), strategy)
+    begun = scan_device(executor, start_from_carry(shard.part(0, ends.second), carry), strategy)
     results = scan_device(executor, problem, strategy, out=shard.out)
     low, high = in_memory(problem, 0, ends.second)
     for part, result in zip(begun, results, strict=True):
@@ -181,8 +181,10 @@ def reduce_shards(shards: Sequence[Shard]) -> Arrays:
         GpuscanError: as `scan_shards`.
     """
     first = shards[0]
-    totals = on_devices(shards, lambda number: reduced(shards[number].executor, shards[number].problem, None))
-    return combined(first.executor, first.problem, [*filter(None, [seeds_of(first.problem)]), *totals], whole=True)
+    totals = on_devices(shards, lambda number: reduce_rows(shards[number].executor, shards[number].problem, None))
+    return combine_values(
+        first.executor, first.problem, [*filter(None, [seeds_of(first.problem)]), *totals], whole=True
+    )
 
 
 def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[AnyArray]) -> None:
@@ -208,9 +210,9 @@ def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[A
         goes_on = number + 1 < len(shards) and shards[number + 1].continues
         begin = end = None
         if shard.continues:
-            begin = reduced(executor, shard.part(0, ends.second), None)
+            begin = reduce_rows(executor, shard.part(0, ends.second), None)
         if goes_on and (ends.last or not shard.continues):
-            end = reduced(executor, shard.part(ends.last, length), seeds_of(problem))
+            end = reduce_rows(executor, shard.part(ends.last, length), seeds_of(problem))
         whole = [result.read() for result in scan_device(executor, problem)]
         executor.context.check()
         return whole, begin, end
@@ -233,7 +235,7 @@ def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[A
 def _write_combined(shard: Shard, parts: Sequence[Any], results: Arrays, place: int) -> None:
     problem = shard.problem
     alone = replace(problem, heads=None, fill=None)
-    for result, values in zip(results, combined(shard.executor, alone, parts, whole=True), strict=True):
+    for result, values in zip(results, combine_values(shard.executor, alone, parts, whole=True), strict=True):
         segments = np.moveaxis(result, problem.axis, 0)
         segments[place] = values.reshape(segments.shape[1:])
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuscan.array_types import AnyArray
 from gpuscan.device.context import strategy_key
-from gpuscan.device.device_array import uploaded
+from gpuscan.device.device_array import upload_array
 from gpuscan.device.transfer import bytes_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.launch import launch
@@ -39,7 +39,7 @@ def scan_small(executor: Executor, problem: Problem, strategy: str, results: Seq
     with context.lock:
         # Reports of earlier calls are read first, so that a failure below is this call's own.
         context.check()
-        leaves = [uploaded(context, leaf) for leaf in problem.leaves]
+        leaves = [upload_array(context, leaf) for leaf in problem.leaves]
         key = ("NumPy", problem.kind, problem.keep_last_only, *strategy_key(strategy))
 
         def compute(parameters: Parameters | None, given: Sequence[object]) -> tuple[Any, None]:

@@ -10,20 +10,28 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import numpy as np
 
 from gpuscan.array_types import AnyDType
-from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.guards import guarded
 from gpuscan.device.reports import SortRun, read_report
 from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import RunKind
-from gpuscan.device.transfer import padded
+from gpuscan.device.transfer import round_up
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import StridedView, bindable, contiguous, copied, copy_elements, interchanged, view_of
+from gpuscan.engine.element_copy import (
+    StridedView,
+    bindable,
+    contiguous,
+    copy_elements,
+    copy_view,
+    transpose_elements,
+    view_of,
+)
 from gpuscan.engine.record import WORKGROUP_SIZE, stage_dispatch, uniform_of
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.planning.heuristics import sort_heuristics_for
 from gpuscan.planning.sort_plan import RowSort, plan_sort
-from gpuscan.problem.cache import cached_problem
+from gpuscan.problem.cache import find_or_make_problem
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -96,7 +104,7 @@ def sort_device(
     size = keys.dtype.itemsize
     with guarded(context), context.lock:
         keys.check("STORAGE")
-        rows = _widened(interchanged(contiguous(keys), length, inner, size), scalar)
+        rows = _widen_numbers(transpose_elements(contiguous(keys), length, inner, size), scalar)
         payload = "none" if not wants_places else "index" if words is None else "words"
         given = Keys(rows, scalar, length, descending, with_keys, payload, None if words is None else bindable(words))
         found_keys, places = _sort(executor, given, strategy, options)
@@ -105,8 +113,8 @@ def sort_device(
             if array is None:
                 results.append(None)
                 continue
-            array = _narrowed(array, dtype).viewed(shape, dtype)
-            results.append(interchanged(array, inner, length, dtype.itemsize))
+            array = _narrow_numbers(array, dtype).view_as(shape, dtype)
+            results.append(transpose_elements(array, inner, length, dtype.itemsize))
         return Sorted(*results)
 
 
@@ -130,7 +138,7 @@ def sort_selected(
         given = Keys(keys, scalar_of(dtype), length, descending, True, "words", words)
         found, places = _sort(executor, given, "auto", {})
         assert found is not None
-        return Sorted(_narrowed(found, dtype), places)
+        return Sorted(_narrow_numbers(found, dtype), places)
 
 
 def check_size(context: DeviceContext, keys: int, scalar: Scalar) -> None:
@@ -144,7 +152,7 @@ def check_size(context: DeviceContext, keys: int, scalar: Scalar) -> None:
         )
 
 
-def _widened(array: DeviceArray, scalar: Scalar) -> DeviceArray:
+def _widen_numbers(array: DeviceArray, scalar: Scalar) -> DeviceArray:
     """Return numbers of 8 or 16 bits as a word each; wider ones as they are, or copied if they cannot be bound."""
     if not scalar.packed:
         return bindable(array)
@@ -155,12 +163,12 @@ def _widened(array: DeviceArray, scalar: Scalar) -> DeviceArray:
     return wide
 
 
-def _narrowed(array: DeviceArray, dtype: AnyDType) -> DeviceArray:
-    """Return the numbers without the bits that `_widened` added."""
+def _narrow_numbers(array: DeviceArray, dtype: AnyDType) -> DeviceArray:
+    """Return the numbers without the bits that `_widen_numbers` added."""
     size = dtype.itemsize
     if size >= 4:
         return array
-    return copied(StridedView(array, 0, (array.size,), (4,), size), (array.size,), dtype)
+    return copy_view(StridedView(array, 0, (array.size,), (4,), size), (array.size,), dtype)
 
 
 def _sort(
@@ -191,7 +199,7 @@ def _sort(
             context.check_if_many()
             return found
         report = read_report(context, run.state)
-        if not run.timed_out(report):
+        if not run.has_timed_out(report):
             return found
         executor.handle_timeout(strategy, asked, failed)
 
@@ -325,7 +333,7 @@ class _TileSort:
         context, plan = self._context, self._plan
         counts, offsets = (empty(context, (plan.counts,), np.uint32) for _ in range(2))
         steps = self._steps_from_differences()
-        scan = cached_problem(counts, "add", axis=0, exclusive=True, reverse=False)
+        scan = find_or_make_problem(counts, "add", axis=0, exclusive=True, reverse=False)
         counting = self._tile_shape | {"copies": plan.copies}
         for number in range(plan.digits):
             bound = [self._params(number), steps, *self._arrays]
@@ -359,7 +367,7 @@ class _TileSort:
         steps = self._steps.binding()
         if plan.digits == 1:
             # The stage that finds the differences is skipped, and these values ask for one step.
-            found = uploaded(context, np.array([0, 0, 1, 0], np.uint32))
+            found = upload_array(context, np.array([0, 0, 1, 0], np.uint32))
             self._submit([self._planning(found.binding(), steps)])
             return steps
         found = empty(context, (4,), np.uint32)
@@ -428,4 +436,4 @@ class _TileSort:
 
 
 def _clear(array: DeviceArray) -> Clear:
-    return Clear(array.buffer, array.offset, padded(array.nbytes))
+    return Clear(array.buffer, array.offset, round_up(array.nbytes))

@@ -11,10 +11,10 @@ from itertools import chain
 import numpy as np
 
 from gpuscan.array_types import AnyArray
-from gpuscan.device.guards import guarded_steps
+from gpuscan.device.guards import guard_steps
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.steps import Binding
-from gpuscan.device.transfer import bytes_of, copy, padded
+from gpuscan.device.transfer import bytes_of, copy, round_up
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job
 from gpuscan.engine.part_buffers import PartBuffers
@@ -22,7 +22,7 @@ from gpuscan.engine.preparation import check_elements, seed_words, tile_on
 from gpuscan.planning.partition import Part, host_piece_length, piece, piece_unit
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.spec import ScanSpec, scan_spec
-from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, packed, unpacked
+from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, pack_problem, unpack_results
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Flags, as_words
 
@@ -114,7 +114,7 @@ class ChunkQueue:
         for chunk, _, end in self._stretches.pop(part.start):
             chunk.done = end
 
-    def finished(self) -> Iterator[Chunk]:
+    def pop_finished(self) -> Iterator[Chunk]:
         """Yield the chunks at the front of the queue that are completely computed."""
         while self._unfinished and self._unfinished[0].done == self._unfinished[0].length:
             yield self._unfinished.popleft()
@@ -161,7 +161,7 @@ class ChunkHeads:
 
     def upload_bytes(self, part: Part) -> int:
         """Return the bytes of the part's bits."""
-        return padded(-(-part.length // 8))
+        return round_up(-(-part.length // 8))
 
     def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
         """Upload the part's bits."""
@@ -200,19 +200,19 @@ def scan_stream(
     limit = context.capabilities.limits[STORAGE_LIMIT]
     as_given, bring_together = opening, binds_too_many(opening, limit)
 
-    def prepared(problem: Problem) -> Problem:
+    def prepare_problem(problem: Problem) -> Problem:
         if not bring_together:
             return problem
         leaves = pack_arrays(problem.source, problem.leaves, len(problem.shape))
-        return packed(problem, leaves, limit, context.capabilities.summary)
+        return pack_problem(problem, leaves, limit, context.capabilities.summary)
 
     def in_form(chunk: Chunk) -> Leaves:
-        return unpacked(as_given, chunk.results) if bring_together else chunk.results
+        return unpack_results(as_given, chunk.results) if bring_together else chunk.results
 
-    opening = prepared(opening)
-    queue = ChunkQueue(chain([opening], map(prepared, others)))
+    opening = prepare_problem(opening)
+    queue = ChunkQueue(chain([opening], map(prepare_problem, others)))
     spec = replace(scan_spec(opening, context.capabilities, captures=True), rows=1, row_length=LENGTH_LIMIT - 1)
-    if not queue.await_elements(settled_length(spec, executor)) and queue.arrived:
+    if not queue.await_elements(find_settled_length(spec, executor)) and queue.arrived:
         spec = replace(spec, row_length=queue.arrived)
     unit = piece_unit(spec, tuple(tile_on(context, spec, subgroups) for subgroups in (True, False)))
     length = host_piece_length(spec, unit, context.capabilities, piece_bytes)
@@ -222,15 +222,15 @@ def scan_stream(
     job = Job(spec, strategy, sources, sinks, seeds=seed_words(opening, spec, context), heads=heads)
     # The stream is closed also where the caller stops reading.
     with closing(executor.run(job, queue.parts(spec, length))) as landed:
-        for part in guarded_steps(context, landed):
+        for part in guard_steps(context, landed):
             queue.finish(part)
-            for chunk in queue.finished():
+            for chunk in queue.pop_finished():
                 yield in_form(chunk)
-    for chunk in queue.finished():
+    for chunk in queue.pop_finished():
         yield in_form(chunk)
 
 
-def settled_length(spec: ScanSpec, executor: Executor) -> int:
+def find_settled_length(spec: ScanSpec, executor: Executor) -> int:
     """Return the smallest length for which the planner picks the same tile as for the longest row."""
 
     def tile(length: int) -> object:

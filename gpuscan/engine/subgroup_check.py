@@ -35,7 +35,7 @@ def sizes_vary(capabilities: Capabilities) -> bool:
     return capabilities.adapter_type != "CPU" and capabilities.vendor not in _VENDORS_OF_ONE_SIZE
 
 
-def verified(context: DeviceContext, plan: ScanPlan) -> bool:
+def check_subgroup_size(context: DeviceContext, plan: ScanPlan) -> bool:
     """Return True if the plan's subgroups have the planned size. If no run has shown it yet, run one tile to see."""
     if context.runs.has_wrong_subgroup_size(plan):
         return False
@@ -47,12 +47,12 @@ def verified(context: DeviceContext, plan: ScanPlan) -> bool:
     single = replace(plan, length=min(plan.length, elements), tiles=1, stages=stages)
     memory = []
 
-    def bound(nbytes: int) -> Binding:
+    def make_binding(nbytes: int) -> Binding:
         memory.append(empty(context, (nbytes,), np.uint8))
         return memory[-1].binding()
 
     def arrays(fields: tuple[Field, ...]) -> list[Binding]:
-        return [bound(elements * field.storage_bytes) for field in fields]
+        return [make_binding(elements * field.storage_bytes) for field in fields]
 
     sources = arrays(kernel.spec.source.fields)
     destinations = sources if kernel.access.in_place else arrays(kernel.spec.destination.fields)
@@ -62,14 +62,14 @@ def verified(context: DeviceContext, plan: ScanPlan) -> bool:
     buffers = Buffers(
         sources,
         destinations,
-        seeds=bound(elements * words),
-        carry_in=bound(words),
-        carry_out=bound(words),
-        heads=bound(elements * (kernel.spec.key.bits if kernel.spec.key else 8) // 8),
+        seeds=make_binding(elements * words),
+        carry_in=make_binding(words),
+        carry_out=make_binding(words),
+        heads=make_binding(elements * (kernel.spec.key.bits if kernel.spec.key else 8) // 8),
         captured=captured,
         views=views,
     )
-    with context.unrecorded():
+    with context.pause_recording():
         run, steps = steps_of_plan(context, single, buffers)
         context.submit(steps, 0, held=True)
         outcome = run.outcome(read_report(context, run.state))

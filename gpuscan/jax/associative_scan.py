@@ -64,7 +64,7 @@ def associative_scan(fn: Callable[[Any, Any], object], elems: object, reverse: b
     for leaf in leaves:
         check_library(leaf)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
-    axis = _checked_axis(leaves, axis)
+    axis = _check_axis(leaves, axis)
     like = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves])
     results = jax.tree.flatten(jax.eval_shape(fn, like, like))
     check_combined("fn", results, (leaves, tree), "an array", ".astype(x.dtype)")
@@ -94,7 +94,7 @@ def associative_scan(fn: Callable[[Any, Any], object], elems: object, reverse: b
         )
         return RowScan(found, axis, reverse, tuple(leaf.ndim for leaf in like))
 
-    def combined(left: Any, right: Any) -> Any:
+    def combine_flat(left: Any, right: Any) -> Any:
         shared = left[count:]
         return [*call_with(flat, free, shared, left[:count], right[:count]), *shared]
 
@@ -106,11 +106,11 @@ def associative_scan(fn: Callable[[Any, Any], object], elems: object, reverse: b
 
         return *jax.lax.associative_scan(function, [*values[:count]], reverse=reverse, axis=axis), *shared
 
-    scan = DifferentiableScan(make_rows(combined, 1), combined, by_jax, make_rows)
+    scan = DifferentiableScan(make_rows(combine_flat, 1), combine_flat, by_jax, make_rows)
     return jax.tree.unflatten(tree, scan.results(operands)[:count])
 
 
-def _checked_axis(leaves: Sequence[Any], axis: object) -> int:
+def _check_axis(leaves: Sequence[Any], axis: object) -> int:
     """Return the axis counted from 0.
 
     Raises:
@@ -169,18 +169,18 @@ class DifferentiableScan:
         """Return the scanned leaves, which JAX may differentiate in both modes."""
 
         @jax.custom_jvp
-        def scanned(*leaves: Any) -> Arrays:
-            return _called(self.rows.scanned, leaves, leaves)
+        def scan_leaves(*leaves: Any) -> Arrays:
+            return _call_on_host(self.rows.scan_rows, leaves, leaves)
 
-        @scanned.defjvp
+        @scan_leaves.defjvp
         def derivative(leaves: Arrays, rates: Arrays) -> tuple[Arrays, Arrays]:
             are_floats = all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in leaves)
             if not are_floats or not self.rows.has_gradient:
-                return scanned(*leaves), jax.jvp(self.by_jax, leaves, rates)[1]
-            results = scanned(*leaves)
+                return scan_leaves(*leaves), jax.jvp(self.by_jax, leaves, rates)[1]
+            results = scan_leaves(*leaves)
             return results, tuple(_derivative.bind(*leaves, *results, *rates, scan=self, transposed=False))
 
-        found: Arrays = scanned(*leaves)
+        found: Arrays = scan_leaves(*leaves)
         return found
 
     # ----- The derivative. Arrays may have axes of batches in front.
@@ -189,14 +189,14 @@ class DifferentiableScan:
         """Return the rates of change of the results, given those of the leaves."""
         if self._dual is None:
             return self.rates_by_jax(leaves, rates)
-        return _called(self._dual.scanned, [*leaves, *rates], [*leaves, *rates])[len(leaves) :]
+        return _call_on_host(self._dual.scan_rows, [*leaves, *rates], [*leaves, *rates])[len(leaves) :]
 
     def cotangents(self, leaves: Arrays, results: Arrays, given: Arrays) -> Arrays:
         """Return the cotangents of the leaves, given those of the results."""
         # JAX's gradient with respect to complex numbers is the conjugate of gpuscan's.
         weights = [jnp.conj(each) for each in given]
         count = len(leaves)
-        found = _called(
+        found = _call_on_host(
             lambda arrays: self.rows.gradients(arrays[:count], arrays[count : 2 * count], arrays[2 * count :]),
             [*leaves, *results, *weights],
             leaves,
@@ -250,17 +250,17 @@ def _thirds(arrays: Arrays) -> tuple[Arrays, Arrays, Arrays]:
 
 
 @_derivative.def_impl
-def _computed(*arrays: object, scan: DifferentiableScan, transposed: bool) -> list[Any]:
+def _compute_derivative(*arrays: object, scan: DifferentiableScan, transposed: bool) -> list[Any]:
     leaves, results, vectors = _thirds(arrays)
     return [*(scan.cotangents(leaves, results, vectors) if transposed else scan.rates(leaves, vectors))]
 
 
 @_derivative.def_abstract_eval
-def _shaped(*avals: object, **_: object) -> list[Any]:
+def _infer_shapes(*avals: object, **_: object) -> list[Any]:
     return [jax.core.ShapedArray(each.shape, each.dtype) for each in _thirds(avals)[0]]
 
 
-def _derived_again(primals: Arrays, tangents: Arrays, **options: Any) -> tuple[list[Any], list[Any]]:
+def _derive_again(primals: Arrays, tangents: Arrays, **options: Any) -> tuple[list[Any], list[Any]]:
     """Return the primitive's results and their rates of change.
 
     The results of the scan count as a function of the leaves, so their own rates of change are not read.
@@ -279,14 +279,14 @@ def _derived_again(primals: Arrays, tangents: Arrays, **options: Any) -> tuple[l
     return found, [one + other for one, other in zip(by_vectors, by_leaves, strict=True)]
 
 
-def _transposed(given: Arrays, *primals: object, scan: DifferentiableScan, transposed: bool) -> list[Any]:
+def _transpose_derivative(given: Arrays, *primals: object, scan: DifferentiableScan, transposed: bool) -> list[Any]:
     leaves, results, _ = _thirds(primals)
     weights = map(ad.instantiate_zeros, given)
     found: list[Any] = _derivative.bind(*leaves, *results, *weights, scan=scan, transposed=not transposed)
     return [None] * (len(leaves) + len(results)) + found
 
 
-def _batched(arrays: Arrays, axes: Sequence[int | None], **options: object) -> tuple[list[Any], list[int]]:
+def _batch_derivative(arrays: Arrays, axes: Sequence[int | None], **options: object) -> tuple[list[Any], list[int]]:
     size = next(array.shape[axis] for array, axis in zip(arrays, axes, strict=True) if axis is not None)
     whole = [
         jnp.broadcast_to(array, (size, *array.shape)) if axis is None else jnp.moveaxis(array, axis, 0)
@@ -296,13 +296,13 @@ def _batched(arrays: Arrays, axes: Sequence[int | None], **options: object) -> t
     return found, [0] * len(found)
 
 
-ad.primitive_jvps[_derivative] = _derived_again
-ad.primitive_transposes[_derivative] = _transposed
-batching.primitive_batchers[_derivative] = _batched
-mlir.register_lowering(_derivative, mlir.lower_fun(_computed, multiple_results=True))
+ad.primitive_jvps[_derivative] = _derive_again
+ad.primitive_transposes[_derivative] = _transpose_derivative
+batching.primitive_batchers[_derivative] = _batch_derivative
+mlir.register_lowering(_derivative, mlir.lower_fun(_compute_derivative, multiple_results=True))
 
 
-def _called(function: Callable[[list[Any]], list[Any]], arguments: Arrays, like: Arrays) -> tuple[Any, ...]:
+def _call_on_host(function: Callable[[list[Any]], list[Any]], arguments: Arrays, like: Arrays) -> tuple[Any, ...]:
     """Return the arrays that a function of NumPy arrays gives on the host; they are like `like`."""
 
     def on_host(*arrays: object) -> tuple[Any, ...]:

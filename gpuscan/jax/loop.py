@@ -65,17 +65,17 @@ def loop(
     likes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
     parts = [jax.ShapeDtypeStruct(each.shape[1:], each.dtype) for each in given]
 
-    def called(carry: Any, x: Any) -> Any:
+    def call_step(carry: Any, x: Any) -> Any:
         return f(jax.tree.unflatten(tree, carry), jax.tree.unflatten(form, [*x] if inputs else []))
 
-    shapes = jax.eval_shape(called, likes, parts)
+    shapes = jax.eval_shape(call_step, likes, parts)
     if not isinstance(shapes, tuple) or len(shapes) != 2:
         raise TypeError(f"f={name_of(f)} returned {type(shapes).__name__}; return a pair of the next carry and y")
     returned, rest = (jax.tree.flatten(each) for each in shapes)
     _check_carry(returned, (likes, tree))
 
     def flat(carry: object, x: object) -> Any:
-        return jax.tree.leaves(called(carry, x))
+        return jax.tree.leaves(call_step(carry, x))
 
     # What JAX is tracing, and the step closes over, is a part of the carry that stays as it is.
     free = free_values(flat, likes, parts)

@@ -18,12 +18,12 @@ from gpuscan.operators.components import (
     Numbers,
     apply,
     constants_of,
-    contracted,
-    converted,
-    folded,
-    gathered,
+    contract_axes,
+    convert_number,
+    fold_axes,
     is_other,
     logistic,
+    make_number_array,
     select,
 )
 from gpuscan.operators.matrices import Rows, factor_cholesky, factor_lu, over_matrices, solve_triangular, swap_rows
@@ -48,10 +48,10 @@ def row_function(
     closed = jax.make_jaxpr(function)(leaves, leaves)
     consts = [constants_of(const) for const in closed.consts]
 
-    def interpreted(left: Sequence[Numbers], right: Sequence[Numbers]) -> list[Numbers]:
+    def interpret_rows(left: Sequence[Numbers], right: Sequence[Numbers]) -> list[Numbers]:
         return _run(closed.jaxpr, consts, [*left, *right], name)
 
-    return interpreted
+    return interpret_rows
 
 
 def array_step(
@@ -68,10 +68,10 @@ def array_step(
     consts = [constants_of(const) for const in closed.consts]
     shapes = [tuple(each.shape) for each in closed.out_avals]
 
-    def interpreted(arrays: Sequence[Numbers]) -> list[Numbers]:
+    def interpret_arrays(arrays: Sequence[Numbers]) -> list[Numbers]:
         return _run(closed.jaxpr, consts, arrays, name)
 
-    return interpreted, shapes, [np.dtype(each.dtype) for each in closed.out_avals]
+    return interpret_arrays, shapes, [np.dtype(each.dtype) for each in closed.out_avals]
 
 
 def free_values(function: Callable[..., object], left: Sequence[object], right: Sequence[object]) -> list[Any]:
@@ -126,7 +126,7 @@ def _apply(equation: Any, arrays: list[Numbers], name: str) -> list[Numbers]:
         if primitive in ELEMENTWISE:
             return [apply(ELEMENTWISE[primitive], *arrays)]
         if primitive in FOLDS:
-            return [folded(FOLDS[primitive], arrays[0], parameters["axes"])]
+            return [fold_axes(FOLDS[primitive], arrays[0], parameters["axes"])]
         if primitive in TYPED:
             return [TYPED[primitive](*arrays, dtype=equation.outvars[0].aval.dtype)]
         if primitive in OTHERS:
@@ -221,7 +221,7 @@ def select_n(which: Numbers, *cases: Numbers) -> Numbers:
     return apply(select, which, cases[1], cases[0])
 
 
-def rounded(x: Numbers, *, rounding_method: Any) -> Numbers:
+def round_numbers(x: Numbers, *, rounding_method: Any) -> Numbers:
     if int(rounding_method) != 1:
         raise NotImplementedError("round away from zero")
     return apply(np.rint, x)
@@ -234,14 +234,14 @@ def broadcast_in_dim(x: Numbers, *, shape: Sequence[int], broadcast_dimensions: 
     return np.broadcast_to(x.reshape(own), tuple(shape))
 
 
-def sliced(x: Numbers, *, start_indices: Any, limit_indices: Any, strides: Any) -> Numbers:
+def slice_axes(x: Numbers, *, start_indices: Any, limit_indices: Any, strides: Any) -> Numbers:
     strides = strides or [None] * x.ndim
     return x[tuple(slice(*bounds) for bounds in zip(start_indices, limit_indices, strides, strict=True))]
 
 
 def dot_general(x: Numbers, y: Numbers, *, dimension_numbers: Any, **_: Any) -> Numbers:
     sums, batch = dimension_numbers
-    return contracted(x, y, sums, batch)
+    return contract_axes(x, y, sums, batch)
 
 
 def iota(*, dtype: Any, shape: Sequence[int], dimension: int, **_: Any) -> Numbers:
@@ -320,7 +320,7 @@ def gather(
         starts = dict(zip(numbers.start_index_map, indices[batch], strict=True))
         limits = {axis: x.shape[axis] - slice_sizes[axis] for axis in starts}
         found.append(_pick(x, place, starts, limits, fills))
-    return gathered(found, tuple(shape))
+    return make_number_array(found, tuple(shape))
 
 
 def _pick(x: Numbers, place: dict[int, int], starts: dict[int, Any], limits: dict[int, int], fills: bool) -> Any:
@@ -351,14 +351,14 @@ def _pick(x: Numbers, place: dict[int, int], starts: dict[int, Any], limits: dic
 OTHERS: dict[str, Callable[..., Any]] = {
     "integer_pow": lambda x, *, y: apply(lambda number: number**y, x),
     "select_n": select_n,
-    "round": rounded,
+    "round": round_numbers,
     "broadcast_in_dim": broadcast_in_dim,
-    "slice": sliced,
+    "slice": slice_axes,
     "split": lambda x, *, sizes, axis: np.split(x, np.cumsum(sizes)[:-1].tolist(), axis),
     "dot_general": dot_general,
     "iota": iota,
     "reshape": reshape,
-    "convert_element_type": lambda x, *, new_dtype, **_: apply(partial(converted, dtype=np.dtype(new_dtype)), x),
+    "convert_element_type": lambda x, *, new_dtype, **_: apply(partial(convert_number, dtype=np.dtype(new_dtype)), x),
     "squeeze": lambda x, *, dimensions: x.reshape([n for i, n in enumerate(x.shape) if i not in dimensions]),
     "expand_dims": lambda x, *, dimensions: np.expand_dims(x, tuple(dimensions)),
     "transpose": lambda x, *, permutation: x.transpose([int(axis) for axis in permutation]),

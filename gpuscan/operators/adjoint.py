@@ -24,7 +24,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.elements import Element, Field, Scalar, bundle_of, scalar_of, tuple_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators.derivatives import DERIVATIVES, Calculus, is_constant
-from gpuscan.operators.evaluation import copied, evaluated, traced_again
+from gpuscan.operators.evaluation import copy_nodes, evaluate_fields, trace_again
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, reachable
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.trace import Map, Result, trace_operator
@@ -120,8 +120,8 @@ class _Derivation:
         # The operator where the matrix is taken, and where grad_x is.
         self.left, self.right = self._numbers("previous" if not exclusive else "y"), self._numbers("x")
         self.next_left, self.next_right = self._numbers("y", exclusive), self._numbers("x", True)
-        self.results = self._applied(flat, self.left, self.right)
-        self.next_results = self._applied(flat, self.next_left, self.next_right)
+        self.results = self._apply_operator(flat, self.left, self.right)
+        self.next_results = self._apply_operator(flat, self.next_left, self.next_right)
         self.grad = [self.calculus.wide(node) for node in self._numbers("grad", exclusive)]
         self.begun = self._input(Slot("begun"), Field("begun", BOOL), 0)
         # The type of the recurrence's numbers. Where an operator is no analytic function of complex numbers, their real
@@ -136,7 +136,7 @@ class _Derivation:
         vector = Field("vector", self.scalar, (len(self.units),))
         units = iter([self._input(Slot("vector"), vector, i) for i in range(len(self.units))])
         # G in the types of cotangents.
-        self.total = [self._joined(units, scalar) for scalar in self.own]
+        self.total = [self._join_units(units, scalar) for scalar in self.own]
         identity = operator.identity_for(element)
         if not seeded and identity is not None and self._passes_through(flat, identity):
             self.start, self.seeded = tuple(identity), True
@@ -155,14 +155,14 @@ class _Derivation:
             for component in range(field.count)
         ]
 
-    def _applied(self, flat: Sequence[Node], left: Sequence[Node], right: Sequence[Node]) -> list[Node]:
+    def _apply_operator(self, flat: Sequence[Node], left: Sequence[Node], right: Sequence[Node]) -> list[Node]:
         """Return the operator's results for these arguments."""
         pairs = [(i, component) for i, field in enumerate(self.element.fields) for component in range(field.count)]
         places = {pair: place for place, pair in enumerate(pairs)}
         inputs = [node for node in reachable(flat) if node.op == "input"]
-        return copied(flat, self.graph, {n: (left, right)[n.data[0]][places[n.data[1:]]] for n in inputs})
+        return copy_nodes(flat, self.graph, {n: (left, right)[n.data[0]][places[n.data[1:]]] for n in inputs})
 
-    def _joined(self, units: Any, scalar: Scalar) -> Node:
+    def _join_units(self, units: Any, scalar: Scalar) -> Node:
         """Return the next number from those of the recurrence."""
         first = next(units)
         if scalar == COMPLEX64 and not self.whole:
@@ -197,7 +197,7 @@ class _Derivation:
         """Return True if the derivatives say by themselves that ``op(identity, x)`` has the derivative 1."""
         numbers = [number for value in identity for number in value.ravel()]
         left = [self.graph.constant(number, scalar) for number, scalar in zip(numbers, self.own, strict=True)]
-        results = self._applied(flat, left, self.right)
+        results = self._apply_operator(flat, left, self.right)
         found = self._backwards(list(zip(results, self.total, strict=True)), self.right)
         return all(node is whole for node, whole in zip(found, self.total, strict=True))
 
@@ -213,7 +213,7 @@ class _Derivation:
             results += self._first()
         else:
             firsts = []
-        carried = self._carried(results)
+        carried = self._find_carried_numbers(results)
         found = transitions(pattern, len(carried))
         scalars = [self.scalar] * (found.width - len(carried)) + [node.scalar for node in carried]
         before = [*(matrix[place] for place in found.places), *vector, *carried]
@@ -275,7 +275,7 @@ class _Derivation:
             numbers.append(self.graph.select(self.begun, self.calculus.like(0, node), node))
         return numbers
 
-    def _carried(self, results: Sequence[Node]) -> list[Node]:
+    def _find_carried_numbers(self, results: Sequence[Node]) -> list[Node]:
         """Return the numbers that the results need in addition to G.
 
         They are the operands that are combined with what depends on G, or the inputs if those are fewer.
@@ -301,7 +301,7 @@ class _Derivation:
         used = tuple(slots[i] for i in sorted({node.data[1] for node in inputs}))
         graph = Graph()
         places = {node: graph.input(0, used.index(slots[node.data[1]]), node.data[2], node.scalar) for node in inputs}
-        nodes = [[node] for node in copied(numbers, graph, places)]
+        nodes = [[node] for node in copy_nodes(numbers, graph, places)]
         return used, map_of(graph, bundle_of([self.fields[slot] for slot in used]), nodes, result)
 
     def _after(
@@ -319,7 +319,7 @@ class _Derivation:
             if node.op == "input" and node.data[1] == vector
         }
         places |= dict(zip(carried, inputs[stored + found.size :], strict=True))
-        nodes = iter(copied(results, graph, places))
+        nodes = iter(copy_nodes(results, graph, places))
         by_field = [[next(nodes) for _ in range(field.count)] for field in fields]
         return map_of(graph, found.element(scalars), by_field, bundle_of(fields))
 
@@ -330,11 +330,11 @@ def map_of(graph: Graph, source: Element, fields: Sequence[Sequence[Node]], resu
 
     def function(value: object) -> Any:
         leaves = source.structure.flatten(value)
-        compute = traced_again if isinstance(leaves[0], Traced) else evaluated
+        compute = trace_again if isinstance(leaves[0], Traced) else evaluate_fields
         return result.structure.unflatten(compute(fields, source, result, leaves))
 
     places = tuple(node.index for nodes in fields for node in nodes)
-    return Map(function, source, (*graph.described(), places, result), traced)
+    return Map(function, source, (*graph.describe_nodes(), places, result), traced)
 
 
 # ----- Neighbouring elements, and sums

@@ -16,7 +16,7 @@ from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.parameters import Expression, concatenate, present
 from gpuscan.operators.trace import Result, trace_map, trace_operator
-from gpuscan.operators.user_wgsl import contained, has_loops
+from gpuscan.operators.user_wgsl import enclose_source, has_loops
 from gpuscan.operators.wgsl_arithmetic import (
     Text,
     atomic_of,
@@ -24,7 +24,7 @@ from gpuscan.operators.wgsl_arithmetic import (
     literal,
     low_bits_suffice,
     neutral_of,
-    spelled,
+    spell_node,
 )
 from gpuscan.sizes import concrete
 
@@ -109,7 +109,7 @@ def combine_code(
     operator.check(element)
     if operator.wgsl is not None:
         loops = has_loops(operator.name, operator.wgsl, operator.helpers)
-        text = contained(operator.name, operator.wgsl, operator.helpers, 4 * element.words)
+        text = enclose_source(operator.name, operator.wgsl, operator.helpers, 4 * element.words)
         return Code(text, (), element, foreign=True, loops=loops)
     assert operator.function is not None
     traced = trace_operator(operator.function, element, operator.name)
@@ -275,7 +275,7 @@ def emit(
             lines.append(f"let v{len(lines)} = {text.text};")
             text = Text(f"v{len(lines) - 1}")
         texts[node.index] = text
-    lines.append(f"return {_constructed(fields, texts, result, result_type, native_int64)};")
+    lines.append(f"return {_construct_result(fields, texts, result, result_type, native_int64)};")
     return signature + " {\n" + "\n".join(f"    {line}" for line in lines) + "\n}"
 
 
@@ -294,10 +294,10 @@ def _text(
         argument, field, component = node.data
         name, element = arguments[argument]
         return Text(element.member(name, field) + (f"[{component}]" if element.fields[field].shape else ""))
-    return spelled(node, [texts[arg.index] for arg in node.args], native_int64, wrap, fixed)
+    return spell_node(node, [texts[arg.index] for arg in node.args], native_int64, wrap, fixed)
 
 
-def _constructed(
+def _construct_result(
     fields: Sequence[Sequence[Node]], texts: dict[int, Text], result: Element, result_type: str, native_int64: bool
 ) -> str:
     parts = []
@@ -340,10 +340,10 @@ def arithmetic_functions() -> dict[str, str]:
 
 @cache
 def _direct(name: str) -> frozenset[str]:
-    return _called(arithmetic_functions()[name]) - {name}
+    return _find_called_functions(arithmetic_functions()[name]) - {name}
 
 
-def _called(source: str) -> frozenset[str]:
+def _find_called_functions(source: str) -> frozenset[str]:
     # WGSL's own functions have no underscore in their names, so most operators need no look at the library.
     named = frozenset(re.findall(r"\b\w+_\w+(?=\()", source))
     return named & arithmetic_functions().keys() if named else named
@@ -352,7 +352,7 @@ def _called(source: str) -> frozenset[str]:
 def helpers_of(source: str) -> tuple[str, ...]:
     """Return the names of the functions of arithmetic.wgsl that a WGSL text calls, directly or through others."""
     needed: set[str] = set()
-    waiting = set(_called(source))
+    waiting = set(_find_called_functions(source))
     while waiting:
         name = waiting.pop()
         needed.add(name)

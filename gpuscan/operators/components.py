@@ -37,7 +37,7 @@ def is_other(number: object) -> bool:
     return number is OTHER
 
 
-def gathered(numbers: Sequence[object], shape: tuple[int, ...]) -> Numbers:
+def make_number_array(numbers: Sequence[object], shape: tuple[int, ...]) -> Numbers:
     """Return an array of these numbers. `np.array` would take apart a number that is itself an array."""
     flat = np.empty(len(numbers), object)
     for place, number in enumerate(numbers):
@@ -47,7 +47,7 @@ def gathered(numbers: Sequence[object], shape: tuple[int, ...]) -> Numbers:
 
 def numbers_of(value: Any, shape: tuple[int, ...]) -> Numbers:
     """Return the numbers along the last axes of a traced value or an array, which have this shape."""
-    return gathered([value[(..., *at)] for at in np.ndindex(shape)] if shape else [value], shape)
+    return make_number_array([value[(..., *at)] for at in np.ndindex(shape)] if shape else [value], shape)
 
 
 def constants_of(values: object) -> Numbers:
@@ -55,7 +55,7 @@ def constants_of(values: object) -> Numbers:
     array = np.asarray(values)
     if is_narrow(array.dtype):
         array = array.astype(np.float32)
-    return gathered(list(array.reshape(-1)), array.shape)
+    return make_number_array(list(array.reshape(-1)), array.shape)
 
 
 def is_narrow(dtype: AnyDType) -> bool:
@@ -82,16 +82,18 @@ def array_of(numbers: Numbers, like: object, dtype: AnyDType) -> Any:
 
 def apply(function: Callable[..., object], *arrays: object) -> Numbers:
     """Return a function of numbers for each place of arrays, which are broadcast; single numbers are, too."""
-    whole = np.broadcast_arrays(*(each if isinstance(each, np.ndarray) else gathered([each], ()) for each in arrays))
+    whole = np.broadcast_arrays(
+        *(each if isinstance(each, np.ndarray) else make_number_array([each], ()) for each in arrays)
+    )
     shape = whole[0].shape
     results = []
     for at in np.ndindex(shape):
         numbers = [array[at] for array in whole]
         results.append(OTHER if any(is_other(number) for number in numbers) else function(*numbers))
-    return gathered(results, shape)
+    return make_number_array(results, shape)
 
 
-def folded(function: Callable[[Any, Any], object], array: Numbers, axes: Sequence[int]) -> Numbers:
+def fold_axes(function: Callable[[Any, Any], object], array: Numbers, axes: Sequence[int]) -> Numbers:
     """Return the combination along axes, from the first to the last."""
     axes = sorted(axis % array.ndim for axis in axes)
     kept = [axis for axis in range(array.ndim) if axis not in axes]
@@ -99,7 +101,7 @@ def folded(function: Callable[[Any, Any], object], array: Numbers, axes: Sequenc
     return functools.reduce(functools.partial(apply, function), [lines[..., i] for i in range(lines.shape[-1])])
 
 
-def contracted(
+def contract_axes(
     left: Numbers, right: Numbers, sums: tuple[Sequence[int], Sequence[int]], batch: tuple[Sequence[int], Sequence[int]]
 ) -> Numbers:
     """Return the products of two arrays summed along axes; the batch axes come first, then those of `left` and `right`.
@@ -118,7 +120,7 @@ def contracted(
     a = a.reshape(*lead, *left_own, *[1] * len(right_own), *a.shape[a.ndim - count :])
     b = b.reshape(*lead, *[1] * len(left_own), *right_own, *b.shape[b.ndim - count :])
     products = apply(np.multiply, a, b)
-    return folded(np.add, products, range(products.ndim - count, products.ndim)) if count else products
+    return fold_axes(np.add, products, range(products.ndim - count, products.ndim)) if count else products
 
 
 # ----- Functions of numbers that NumPy spells differently
@@ -143,7 +145,7 @@ def erf(x: Any) -> Any:
     return elementwise(x.graph, lambda node: build(x.graph, "erf", (node,), x.scalar), [x.nodes], x.scalar)
 
 
-def converted(x: Any, dtype: AnyDType) -> Any:
+def convert_number(x: Any, dtype: AnyDType) -> Any:
     """Return the number in another dtype; for a 16-bit float in float32, in which such floats are combined."""
     dtype = np.dtype(np.float32) if is_narrow(dtype) else dtype
     return x.astype(dtype)

@@ -102,7 +102,7 @@ def _first(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
     return g
 
 
-def _negated(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
+def _negate(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
     return c.negative(g)
 
 
@@ -205,7 +205,7 @@ def _inverse(slope: Callable[[Calculus, Node, Node], Node]) -> tuple[Derivative]
     return (lambda c, args, y, g: c.over(g, c.conj(slope(c, args[0], y))),)
 
 
-def _scaled(factor: float) -> Callable[[Calculus, Node, Node], Node]:
+def _scale_by(factor: float) -> Callable[[Calculus, Node, Node], Node]:
     return lambda c, a, y: c.times(a, c.like(factor, a))
 
 
@@ -241,10 +241,10 @@ def _distance_from_one(c: Calculus, a: Node, y: Node) -> Node:
 # For each operation, the derivative with respect to each argument. None says that it is 0 wherever it is defined.
 DERIVATIVES: Mapping[str, tuple[Derivative | None, ...]] = {
     "add": (_first, _first),
-    "subtract": (_first, _negated),
+    "subtract": (_first, _negate),
     "multiply": (_other_factor(0), _other_factor(1)),
     "divide": (lambda c, args, y, g: c.over(g, c.conj(args[1])), _divisor),
-    "negative": (_negated,),
+    "negative": (_negate,),
     **{name: (_chosen(name, 0), _chosen(name, 1)) for name in ("minimum", "maximum", "fmin", "fmax")},
     "remainder": (_first, _rounded_quotient("floor")),
     "fmod": (_first, _rounded_quotient("trunc")),
@@ -257,8 +257,8 @@ DERIVATIVES: Mapping[str, tuple[Derivative | None, ...]] = {
     "exp2": _slope(lambda c, a, y: c.times(y, c.like(math.log(2), y))),
     "expm1": _slope(lambda c, a, y: c.add(y, c.like(1, y))),
     "log": _inverse(lambda c, a, y: a),
-    "log2": _inverse(_scaled(math.log(2))),
-    "log10": _inverse(_scaled(math.log(10))),
+    "log2": _inverse(_scale_by(math.log(2))),
+    "log10": _inverse(_scale_by(math.log(10))),
     "log1p": _inverse(lambda c, a, y: c.add(a, c.like(1, a))),
     "logaddexp": (_share(0), _share(1)),
     "sqrt": _inverse(lambda c, a, y: c.times(y, c.like(2, y))),

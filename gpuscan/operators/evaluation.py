@@ -15,7 +15,7 @@ from gpuscan.operators.traced_array import Traced
 Array = AnyArray
 
 
-def evaluated(
+def evaluate_fields(
     fields: Sequence[Sequence[Node]], source: Element, result: Element, leaves: Sequence[Array]
 ) -> list[AnyArray]:
     """Return the fields of a function's result as arrays (*axes, *shape of the field).
@@ -26,20 +26,20 @@ def evaluated(
         result: the element of its result.
         leaves: the argument: for each field an array (*axes, *shape of the field) in compute form.
     """
-    return computed(fields, [source], result, [leaves], lambda node, *args: numpy_function(node.op)(*args))
+    return compute_fields(fields, [source], result, [leaves], lambda node, *args: numpy_function(node.op)(*args))
 
 
-def computed(
+def compute_fields(
     fields: Sequence[Sequence[Node]],
     sources: Sequence[Element],
     result: Element,
     arguments: Sequence[Sequence[Array]],
     compute: Callable[..., Any],
 ) -> list[Any]:
-    """Return what `evaluated` returns, of a function of several arguments.
+    """Return what `evaluate_fields` returns, of a function of several arguments.
 
     Args:
-        fields, result: as for `evaluated`.
+        fields, result: as for `evaluate_fields`.
         sources: the element of each argument.
         arguments: the leaves of each argument.
         compute: takes a node that is an operation, and its arguments, and returns its result.
@@ -83,15 +83,15 @@ def _value(node: Node, args: list[Any], numbers: Sequence[Sequence[Array]], comp
     return compute(node, *args)
 
 
-def traced_again(
+def trace_again(
     fields: Sequence[Sequence[Node]], source: Element, result: Element, leaves: Sequence[Traced]
 ) -> list[Traced]:
-    """Return the fields of a function's result as nodes of the graph of `leaves`; arguments as in `evaluated`."""
+    """Return the fields of a function's result as nodes of the graph of `leaves`; arguments as in `evaluate_fields`."""
     del source
     graph = leaves[0].graph
     flat = [node for nodes in fields for node in nodes]
     inputs = {node: leaves[node.data[1]].nodes.flat[node.data[2]] for node in reachable(flat) if node.op == "input"}
-    found = iter(copied(flat, graph, inputs))
+    found = iter(copy_nodes(flat, graph, inputs))
     traced = []
     for field in result.fields:
         nodes = np.empty(field.count, dtype=object)
@@ -100,7 +100,7 @@ def traced_again(
     return traced
 
 
-def copied(nodes: Sequence[Node], graph: Graph, places: Mapping[Node, Node]) -> list[Node]:
+def copy_nodes(nodes: Sequence[Node], graph: Graph, places: Mapping[Node, Node]) -> list[Node]:
     """Return the same nodes in another graph.
 
     Args:

@@ -128,7 +128,7 @@ class Graph:
             self._known[key] = node
         return node
 
-    def described(self) -> list[Any]:
+    def describe_nodes(self) -> list[Any]:
         """Return all nodes in a form that can be compared with that of another graph."""
         return list(self._known)
 
@@ -199,7 +199,7 @@ class Graph:
         return self._node("select", (condition, if_true, if_false), if_true.scalar)
 
 
-def widened(nodes: Iterable[Node]) -> bool:
+def needs_widening(nodes: Iterable[Node]) -> bool:
     """Return True if one of these 16-bit floats comes from arguments without a cast. NumPy has those in float32."""
     seen = set()
     waiting = list(nodes)

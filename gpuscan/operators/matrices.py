@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.operators.components import OTHER, Numbers, gathered, is_other, select
+from gpuscan.operators.components import OTHER, Numbers, is_other, make_number_array, select
 
 Rows = list[list[Any]]
 
@@ -126,11 +126,11 @@ def over_matrices(function: Callable[..., Sequence[object]], *arrays: Numbers) -
         unknown = any(is_other(number) for part in parts for number in part.flat)
         if unknown:
             # The results have the shapes that other matrices give.
-            parts = [gathered(list(np.eye(*part.shape, dtype=np.float32).flat), part.shape) for part in parts]
+            parts = [make_number_array(list(np.eye(*part.shape, dtype=np.float32).flat), part.shape) for part in parts]
         results = [_array(each) for each in function(*([list(row) for row in part] for part in parts))]
         found.append([np.full(each.shape, OTHER, object) for each in results] if unknown else results)
     return [
-        gathered([number for each in parts for number in each.flat], (*batch, *parts[0].shape))
+        make_number_array([number for each in parts for number in each.flat], (*batch, *parts[0].shape))
         for parts in zip(*found, strict=True)
     ]
 
@@ -138,6 +138,6 @@ def over_matrices(function: Callable[..., Sequence[object]], *arrays: Numbers) -
 def _array(numbers: object) -> Numbers:
     """Return nested lists of numbers as an array."""
     if not isinstance(numbers, list):
-        return gathered([numbers], ())
+        return make_number_array([numbers], ())
     parts = [_array(each) for each in numbers]
-    return gathered([number for part in parts for number in part.flat], (len(parts), *parts[0].shape))
+    return make_number_array([number for part in parts for number in part.flat], (len(parts), *parts[0].shape))

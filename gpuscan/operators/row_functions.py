@@ -92,7 +92,7 @@ def row_operator(
             break
         try:
             function = make([_with_rows(shape, lead, shared) for shape, shared in zip(own, constants, strict=True)])
-            return _checked(name, function, lead, own, dtypes, constants)
+            return _make_operator(name, function, lead, own, dtypes, constants)
         except OperatorError as error:
             # An index may be one of an element's axis, where a row's is shorter.
             if not isinstance(error.__cause__, (_MixedRowsError, IndexError)):
@@ -149,7 +149,7 @@ def _with_rows(shape: tuple[int, ...], lead: int, shared: bool) -> tuple[int, ..
     return shape if shared else (ROWS,) * lead + shape
 
 
-def _checked(
+def _make_operator(
     name: str,
     function: RowFunction,
     lead: int,
@@ -192,7 +192,7 @@ def _checked(
             return [results[leaf] for leaf in leaves]
 
         picked = [[given[leaf] for leaf in leaves] for given in (own, dtypes, constants)]
-        return _checked(name, part, lead, picked[0], picked[1], tuple(picked[2]))  # type: ignore[arg-type]
+        return _make_operator(name, part, lead, picked[0], picked[1], tuple(picked[2]))  # type: ignore[arg-type]
 
     reads = [{node.data[1] for node in reachable(each) if node.op == "input"} for each in result.fields]
     return RowOperator(
@@ -237,7 +237,7 @@ def _in_row(
             arrays.append(numbers)
         return arrays
 
-    def combined(left: Any, right: Any) -> Any:
+    def combine_elements(left: Any, right: Any) -> Any:
         results = function(spread(left), spread(right))
         like = left[0][(..., *[0] * len(shapes[0]))] if shapes[0] else left[0]
         found = []
@@ -248,4 +248,4 @@ def _in_row(
             found.append(array_of(picked, like, dtype))
         return tuple(found)
 
-    return combined
+    return combine_elements

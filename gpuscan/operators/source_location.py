@@ -27,28 +27,28 @@ def running_line() -> str:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back
-    return "" if frame is None else quoted(frame.f_code.co_filename, frame.f_lineno)
+    return "" if frame is None else quote_line(frame.f_code.co_filename, frame.f_lineno)
 
 
-def raised_at(traceback: TracebackType | None) -> str:
+def quote_traceback(traceback: TracebackType | None) -> str:
     """Return the innermost line of the user's code in a traceback, quoted; empty if there is none."""
     place = ""
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
         if not file.startswith(_OURS):
-            place = quoted(file, traceback.tb_lineno)
+            place = quote_line(file, traceback.tb_lineno)
         traceback = traceback.tb_next
     return place
 
 
-def defined_at(function: Callable[..., object]) -> str:
+def quote_definition(function: Callable[..., object]) -> str:
     """Return the first line of a user's Python function, quoted; empty for any other function."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None or code.co_filename.startswith(_OURS):
         return ""
-    return quoted(code.co_filename, code.co_firstlineno)
+    return quote_line(code.co_filename, code.co_firstlineno)
 
 
-def quoted(file: str, line: int) -> str:
+def quote_line(file: str, line: int) -> str:
     text = linecache.getline(file, line).strip()
     return f"\n  at {file}:{line}" + (f": {text}" if text else "")

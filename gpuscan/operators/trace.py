@@ -13,19 +13,19 @@ import numpy as np
 from gpuscan.elements import LEAF, Element, Field, Structure, field_names
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators import traced_functions, traced_linalg  # noqa: F401 (register np.where, np.linalg.inv, …)
-from gpuscan.operators.evaluation import copied
+from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import Graph, Node, TooManyOperationsError, reachable
 from gpuscan.operators.function_keys import never_changes
 from gpuscan.operators.parameters import Parameter, reveal, trace_with_floats, trace_with_parameters
-from gpuscan.operators.source_location import defined_at, raised_at
+from gpuscan.operators.source_location import quote_definition, quote_traceback
 from gpuscan.operators.traced_array import (
     Python,
     Traced,
     check_fits,
     constant,
+    find_scalar,
     is_exact_constant,
     is_weak,
-    known_scalar,
 )
 
 # Types that are combined in float32, so that a float32 result fits them.
@@ -76,7 +76,7 @@ class Map:
         return self.function(value)
 
 
-def traced(function: Callable[[Any], object], element: Element, name: str) -> Map:
+def trace_function(function: Callable[[Any], object], element: Element, name: str) -> Map:
     """Return the function as a `Map` of such elements; a `Map` of them is returned as it is.
 
     Raises:
@@ -84,41 +84,41 @@ def traced(function: Callable[[Any], object], element: Element, name: str) -> Ma
     """
     if isinstance(function, Map) and function.source == element:
         return function
-    return (_traced_once if never_changes(function) else _traced)(function, element, name)
+    return (_traced_once if never_changes(function) else _trace_function)(function, element, name)
 
 
-def _traced(function: Callable[[Any], object], element: Element, name: str) -> Map:
+def _trace_function(function: Callable[[Any], object], element: Element, name: str) -> Map:
     graph, value = call_twice(function, [element], name)
-    result = _mapped(graph, value, function, name)
+    result = _make_result(graph, value, function, name)
     places = tuple(node.index for nodes in result.fields for node in nodes)
-    return Map(function, element, (*graph.described(), places, result.element), result)
+    return Map(function, element, (*graph.describe_nodes(), places, result.element), result)
 
 
-_traced_once = lru_cache(maxsize=256)(_traced)
+_traced_once = lru_cache(maxsize=256)(_trace_function)
 
 
 def trace_map(function: Callable[..., object], element: Element, name: str) -> Result:
     """Trace ``function(x)``, which may return another kind of element."""
     if isinstance(function, Map) and function.source == element:
         return function.result
-    return _mapped(*call_twice(function, [element], name), function, name)
+    return _make_result(*call_twice(function, [element], name), function, name)
 
 
-def _mapped(graph: Graph, value: object, function: Callable[..., object], name: str) -> Result:
+def _make_result(graph: Graph, value: object, function: Callable[..., object], name: str) -> Result:
     structure, leaves = structure_of(value)
     for position, leaf in enumerate(map(reveal, leaves)):
         if isinstance(leaf, np.generic):
-            leaves[position] = leaf = constant(graph, leaf, known_scalar(np.asarray(leaf).dtype))
+            leaves[position] = leaf = constant(graph, leaf, find_scalar(np.asarray(leaf).dtype))
         place = "" if structure == LEAF else f" in field {position}"
         if not isinstance(leaf, (Traced, *Python)):
             raise OperatorError(
                 f"{name} returns {abbreviate(leaf)}{place}, which is no number; return one that is computed "
-                f"from the arguments, or a tuple or dict of such numbers{defined_at(function)}"
+                f"from the arguments, or a tuple or dict of such numbers{quote_definition(function)}"
             )
         if not isinstance(leaf, Traced):
             raise OperatorError(
                 f"{name} returns {leaf!r}{place}, which has no dtype; write np.float32({leaf!r}) or "
-                f"np.full_like(x, {leaf!r})" + defined_at(function)
+                f"np.full_like(x, {leaf!r})" + quote_definition(function)
             )
     names = field_names(structure)
     fields = tuple(Field(label, leaf.scalar, leaf.shape) for label, leaf in zip(names, leaves, strict=True))
@@ -158,10 +158,11 @@ def call_twice(
                 each.reveal_all()
             graph = Graph(whole=whole)
             value = _call(function, _arguments(graph, elements), name)
-    if graph.described() != second.described() or _nodes_of(value, graph) != _nodes_of(again, second):
+    if graph.describe_nodes() != second.describe_nodes() or _nodes_of(value, graph) != _nodes_of(again, second):
         raise OperatorError(
             f"{name} gives something else when it is called again: it depends on more than its arguments (a counter, "
-            "a random number, the time), or keeps them; write a function of its arguments alone" + defined_at(function)
+            "a random number, the time), or keeps them; write a function of its arguments alone"
+            + quote_definition(function)
         )
     return graph, value
 
@@ -177,7 +178,7 @@ def _act_alike(value: object, again: object) -> bool:
         inputs = [node for node in reachable(nodes) if node.op == "input"]
         places = {node: both.input(node.data[0], node.data[1], node.data[2], node.scalar) for node in inputs}
         try:
-            images.append(copied(nodes, both, places))
+            images.append(copy_nodes(nodes, both, places))
         except TooManyOperationsError:  # of two graphs that differ
             return False
     return not images or all(one is other for one, other in zip(*images, strict=True))
@@ -209,7 +210,7 @@ def _call(function: Callable[..., object], arguments: Sequence[object], name: st
     except OperatorError:
         raise
     except Exception as error:
-        place = raised_at(error.__traceback__) or defined_at(function)
+        place = quote_traceback(error.__traceback__) or quote_definition(function)
         raise OperatorError(f"{name} raised {type(error).__name__} while it was traced: {error}{place}") from error
 
 
@@ -248,7 +249,7 @@ def _flatten(structure: Structure, value: object, function: Callable[..., object
         if isinstance(value, (tuple, list, dict)):
             raise OperatorError(
                 f"{name} returns {len(value)} fields, but its arguments are single values; return one value"
-                + defined_at(function)
+                + quote_definition(function)
             )
         return [value]
     expected = f"{len(structure.children)} fields ({', '.join(map(str, structure.keys))})"
@@ -256,7 +257,7 @@ def _flatten(structure: Structure, value: object, function: Callable[..., object
         if set(value) != set(structure.keys):
             raise OperatorError(
                 f"{name} returns the fields {', '.join(map(str, value))}; its arguments have {expected}; return these"
-                + defined_at(function)
+                + quote_definition(function)
             )
         parts = [value[key] for key in structure.keys]
     elif isinstance(value, (tuple, list)):
@@ -264,12 +265,12 @@ def _flatten(structure: Structure, value: object, function: Callable[..., object
         if len(parts) != len(structure.children):
             raise OperatorError(
                 f"{name} returns {len(parts)} fields; its arguments have {expected}; return as many"
-                + defined_at(function)
+                + quote_definition(function)
             )
     else:
         raise OperatorError(
             f"{name} returns one value; its arguments have {expected}; return a tuple or dict of as many"
-            + defined_at(function)
+            + quote_definition(function)
         )
     return [
         leaf
@@ -286,7 +287,7 @@ def _field_nodes(
     if not isinstance(leaf, Traced):
         if not isinstance(leaf, (*Python, Parameter, np.generic, np.ndarray)):
             raise OperatorError(
-                f"{shown} is {abbreviate(leaf)}, not a number or an array; return one{defined_at(function)}"
+                f"{shown} is {abbreviate(leaf)}, not a number or an array; return one{quote_definition(function)}"
             )
         if is_weak(leaf):
             kinds = ("bool", "signed", "unsigned", "float", "complex")
@@ -295,27 +296,28 @@ def _field_nodes(
             if kinds.index(field.scalar.kind) < kinds.index(least):
                 raise OperatorError(
                     f"{shown} is {abbreviate(leaf)}, the element is {field.scalar.name}; return a number of that type"
-                    + defined_at(function)
+                    + quote_definition(function)
                 )
             try:
                 check_fits(leaf, field.scalar)
             except OperatorError as error:
-                raise OperatorError(f"{shown}: {error}{defined_at(function)}") from None
+                raise OperatorError(f"{shown}: {error}{quote_definition(function)}") from None
             leaf = constant(graph, leaf, field.scalar)
         else:
             exact = is_exact_constant(leaf) and field.scalar.kind == "float"
-            leaf = constant(graph, leaf, field.scalar if exact else known_scalar(np.asarray(leaf).dtype))
+            leaf = constant(graph, leaf, field.scalar if exact else find_scalar(np.asarray(leaf).dtype))
         with suppress(ValueError):  # another shape is refused below
             leaf = Traced(graph, np.broadcast_to(leaf.nodes, field.shape), leaf.scalar)
     rounded = field.scalar.name in ROUNDED_WHEN_STORED and leaf.scalar.name == "float32"
     if leaf.scalar != field.scalar and not rounded:
         raise OperatorError(
             f"{shown} is {leaf.scalar.name}, the element is {field.scalar.name}; "
-            f"write .astype(np.{field.scalar.name}) on it{defined_at(function)}"
+            f"write .astype(np.{field.scalar.name}) on it{quote_definition(function)}"
         )
     if leaf.shape != field.shape:
         raise OperatorError(
-            f"{shown} has the shape {leaf.shape}, the element {field.shape}; return that shape{defined_at(function)}"
+            f"{shown} has the shape {leaf.shape}, the element {field.shape}; return that shape"
+            + quote_definition(function)
         )
     return tuple(leaf.nodes.ravel())
 

@@ -15,7 +15,7 @@ import numpy as np
 from gpuscan.array_types import AnyArray, AnyDType, ArrayOperators
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.errors import OperatorError, UnsupportedDtypeError, abbreviate
-from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, widened
+from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, needs_widening
 from gpuscan.operators.parameters import Parameter, reveal
 from gpuscan.operators.source_location import operator_error
 from gpuscan.operators.traced_ufuncs import KNOWN, NoSuchForm, build
@@ -103,12 +103,12 @@ class Traced(ArrayOperators):
     # ----- Conversions
 
     def astype(self, dtype: object, copy: bool = True) -> Traced:
-        scalar = known_scalar(dtype)
+        scalar = find_scalar(dtype)
         return elementwise(self.graph, lambda node: self.graph.cast(node, scalar), [self.nodes], scalar)
 
     def view(self, dtype: object) -> Traced:
-        scalar = known_scalar(dtype)
-        if self.scalar.kind == "float" and self.scalar.bits == 16 and widened(self.nodes.flat):
+        scalar = find_scalar(dtype)
+        if self.scalar.kind == "float" and self.scalar.bits == 16 and needs_widening(self.nodes.flat):
             raise operator_error(
                 f".view({scalar.name}) of {self.scalar.name}, which is combined as float32, rounded when stored; "
                 "write .astype(np.float32).view(np.uint32)"
@@ -117,7 +117,7 @@ class Traced(ArrayOperators):
 
     def bits_as(self, dtype: object) -> Traced:
         """Return the bits as they are stored. `view` gives them only if NumPy has them too."""
-        scalar = known_scalar(dtype)
+        scalar = find_scalar(dtype)
         if scalar == self.scalar:
             return self
         if scalar.bits != self.scalar.bits or "complex" in (scalar.kind, self.scalar.kind):
@@ -132,7 +132,7 @@ class Traced(ArrayOperators):
     # ----- Indexing
 
     def __getitem__(self, index: object) -> Traced:
-        return Traced(self.graph, np.asarray(self.nodes[self._checked(index)], dtype=object), self.scalar)
+        return Traced(self.graph, np.asarray(self.nodes[self._check_index(index)], dtype=object), self.scalar)
 
     def __setitem__(self, index: object, value: object) -> None:
         if not self.nodes.flags.writeable:
@@ -141,9 +141,9 @@ class Traced(ArrayOperators):
             )
         if not isinstance(value, Traced):
             value = constant_like(self, value)
-        self.nodes[self._checked(index)] = value.astype(self.dtype).nodes
+        self.nodes[self._check_index(index)] = value.astype(self.dtype).nodes
 
-    def _checked(self, index: object) -> Any:
+    def _check_index(self, index: object) -> Any:
         parts = index if isinstance(index, tuple) else (index,)
         if any(isinstance(part, Traced) for part in parts):
             raise operator_error(
@@ -260,7 +260,7 @@ METHODS = {np.sum, np.prod, np.mean, np.min, np.max, np.any, np.all, np.clip, np
 METHODS |= {np.squeeze, np.transpose, np.reshape}
 
 
-def known_scalar(dtype: Any) -> Scalar:
+def find_scalar(dtype: Any) -> Scalar:
     """Return the scalar of a dtype that the user passed."""
     try:
         return scalar_of(np.dtype(dtype))
@@ -393,7 +393,7 @@ def check_float64(name: str, dtypes: Sequence[object], results: Sequence[Any], t
         )
 
 
-def joined(value: object) -> Any:
+def join_numbers(value: object) -> Any:
     """Return an array of traced numbers, such as ``np.array([a, b])`` makes, as a traced value; others as they are."""
     if not isinstance(value, np.ndarray) or value.dtype != object or not value.size:
         return value
@@ -407,13 +407,13 @@ def joined(value: object) -> Any:
     )
     nodes = np.empty(len(numbers), dtype=object)
     for place, number in enumerate(numbers):
-        nodes[place] = operand(graph, number, known_scalar(dtype))[()]
-    return Traced(graph, nodes.reshape(value.shape), known_scalar(dtype))
+        nodes[place] = operand(graph, number, find_scalar(dtype))[()]
+    return Traced(graph, nodes.reshape(value.shape), find_scalar(dtype))
 
 
 def call_ufunc(ufunc: np.ufunc, inputs: Sequence[object]) -> tuple[Traced, ...]:
     """Return the results of ``ufunc(*inputs)``, with NumPy's own promotion."""
-    inputs = [joined(value) for value in inputs]
+    inputs = [join_numbers(value) for value in inputs]
     if ufunc in MULTIPLE:
         return tuple(result for part in MULTIPLE[ufunc] for result in call_ufunc(part, inputs))
     if ufunc in ARRAY_FUNCTIONS:
@@ -444,7 +444,7 @@ def call_ufunc(ufunc: np.ufunc, inputs: Sequence[object]) -> tuple[Traced, ...]:
         answer = _beyond_range(ufunc, inputs, traced[0])
         if answer is not None:
             return (answer,)
-    scalars = [known_scalar(dtype) for dtype in loop]
+    scalars = [find_scalar(dtype) for dtype in loop]
     arrays = [operand(graph, value, scalar) for value, scalar in zip(inputs, scalars[: ufunc.nin], strict=True)]
     try:
         found = elementwise(graph, lambda *nodes: build(graph, name, nodes, scalars[-1]), arrays, scalars[-1])

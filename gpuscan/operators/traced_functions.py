@@ -22,8 +22,8 @@ from gpuscan.operators.traced_array import (
     constant,
     dtype_or_type,
     elementwise,
-    joined,
-    known_scalar,
+    find_scalar,
+    join_numbers,
     operand,
     weak_dtype,
 )
@@ -31,7 +31,7 @@ from gpuscan.operators.traced_array import (
 Form = TypeVar("Form", bound=Callable[..., Any])
 
 
-def traced_form(*functions: object) -> Callable[[Form], Form]:
+def register_form(*functions: object) -> Callable[[Form], Form]:
     """Register the traced form of NumPy functions."""
 
     def register(form: Form) -> Form:
@@ -43,7 +43,7 @@ def traced_form(*functions: object) -> Callable[[Form], Form]:
 
 def common_nodes(name: str, values: Sequence[object]) -> tuple[list[AnyArray], Any, Any]:
     """Return the nodes of values in their common type, the graph, and the type."""
-    values = [joined(value) for value in values]
+    values = [join_numbers(value) for value in values]
     traced = [value for value in values if isinstance(value, Traced)]
     if not traced:
         raise operator_error(f"{name} has no traced value among its arrays; write a constant as np.full_like(x, 1)")
@@ -52,14 +52,14 @@ def common_nodes(name: str, values: Sequence[object]) -> tuple[list[AnyArray], A
     placeholders = [each(0) if isinstance(each, type) else each for each in dtypes]
     dtype = np.result_type(*placeholders)
     check_float64(name, dtypes, [dtype], traced)
-    scalar = known_scalar(dtype)
+    scalar = find_scalar(dtype)
     return [operand(traced[0].graph, value, scalar) for value in values], traced[0].graph, scalar
 
 
 # ---- choice
 
 
-@traced_form(np.where)
+@register_form(np.where)
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Traced:
     if x is None or y is None:
         raise operator_error("np.where(condition) alone lists indices, which are known only on the GPU; pass a and b")
@@ -71,21 +71,21 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Traced:
     values = [value for value in (condition, x, y) if isinstance(value, Traced)]
     broadcast_check("np.where", values)
     graph = values[0].graph
-    narrow = weak_dtype([dtype_or_type(joined(value), values) for value in (x, y)], values)
+    narrow = weak_dtype([dtype_or_type(join_numbers(value), values) for value in (x, y)], values)
     if narrow is not None:
-        scalar = known_scalar(narrow)
-        sides = [operand(graph, joined(value), scalar) for value in (x, y)]
+        scalar = find_scalar(narrow)
+        sides = [operand(graph, join_numbers(value), scalar) for value in (x, y)]
         found = elementwise(graph, graph.select, [operand(graph, condition, BOOL), *sides], scalar)
         return Traced(graph, found.nodes, scalar, weak=True)
     if not isinstance(x, Traced) and not isinstance(y, Traced):
         dtype = np.result_type(x, y)
         check_float64("np.where", [np.asarray(x).dtype, np.asarray(y).dtype], [dtype], values)
-        x = constant(graph, x, known_scalar(dtype))
+        x = constant(graph, x, find_scalar(dtype))
     (if_true, if_false), _, scalar = common_nodes("np.where", [x, y])
     return elementwise(graph, graph.select, [operand(graph, condition, BOOL), if_true, if_false], scalar)
 
 
-@traced_form(np.select)
+@register_form(np.select)
 def select(conditions: Sequence[object], choices: Sequence[object], default: object = 0) -> Any:
     result = default
     for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
@@ -93,7 +93,7 @@ def select(conditions: Sequence[object], choices: Sequence[object], default: obj
     return result
 
 
-@traced_form(np.clip)
+@register_form(np.clip)
 def clip(x: Any, a_min: Any = None, a_max: Any = None, /, *, min: Any = None, max: Any = None) -> Any:  # noqa: A002
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     if low is not None:
@@ -101,7 +101,7 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, /, *, min: Any = None, ma
     return x if high is None else np.minimum(x, high)
 
 
-@traced_form(np.nan_to_num)
+@register_form(np.nan_to_num)
 def nan_to_num(x: Traced, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Traced:
     if not copy:
         raise operator_error("np.nan_to_num(x, copy=False) changes its argument; leave copy out")
@@ -113,14 +113,14 @@ def nan_to_num(x: Traced, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
     return where(np.isnan(x), full_like(x, nan), where(np.isinf(x), infinite, x))
 
 
-@traced_form(np.isclose)
+@register_form(np.isclose)
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     close = np.isfinite(b) & ~np.isnan(a) & (np.abs(a - b) <= atol + rtol * np.abs(b))
     same = np.isinf(b) & ~np.isnan(a) & (a == b)
     return close | same | (np.isnan(a) & np.isnan(b)) if equal_nan else close | same
 
 
-@traced_form(np.round)
+@register_form(np.round)
 def round_(a: Traced, decimals: int = 0) -> Any:
     if not isinstance(decimals, int):
         raise operator_error(f"np.round takes a plain number of decimals; got {decimals!r}")
@@ -137,7 +137,7 @@ def round_(a: Traced, decimals: int = 0) -> Any:
 # ---- arrays like another
 
 
-@traced_form(np.full_like)
+@register_form(np.full_like)
 def full_like(a: Traced, fill_value: object, dtype: object = None) -> Traced:
     like = a if dtype is None else a.astype(dtype)
     scalar = like.scalar if dtype is None else scalar_of(compute_dtype(like.scalar))  # a 16-bit dtype asks for rounding
@@ -146,17 +146,17 @@ def full_like(a: Traced, fill_value: object, dtype: object = None) -> Traced:
     return Traced(a.graph, nodes, like.scalar)
 
 
-@traced_form(np.zeros_like, np.empty_like)
+@register_form(np.zeros_like, np.empty_like)
 def zeros_like(a: Traced, dtype: object = None) -> Traced:
     return full_like(a, 0, dtype)
 
 
-@traced_form(np.ones_like)
+@register_form(np.ones_like)
 def ones_like(a: Traced, dtype: object = None) -> Traced:
     return full_like(a, 1, dtype)
 
 
-@traced_form(np.copy)
+@register_form(np.copy)
 def copy(a: Traced) -> Traced:
     return Traced(a.graph, a.nodes.copy(), a.scalar)
 
@@ -164,12 +164,12 @@ def copy(a: Traced) -> Traced:
 # ---- parts of numbers
 
 
-@traced_form(np.real)
+@register_form(np.real)
 def real(val: Traced) -> Traced:
     return val.real
 
 
-@traced_form(np.imag)
+@register_form(np.imag)
 def imag(val: Traced) -> Traced:
     return val.imag
 
@@ -187,7 +187,7 @@ def _axis(name: str, x: Traced, axis: object, *, new: bool = False) -> int:
     return axis
 
 
-@traced_form(np.stack)
+@register_form(np.stack)
 def stack(arrays: Sequence[object], axis: int = 0) -> Traced:
     nodes, graph, scalar = common_nodes("np.stack", arrays)
     first = next(value for value in arrays if isinstance(value, Traced))
@@ -195,26 +195,26 @@ def stack(arrays: Sequence[object], axis: int = 0) -> Traced:
     return Traced(graph, np.stack(full, axis=_axis("np.stack", first, axis, new=True)), scalar)
 
 
-@traced_form(np.concatenate)
+@register_form(np.concatenate)
 def concatenate(arrays: Sequence[object], axis: int = 0) -> Traced:
     nodes, graph, scalar = common_nodes("np.concatenate", arrays)
     first = next(value for value in arrays if isinstance(value, Traced))
     return Traced(graph, np.concatenate(nodes, axis=_axis("np.concatenate", first, axis)), scalar)
 
 
-@traced_form(np.swapaxes)
+@register_form(np.swapaxes)
 def swapaxes(a: Traced, axis1: int, axis2: int) -> Traced:
     axes = (_axis("np.swapaxes", a, axis) for axis in (axis1, axis2))
     return Traced(a.graph, np.swapaxes(a.nodes, *axes), a.scalar)
 
 
-@traced_form(np.expand_dims)
+@register_form(np.expand_dims)
 def expand_dims(a: Traced, axis: object) -> Traced:
     nodes = np.expand_dims(a.nodes, _axis("np.expand_dims", a, axis, new=True))
     return Traced(a.graph, nodes, a.scalar)
 
 
-@traced_form(np.squeeze)
+@register_form(np.squeeze)
 def squeeze(a: Traced, axis: object = None) -> Traced:
     axis = _axis("np.squeeze", a, axis)
     if a.shape[axis] != 1:
@@ -222,7 +222,7 @@ def squeeze(a: Traced, axis: object = None) -> Traced:
     return Traced(a.graph, np.asarray(np.squeeze(a.nodes, axis), dtype=object), a.scalar)
 
 
-@traced_form(np.transpose)
+@register_form(np.transpose)
 def transpose(a: Any, axes: Any = None) -> Traced:
     if isinstance(a, Traced) and a.graph.whole:
         return Traced(a.graph, np.transpose(a.nodes, axes), a.scalar)
@@ -242,7 +242,7 @@ def _element_shape(name: str, x: Traced, shape: Any) -> tuple[int, ...]:
     )
 
 
-@traced_form(np.reshape)
+@register_form(np.reshape)
 def reshape(a: Traced, shape: object = None, *more: object) -> Traced:
     wanted = _element_shape("np.reshape", a, (shape, *more) if more else shape)
     try:
@@ -251,7 +251,7 @@ def reshape(a: Traced, shape: object = None, *more: object) -> Traced:
         raise operator_error(f"np.reshape of an element of shape {a.shape}: {error}") from None
 
 
-@traced_form(np.broadcast_to)
+@register_form(np.broadcast_to)
 def broadcast_to(array: Traced, shape: object) -> Traced:
     wanted = _element_shape("np.broadcast_to", array, shape)
     if len(wanted) != len(array.shape):
@@ -265,17 +265,17 @@ def broadcast_to(array: Traced, shape: object) -> Traced:
         raise operator_error(f"np.broadcast_to: {error}") from None
 
 
-@traced_form(np.flip)
+@register_form(np.flip)
 def flip(m: Traced, axis: object = None) -> Traced:
     return Traced(m.graph, np.flip(m.nodes, _axis("np.flip", m, axis)), m.scalar)
 
 
-@traced_form(np.roll)
+@register_form(np.roll)
 def roll(a: Traced, shift: int, axis: object = None) -> Traced:
     return Traced(a.graph, np.roll(a.nodes, shift, _axis("np.roll", a, axis)), a.scalar)
 
 
-@traced_form(np.take_along_axis)
+@register_form(np.take_along_axis)
 def take_along_axis(arr: Traced, indices: object, axis: int = -1) -> Traced:
     """Choose each entry by a chain of selects, for the registers of an invocation cannot be indexed."""
     axis = _axis("np.take_along_axis", arr, axis)
@@ -310,7 +310,7 @@ def _reduction(name: str, ufunc: np.ufunc, widens: bool = False) -> Callable[...
     return reduce
 
 
-@traced_form(np.mean)
+@register_form(np.mean)
 def mean(a: Traced, axis: object = None, *, keepdims: bool = False) -> Any:
     if a.scalar.kind not in ("float", "complex"):
         raise operator_error(f"np.mean of {a.dtype} is float64 in NumPy; write .astype(np.float32) first")
@@ -318,23 +318,23 @@ def mean(a: Traced, axis: object = None, *, keepdims: bool = False) -> Any:
     return total / full_like(total, a.shape[axis])
 
 
-traced_form(np.sum)(_reduction("np.sum", np.add, widens=True))
-traced_form(np.prod)(_reduction("np.prod", np.multiply, widens=True))
-traced_form(np.min)(_reduction("np.min", np.minimum))
-traced_form(np.max)(_reduction("np.max", np.maximum))
+register_form(np.sum)(_reduction("np.sum", np.add, widens=True))
+register_form(np.prod)(_reduction("np.prod", np.multiply, widens=True))
+register_form(np.min)(_reduction("np.min", np.minimum))
+register_form(np.max)(_reduction("np.max", np.maximum))
 
 
-@traced_form(np.any)
+@register_form(np.any)
 def any_(a: Traced, axis: object = None, *, keepdims: bool = False) -> Traced:
     return _reduction("np.any", np.logical_or)(a.astype(bool), axis, keepdims=keepdims)
 
 
-@traced_form(np.all)
+@register_form(np.all)
 def all_(a: Traced, axis: object = None, *, keepdims: bool = False) -> Traced:
     return _reduction("np.all", np.logical_and)(a.astype(bool), axis, keepdims=keepdims)
 
 
-@traced_form(np.trace)
+@register_form(np.trace)
 def trace(a: Traced, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Traced:
     if (axis1, axis2) != (-2, -1):
         raise operator_error("np.trace takes the first axes of an array; write np.trace(x, axis1=-2, axis2=-1)")
@@ -342,10 +342,10 @@ def trace(a: Traced, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Traced:
     return _reduction("np.trace", np.add, widens=True)(Traced(a.graph, diagonal, a.scalar), -1)
 
 
-@traced_form(np.matmul)
+@register_form(np.matmul)
 def matmul(x1: Any, x2: Any) -> Traced:
     """Return the product of two matrices. Every entry is summed from left to right."""
-    x1, x2 = joined(x1), joined(x2)
+    x1, x2 = join_numbers(x1), join_numbers(x2)
     sizes = [len(np.shape(x) if not isinstance(x, Traced) else x.shape) for x in (x1, x2)]
     if next(x for x in (x1, x2) if isinstance(x, Traced)).graph.whole and 1 in sizes:
         # A vector on the left is a row, one on the right a column.
@@ -375,10 +375,10 @@ def matmul(x1: Any, x2: Any) -> Traced:
     return Traced(graph, entries, scalar)
 
 
-@traced_form(np.dot)
+@register_form(np.dot)
 def dot(a: Any, b: Any) -> Any:
     """Return what np.dot gives for numbers, vectors and matrices."""
-    if not next(x for x in map(joined, (a, b)) if isinstance(x, Traced)).graph.whole:
+    if not next(x for x in map(join_numbers, (a, b)) if isinstance(x, Traced)).graph.whole:
         raise operator_error(
             "np.dot takes all axes of an array, and an operator knows only those of its element; "
             "write np.matmul(a, b), or np.sum(a * b, axis=-1) for vectors"
@@ -386,10 +386,10 @@ def dot(a: Any, b: Any) -> Any:
     return a * b if np.ndim(a) == 0 or np.ndim(b) == 0 else matmul(a, b)
 
 
-@traced_form(np.outer)
+@register_form(np.outer)
 def outer(a: Any, b: Any) -> Any:
     """Return the products of all pairs of two vectors' entries."""
-    a, b = joined(a), joined(b)
+    a, b = join_numbers(a), join_numbers(b)
     return a[..., :, None] * b[..., None, :]
 
 
@@ -403,7 +403,7 @@ def matvec(x1: Any, x2: Any) -> Traced:
     return matmul(x1, x2[..., None])[..., 0]
 
 
-@traced_form(np.angle)
+@register_form(np.angle)
 def angle(z: Traced, deg: bool = False) -> Any:
     radians = np.arctan2(z.imag, z.real)
     return np.degrees(radians) if deg else radians

@@ -21,7 +21,7 @@ from gpuscan.operators.matrices import (
 )
 from gpuscan.operators.source_location import operator_error
 from gpuscan.operators.traced_array import Traced, name_of_function
-from gpuscan.operators.traced_functions import common_nodes, traced_form
+from gpuscan.operators.traced_functions import common_nodes, register_form
 
 
 def _matrices(name: str, *values: object) -> list[Traced]:
@@ -50,27 +50,27 @@ def _matrix(rows: Rows) -> Traced:
     return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)  # type: ignore[return-value]
 
 
-@traced_form(np.linalg.solve)
+@register_form(np.linalg.solve)
 def solve(a: Any, b: Any) -> Traced:
     """Return the solution of a linear system. A singular matrix gives infinities or NaN, where NumPy raises."""
     a, b = _matrices("np.linalg.solve", a, b)
     return _matrix(solve_system(_rows(a), _rows(b)))
 
 
-@traced_form(np.linalg.inv)
+@register_form(np.linalg.inv)
 def inv(a: Any) -> Traced:
     (a,) = _matrices("np.linalg.inv", a)
     rows = _rows(a)
     return _matrix(solve_system(rows, unit_matrix(rows)))
 
 
-@traced_form(np.linalg.det)
+@register_form(np.linalg.det)
 def det(a: Any) -> Any:
     (a,) = _matrices("np.linalg.det", a)
     return determinant(_rows(a))
 
 
-@traced_form(np.linalg.cholesky)
+@register_form(np.linalg.cholesky)
 def cholesky(a: Any, *, upper: bool = False) -> Traced:
     """Return the Cholesky factor. A matrix that is not positive definite gives NaN, where NumPy raises."""
     (a,) = _matrices("np.linalg.cholesky", a)
@@ -82,7 +82,7 @@ def cholesky(a: Any, *, upper: bool = False) -> Traced:
     return _matrix(factor_cholesky(rows))
 
 
-@traced_form(np.linalg.norm)
+@register_form(np.linalg.norm)
 def norm(x: Traced, ord: object = None, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002
     if ord not in (None, 2):
         raise operator_error(f"np.linalg.norm with ord={ord!r} is not traced, but the Euclidean norm is: leave ord out")
@@ -90,7 +90,7 @@ def norm(x: Traced, ord: object = None, axis: Any = None, keepdims: bool = False
     return np.sqrt(np.sum(size * size, axis=axis, keepdims=keepdims))
 
 
-@traced_form(np.cross)
+@register_form(np.cross)
 def cross(a: object, b: object) -> Any:
     nodes, graph, scalar = common_nodes("np.cross", [a, b])
     left, right = (Traced(graph, each, scalar) for each in nodes)
@@ -103,12 +103,12 @@ def cross(a: object, b: object) -> Any:
 # ----- Sums of products
 
 
-@traced_form(np.einsum)
+@register_form(np.einsum)
 def einsum(subscripts: object, *operands: object) -> Traced:
     """Return sums of products by Einstein's convention; each sum is formed from left to right."""
     given, graph, scalar = common_nodes("np.einsum", operands)
     arrays = [Traced(graph, each, scalar) for each in given]
-    terms, result = _parsed(subscripts, operands)
+    terms, result = _parse_subscripts(subscripts, operands)
     sizes: dict[str, int] = {}
     for term, array in zip(terms, arrays, strict=True):
         if len(term) != len(array.shape):
@@ -136,7 +136,7 @@ def einsum(subscripts: object, *operands: object) -> Traced:
     return Traced(graph, entries, scalar)
 
 
-def _parsed(subscripts: object, operands: Sequence[object]) -> tuple[list[str], str]:
+def _parse_subscripts(subscripts: object, operands: Sequence[object]) -> tuple[list[str], str]:
     """Return the letters of each operand and of the result, without the ellipsis that stands for the scanned axes."""
     if not isinstance(subscripts, str):
         raise operator_error("np.einsum is traced with subscripts as text, such as '...ij,...jk->...ik'")
@@ -169,7 +169,7 @@ def _other_meaning(function: object, advice: str) -> None:
             f"{name_of_function(function)} of whole arrays would combine elements with each other; write {advice}"
         )
 
-    traced_form(function)(refuse)
+    register_form(function)(refuse)
 
 
 for _function in (np.dot, np.inner):

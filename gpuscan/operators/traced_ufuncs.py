@@ -69,7 +69,7 @@ def _answer(value: bool) -> Rewrite:
     return lambda graph, args, result: graph.constant(value, BOOL)
 
 
-def _renamed(name: str) -> Rewrite:
+def _rename(name: str) -> Rewrite:
     return lambda graph, args, result: build(graph, name, args, result)
 
 
@@ -149,7 +149,7 @@ def _integer_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
     if exponent.is_constant:
         if exponent.value < 0:
             raise NoSuchForm(f"{result.name} with a negative exponent")
-        return _repeated_product(graph, base, int(exponent.value), result)
+        return _multiply_repeatedly(graph, base, int(exponent.value), result)
     return graph.apply("power", args, result)
 
 
@@ -161,14 +161,14 @@ def _float_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
         if value == 0.5:
             return graph.apply("sqrt", (base,), result)
         if value.is_integer() and abs(value) <= 4:
-            product = _repeated_product(graph, base, int(abs(value)), result)
+            product = _multiply_repeatedly(graph, base, int(abs(value)), result)
             return product if value >= 0 else _reciprocal(graph, (product,), result)
     if result.bits == 64:
         raise NoSuchForm(result.name)
     return graph.apply("power", args, result)
 
 
-def _repeated_product(graph: Graph, base: Node, exponent: int, result: Scalar) -> Node:
+def _multiply_repeatedly(graph: Graph, base: Node, exponent: int, result: Scalar) -> Node:
     product: Node | None = None
     while exponent:
         if exponent & 1:
@@ -205,7 +205,7 @@ def _complex_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
         if value == 0.5:
             return graph.apply("sqrt", (base,), result)
         if not value.imag and value.real.is_integer() and abs(value.real) <= MAX_COMPLEX_EXPONENT:
-            product = _repeated_product(graph, base, int(abs(value.real)), result)
+            product = _multiply_repeatedly(graph, base, int(abs(value.real)), result)
             return product if value.real >= 0 else _reciprocal(graph, (product,), result)
     zero = graph.constant(0, result)
     angle = graph.apply("multiply", (exponent, graph.apply("log", (base,), result)), result)
@@ -217,20 +217,20 @@ def _magnitude(graph: Graph, node: Node) -> Node:
     """Return the magnitude of an integer as an unsigned one of the same width, which holds that of the lowest too."""
     if node.scalar.kind == "unsigned":
         return node
-    return graph.cast(graph.apply("absolute", (node,), node.scalar), _unsigned(node.scalar))
+    return graph.cast(graph.apply("absolute", (node,), node.scalar), _make_unsigned(node.scalar))
 
 
-def _unsigned(scalar: Scalar) -> Scalar:
+def _make_unsigned(scalar: Scalar) -> Scalar:
     return scalar_of(np.dtype(f"uint{scalar.bits}"))
 
 
 def _gcd(graph: Graph, args: Nodes, result: Scalar) -> Node:
-    return graph.cast(graph.apply("gcd", [_magnitude(graph, arg) for arg in args], _unsigned(result)), result)
+    return graph.cast(graph.apply("gcd", [_magnitude(graph, arg) for arg in args], _make_unsigned(result)), result)
 
 
 def _lcm(graph: Graph, args: Nodes, result: Scalar) -> Node:
     """Return |a| / gcd(a, b) * |b|. A quotient by zero is zero, as NumPy has it for two zeros."""
-    unsigned = _unsigned(result)
+    unsigned = _make_unsigned(result)
     left, right = (_magnitude(graph, arg) for arg in args)
     shared = graph.apply("gcd", (left, right), unsigned)
     quotient = graph.apply("floor_divide", (left, shared), unsigned)
@@ -276,17 +276,17 @@ REWRITES: Mapping[tuple[str, str], Rewrite] = {
         for name in ("logical_and", "logical_or", "logical_xor", "logical_not")
         for kind in (*REALS, "complex")
     },
-    **{("fmin", kind): _renamed("minimum") for kind in (*INTEGERS, "bool")},
-    **{("fmax", kind): _renamed("maximum") for kind in (*INTEGERS, "bool")},
-    ("add", "bool"): _renamed("logical_or"),
-    ("multiply", "bool"): _renamed("logical_and"),
-    ("maximum", "bool"): _renamed("logical_or"),
-    ("minimum", "bool"): _renamed("logical_and"),
-    ("bitwise_or", "bool"): _renamed("logical_or"),
-    ("bitwise_and", "bool"): _renamed("logical_and"),
-    ("bitwise_xor", "bool"): _renamed("logical_xor"),
-    ("invert", "bool"): _renamed("logical_not"),
-    ("not_equal", "bool"): _renamed("logical_xor"),
+    **{("fmin", kind): _rename("minimum") for kind in (*INTEGERS, "bool")},
+    **{("fmax", kind): _rename("maximum") for kind in (*INTEGERS, "bool")},
+    ("add", "bool"): _rename("logical_or"),
+    ("multiply", "bool"): _rename("logical_and"),
+    ("maximum", "bool"): _rename("logical_or"),
+    ("minimum", "bool"): _rename("logical_and"),
+    ("bitwise_or", "bool"): _rename("logical_or"),
+    ("bitwise_and", "bool"): _rename("logical_and"),
+    ("bitwise_xor", "bool"): _rename("logical_xor"),
+    ("invert", "bool"): _rename("logical_not"),
+    ("not_equal", "bool"): _rename("logical_xor"),
     ("equal", "bool"): _bool_equal,
     ("less", "bool"): _bool_order(swap=False, joined="logical_and"),
     ("greater", "bool"): _bool_order(swap=True, joined="logical_and"),
@@ -306,7 +306,7 @@ REWRITES: Mapping[tuple[str, str], Rewrite] = {
     ("square", "any"): _square,
     ("reciprocal", "float"): _reciprocal,
     ("sign", "unsigned"): _unsigned_sign,
-    ("fabs", "float"): _renamed("absolute"),
+    ("fabs", "float"): _rename("absolute"),
     ("deg2rad", "float"): _times(math.pi / 180),
     ("radians", "float"): _times(math.pi / 180),
     ("rad2deg", "float"): _times(180 / math.pi),

@@ -66,8 +66,8 @@ def check_source(name: str, source: str, helpers: str) -> None:
         if any(token.text == "var" for _, token in outermost(tokens)):
             raise _may_not(name, "memory of its own (`var` outside a function)")
     check_limits(name, texts, _MIN_ELEMENT_BYTES)
-    declared = [word for tokens in all_tokens for word in _declared(tokens)]
-    if "combine" not in _declared(all_tokens[1]):
+    declared = [word for tokens in all_tokens for word in _find_declarations(tokens)]
+    if "combine" not in _find_declarations(all_tokens[1]):
         raise refusal(
             name, "declares no function `combine`", "write fn combine(a: Element, b: Element) -> Element { ... }"
         )
@@ -86,7 +86,7 @@ def _may_not(name: str, declared: str) -> OperatorError:
     return refusal(name, f"declares {declared}", "declare only functions, constants, aliases and structs")
 
 
-def _declared(tokens: Sequence[Token]) -> list[str]:
+def _find_declarations(tokens: Sequence[Token]) -> list[str]:
     """Return the names that a text declares at module scope."""
     found = [tokens[at + 1].text for at, token in outermost(tokens) if token.text in _DECLARES and at + 1 < len(tokens)]
     return found
@@ -114,7 +114,7 @@ def _end(name: str) -> str:
     return f"// ---- end of operator {label(name)}".rstrip()
 
 
-def contained(name: str, source: str, helpers: str, element_bytes: int) -> str:
+def enclose_source(name: str, source: str, helpers: str, element_bytes: int) -> str:
     """Return the user's WGSL for a shader: plain, with a prefix on its module-scope names, between markers.
 
     Args:
@@ -128,17 +128,17 @@ def contained(name: str, source: str, helpers: str, element_bytes: int) -> str:
     """
     texts = {"helpers": plain_text(name, helpers), "source": plain_text(name, source)}
     check_limits(name, list(texts.values()), element_bytes)
-    names = {word for text in texts.values() for word in _declared(tokens_of(name, text))} - {"combine"}
+    names = {word for text in texts.values() for word in _find_declarations(tokens_of(name, text))} - {"combine"}
     lines = []
     for part, text in texts.items():
         if text.strip():
             # Rendering joins blank lines, so each one becomes a comment.
-            kept = [line.rstrip() or "//" for line in prefixed(name, text, names).split("\n")]
+            kept = [line.rstrip() or "//" for line in prefix_names(name, text, names).split("\n")]
             lines += [_marker(part, name), *kept, _end(name)]
     return "\n".join(lines)
 
 
-def prefixed(name: str, text: str, names: Collection[str]) -> str:
+def prefix_names(name: str, text: str, names: Collection[str]) -> str:
     """Return a plain text with `PREFIX` before these names, except where they name the member of a struct."""
     tokens = tokens_of(name, _blank_comments(text))
     members = set()
@@ -156,18 +156,18 @@ def prefixed(name: str, text: str, names: Collection[str]) -> str:
 
 
 def _blank_comments(text: str) -> str:
-    """Return a text of `contained` without its comments, which are whole lines of ``//``."""
+    """Return a text of `enclose_source` without its comments, which are whole lines of ``//``."""
     return re.sub(r"(?m)^//$", "  ", text)
 
 
-def kept_apart(rendered: str, name: str) -> str:
+def isolate_user_code(rendered: str, name: str) -> str:
     """Return a rendered shader in which the user's part can name nothing of gpuscan's, with its loops counted.
 
     A name that gpuscan declares gets the prefix where the user's text has it. If the user declares it as well, it is
     the user's. If not, it is no name at all, and the compiler says so.
 
     Args:
-        rendered: the whole shader, with the text of `contained`.
+        rendered: the whole shader, with the text of `enclose_source`.
         name: the operator's name.
     """
     lines = rendered.split("\n")
@@ -177,14 +177,14 @@ def kept_apart(rendered: str, name: str) -> str:
     declaration = r"\b(?:fn|const|alias|struct|override|var\s*(?:<[^>]*>)?)\s+([A-Za-z_]\w*)"
     at_module_scope = "\n".join(line for line in ours if not line.startswith((" ", "//")))
     names = set(re.findall(declaration, at_module_scope)) - {"combine", "Element"}
-    texts = [prefixed(name, "\n".join(lines[start:stop]), names) for start, stop in spans]
+    texts = [prefix_names(name, "\n".join(lines[start:stop]), names) for start, stop in spans]
     loops = any(loop_bodies(name, _blank_comments(text)) for text in texts)
     for (start, stop), text in zip(spans, texts, strict=True):
-        lines[start:stop] = (counted(name, text) if loops else text).split("\n")
+        lines[start:stop] = (limit_iterations(name, text) if loops else text).split("\n")
     return "\n".join(lines)
 
 
-def counted(name: str, text: str) -> str:
+def limit_iterations(name: str, text: str) -> str:
     """Return a text of an operator with loops, in which each iteration is counted (see shaders/shared/loop_limit.wgsl).
 
     One iteration too many returns from the function. The count begins where `combine` begins.
@@ -321,7 +321,7 @@ def check_limits(name: str, texts: Sequence[str], element_bytes: int) -> None:
             called[function.name] = _words_called(tokens, function)
             lengths[function.name] = function.stop - function.start
     at_most(
-        max(_expanded(name, lengths, called).values(), default=0),
+        max(_sum_over_calls(name, lengths, called).values(), default=0),
         MAX_EXPANDED_TOKENS,
         "words and signs, those of the functions that are called included",
         "call fewer functions, or call them in a loop",
@@ -329,7 +329,7 @@ def check_limits(name: str, texts: Sequence[str], element_bytes: int) -> None:
     largest, variables = array_bytes(name, all_tokens, all_functions, element_bytes)
     at_most(largest, MAX_ARRAY_BYTES + 2 * element_bytes, "bytes in one array or struct", "use a smaller one")
     at_most(
-        max(_expanded(name, variables, called).values(), default=0),
+        max(_sum_over_calls(name, variables, called).values(), default=0),
         MAX_VARIABLE_BYTES + 8 * element_bytes,
         "bytes in arrays and copies, those of the functions that are called included",
         "use fewer or smaller ones, and write the type of each variable and value: let x: f32 = ...",
@@ -375,7 +375,7 @@ def _words_called(tokens: Sequence[Token], function: WgslFunction) -> Counter[st
     )
 
 
-def _expanded(name: str, own: Mapping[str, int], called: Mapping[str, Counter[str]]) -> dict[str, int]:
+def _sum_over_calls(name: str, own: Mapping[str, int], called: Mapping[str, Counter[str]]) -> dict[str, int]:
     """Return the sum of `own` over each function and, once for each call, over the functions that it calls.
 
     Raises:
@@ -447,7 +447,9 @@ def array_bytes(
         for each in functions:
             used = tokens[each.start : each.stop]
             copied = max(largest, element_bytes)
-            copies = 0 if copied <= MAX_REGISTER_BYTES else copied * _untyped_copies(types, used, everything, plain)
+            copies = (
+                0 if copied <= MAX_REGISTER_BYTES else copied * _count_untyped_copies(types, used, everything, plain)
+            )
             arrays = sum(size.arrays for size in types.sizes_in(used))
             variables[each.name] = arrays + element_bytes * _element_variables(used) + copies
     return largest, variables
@@ -460,7 +462,7 @@ def _element_variables(tokens: Sequence[Token]) -> int:
     return sum(each[2:] == [":", "Element"] for each in typed)
 
 
-def _untyped_copies(
+def _count_untyped_copies(
     types: _Types, tokens: Sequence[Token], functions: Sequence[WgslFunction], plain: Container[str]
 ) -> int:
     """Count the variables and values without a type that may hold a copy of an array or a struct.
@@ -538,7 +540,7 @@ class _Types:
                 size, at = self._array(tokens, at, 0)
                 sizes.append(size)
             elif token.text in self._declared:
-                sizes.append(self._named(token.text, 0))
+                sizes.append(self._find_size(token.text, 0))
         return sizes
 
     def _type(self, tokens: Sequence[Token], at: int, depth: int) -> tuple[Size, int]:
@@ -553,7 +555,7 @@ class _Types:
             after = _end_of_template(tokens, after)
             entry = max(_SCALARS.get(each.text, 0) for each in tokens[at + 1 : after])
         if word in self._declared:
-            return self._named(word, depth), after
+            return self._find_size(word, depth), after
         if word == "Element":
             found = self.element_bytes
         elif (vector := _VECTOR.fullmatch(word)) is not None:
@@ -565,7 +567,7 @@ class _Types:
             found = _SCALARS.get(word, MAX_PLAIN_BYTES)
         return Size(found, 0), after
 
-    def _named(self, word: str, depth: int) -> Size:
+    def _find_size(self, word: str, depth: int) -> Size:
         if word not in self._known:
             # A type that holds itself counts as nothing here: the compiler refuses it.
             self._known[word] = Size(0, 0)

@@ -128,7 +128,7 @@ def infix(symbol: str, level: int, left: Text, right: Text) -> Text:
     return Text(f"{left.within(level)} {symbol} {right.within(level + 1)}", level)
 
 
-def wrapped(text: Text, scalar: Scalar) -> Text:
+def wrap_integer(text: Text, scalar: Scalar) -> Text:
     """Return a result wrapped into the range of a narrow integer, as NumPy does."""
     if scalar.bits >= 32 or scalar.kind not in ("signed", "unsigned"):
         return text
@@ -285,7 +285,7 @@ def _is_fixed_cast(source: Scalar, target: Scalar) -> bool:
     return source.kind in ("float", "bool") or source.bits <= 16 or source.name == "int32"
 
 
-def spelled(node: Node, args: list[Text], native_int64: bool, wrap: bool = True, fixed: bool = False) -> Text:
+def spell_node(node: Node, args: list[Text], native_int64: bool, wrap: bool = True, fixed: bool = False) -> Text:
     """Return the expression of a node from those of its arguments.
 
     Args:
@@ -308,7 +308,7 @@ def spelled(node: Node, args: list[Text], native_int64: bool, wrap: bool = True,
     if fixed and node.op in FIXED.get(form, ()):
         return call(FIXED[form][node.op], *args)
     text = _operation(node, form, args)
-    return wrapped(text, node.scalar) if node.op in WRAPS and wrap else text
+    return wrap_integer(text, node.scalar) if node.op in WRAPS and wrap else text
 
 
 def _operation(node: Node, form: str, args: list[Text]) -> Text:
@@ -390,7 +390,7 @@ def _float_to_integer(value: Text, start: str, target: Scalar, end: str) -> Text
     """Round towards zero. Narrow integers keep the low bits of an i32, as NumPy does it."""
     if target.bits < 32:
         whole = call(f"{start}_to_i32", value)
-        return wrapped(whole if end == "i32" else call("u32", whole), target)
+        return wrap_integer(whole if end == "i32" else call("u32", whole), target)
     return call(f"{start}_to_{end}", value)
 
 
@@ -402,7 +402,7 @@ def _integer_to_integer(value: Text, source: Scalar, start: str, target: Scalar,
         return call("wide_from_i32", value) if start == "i32" else call("vec2<u32>", value, "0u")
     if start.startswith("wide"):
         low = Text(value.within(ATOM) + ".x")
-        return wrapped(low if end == "u32" else call("i32", low), target)
+        return wrap_integer(low if end == "u32" else call("i32", low), target)
     if start == "i32" and end in ("i64", "u64"):
         text = call("i32_to_i64", value)
         text = text if end == "i64" else call("u64", text)
@@ -415,7 +415,7 @@ def _integer_to_integer(value: Text, source: Scalar, start: str, target: Scalar,
     else:
         text = value if start == end else call(end, value)
     holds_all = source.bits < target.bits and (source.kind == "unsigned" or target.kind == "signed")
-    return text if holds_all else wrapped(text, target)
+    return text if holds_all else wrap_integer(text, target)
 
 
 def _view(value: Text, source: Scalar, target: Scalar, native_int64: bool) -> Text:
@@ -424,7 +424,7 @@ def _view(value: Text, source: Scalar, target: Scalar, native_int64: bool) -> Te
         bits = call(f"f32_to_{source.name}_bits", value) if source.kind == "float" else call("u32", value)
         if target.kind == "float":
             return call(f"f32_from_{target.name}_bits", bits)
-        return bits if end == "u32" else wrapped(call("i32", bits), target)
+        return bits if end == "u32" else wrap_integer(call("i32", bits), target)
     if start.startswith("wide") or start == end:
         return value
-    return wrapped(call(end, value) if source.bits < 32 else call(f"bitcast<{end}>", value), target)
+    return wrap_integer(call(end, value) if source.bits < 32 else call(f"bitcast<{end}>", value), target)

@@ -110,7 +110,7 @@ class Capabilities:
         return "subgroups" in self.features
 
     def _repr_html_(self) -> str:
-        return html_table(self.summary, described(self).items())
+        return html_table(self.summary, describe_capabilities(self).items())
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON has them: strings, numbers, lists and objects."""
@@ -205,7 +205,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 # ----- In words
 
 
-def described(capabilities: Capabilities) -> dict[str, str]:
+def describe_capabilities(capabilities: Capabilities) -> dict[str, str]:
     """Return what each kind of finding is, in words."""
     return {
         "driver": f"{capabilities.driver or 'unknown'} ({capabilities.vendor})",

@@ -182,7 +182,7 @@ def auxiliary_fits(spec: ScanSpec, capabilities: Capabilities, tile: TileShape |
     return max(seeds, plan_scan(spec, capabilities, "three_dispatch", "", tile=tile).state_bytes) <= limit
 
 
-def narrowed(tile: TileShape | ColumnTile, columns: int) -> TileShape | ColumnTile:
+def narrow_tile(tile: TileShape | ColumnTile, columns: int) -> TileShape | ColumnTile:
     """Return the tile for a slab of this many columns: of the same height, so that the bits stay, but narrower."""
     if not isinstance(tile, ColumnTile):
         return tile
@@ -217,7 +217,7 @@ def slab_size(
             if columns == 0:
                 return 0, 0
         part = replace(spec, rows=together * columns, inner=columns if spec.inner > 1 else 1)
-        if auxiliary_fits(part, capabilities, narrowed(tile, columns)):
+        if auxiliary_fits(part, capabilities, narrow_tile(tile, columns)):
             return together, columns
         if together == 1 and columns <= max(4, chunk):
             return 0, 0
@@ -228,7 +228,7 @@ def slab_size(
 def slabs(spec: ScanSpec, inner: int, tile: TileShape | ColumnTile, together: int, columns: int) -> Iterator[Part]:
     """Cut an array (outer, row_length, inner) into slabs of `together` outer arrays and `columns` columns."""
     outer = spec.rows // inner
-    tile = narrowed(tile, columns)
+    tile = narrow_tile(tile, columns)
     for first in range(0, outer, together):
         outers = slice(first, min(first + together, outer))
         for column in range(0, inner, columns):
@@ -317,10 +317,10 @@ def stretches(length: int, speeds: Sequence[int]) -> list[Stretch]:
     """
     if len(speeds) == 1 or length < TEAMS.min_ordered_length:
         return shares(length, speeds)
-    return ordered_stretches(length, speeds)
+    return cut_scan_axis(length, speeds)
 
 
-def ordered_stretches(length: int, speeds: Sequence[int]) -> list[Stretch]:
+def cut_scan_axis(length: int, speeds: Sequence[int]) -> list[Stretch]:
     """Cut the axis of a scan of an array on devices, so that all devices are busy and end together.
 
     The first device gets the first stretch and the last one, and every other device gets one between them. The first

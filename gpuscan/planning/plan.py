@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gpuscan.elements import interned
+from gpuscan.elements import intern_value
 from gpuscan.errors import GpuscanError
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.column_tiles import column_tile
@@ -204,7 +204,7 @@ def plan_scan(
         length=length,
         tiles=tiles,
         row_length=spec.row_length,
-        stages=tuple(Stage(each.stage, interned(each), grid_of(count, limit)) for each, count in dispatches),
+        stages=tuple(Stage(each.stage, intern_value(each), grid_of(count, limit)) for each, count in dispatches),
         spin_rounds=rounds,
         inner=spec.inner,
     )
@@ -256,7 +256,7 @@ def access_of(
         views=placement.views,
         several_rows=spec.stacked_rows,
         whole_chunks=whole_chunks,
-        unaligned_sizes=unaligned_sizes(spec, length),
+        unaligned_sizes=find_unaligned_sizes(spec, length),
         recomputes_scan=recomputes_scan(spec, capabilities)
         and not (single_elements or tile.single_lead or spec.everywhere),
     )
@@ -385,7 +385,7 @@ def reverses_rows(spec: ScanSpec) -> bool:
     return spec.reverse and spec.inner == 1 and not spec.as_one_row
 
 
-def unaligned_sizes(spec: ScanSpec, length: int) -> tuple[int, ...]:
+def find_unaligned_sizes(spec: ScanSpec, length: int) -> tuple[int, ...]:
     """Return the sizes of elements, in bytes, with which a single reversed row begins within a 32-bit word."""
     fields = (*spec.source.fields, *spec.destination.fields)
     sizes = {field.storage_bytes for field in fields if length * field.storage_bytes % 4}
@@ -395,4 +395,4 @@ def unaligned_sizes(spec: ScanSpec, length: int) -> tuple[int, ...]:
 def shares_words(spec: ScanSpec, length: int) -> bool:
     """Return True if invocations may store parts of one word, so that the array cannot be scanned in place."""
     packed = any(field.scalar.packed for field in spec.destination.fields)
-    return (reverses_rows(spec) and packed) or bool(unaligned_sizes(spec, length))
+    return (reverses_rows(spec) and packed) or bool(find_unaligned_sizes(spec, length))

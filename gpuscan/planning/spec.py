@@ -18,7 +18,7 @@ from gpuscan.elements import (
     Scalar,
     bundle_of,
     element_of,
-    interned,
+    intern_value,
     min_chunk,
 )
 from gpuscan.errors import OperatorError
@@ -199,7 +199,7 @@ class ScanSpec(ShaderSpec):
     @cached_property
     def shader_spec(self) -> ShaderSpec:
         """The part that decides the shaders' text."""
-        return interned(ShaderSpec(**dict(zip(_SHADER_FIELDS, _SHADER_VALUES(self), strict=True))))
+        return intern_value(ShaderSpec(**dict(zip(_SHADER_FIELDS, _SHADER_VALUES(self), strict=True))))
 
 
 _SHADER_FIELDS = tuple(each.name for each in fields(ShaderSpec))
@@ -319,7 +319,7 @@ def without_signs(spec: ScanSpec, combine: Callable[[Element], Code]) -> ScanSpe
     mapped = spec.before is not None or spec.after is not None or spec.compacts or any(spec.field_offsets)
     if mapped or not spec.combine.wraps_late or not spec.source == spec.element == spec.destination:
         return spec
-    element = replace(spec.element, fields=tuple(_unsigned(field) for field in spec.element.fields))
+    element = replace(spec.element, fields=tuple(_make_unsigned(field) for field in spec.element.fields))
     if element == spec.element:
         return spec
     try:
@@ -331,7 +331,7 @@ def without_signs(spec: ScanSpec, combine: Callable[[Element], Code]) -> ScanSpe
     return replace(spec, source=element, element=element, destination=element, combine=code)
 
 
-def _unsigned(field: Field) -> Field:
+def _make_unsigned(field: Field) -> Field:
     if field.scalar.kind != "signed":
         return field
     return replace(field, scalar=SCALARS[f"u{field.scalar.name}"])

@@ -86,7 +86,7 @@ def serial_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
 
 def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     """Return the tile that uses subgroup operations."""
-    measured = measured_tile(spec, capabilities)
+    measured = find_measured_tile(spec, capabilities)
     if measured is not None:
         return measured
     h = heuristics_for(capabilities.adapter_type)
@@ -118,7 +118,7 @@ def bytes_accessed_together(spec: ScanSpec) -> int:
     return max(min(field.storage_bytes for field in spec.source.fields), *(field.storage_bytes for field in stored), 1)
 
 
-def measured_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape | None:
+def find_measured_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape | None:
     """Return the shape that was measured for many elements of this kind, or None if there is none that runs here."""
     h, size = heuristics_for(capabilities.adapter_type), capabilities.subgroup_size
     sizes = [field.storage_bytes for field in spec.source.fields]
@@ -188,7 +188,7 @@ def lanes_and_steps(
         fewest, most = h.few_single_tiles
         if most_steps >= h.long_steps and fewest <= spec.length / (workgroup * h.long_steps * chunk) <= most:
             return workgroup, h.long_steps
-    step_bytes = chunk * loaded_bytes(spec)  # of one invocation
+    step_bytes = chunk * count_loaded_bytes(spec)  # of one invocation
     if wide * h.long_steps * step_bytes <= h.max_long_tile_bytes and not long and min(sizes) > 2:
         fewest, most = h.resident_tiles
         if most_steps >= h.long_steps and fewest <= spec.length / (wide * h.long_steps * chunk) <= most:
@@ -210,7 +210,7 @@ def lanes_and_steps(
     return min(shapes, key=preference, default=(workgroup, 1))
 
 
-def loaded_bytes(spec: ScanSpec) -> int:
+def count_loaded_bytes(spec: ScanSpec) -> int:
     """Return the bytes of memory that a GPU reads for an element.
 
     A field of the element before or after is in the caches if the same array is also read for the element itself. That

@@ -42,11 +42,11 @@ def best_tile(spec: ScanSpec, capabilities: Capabilities, tuned: Tuned, subgroup
         subgroups: False to use no subgroup operations.
     """
     planned = tile_shape(spec, capabilities, subgroups)
-    found = tuned_tile(tuned, spec, subgroups)
+    found = find_tuned_tile(tuned, spec, subgroups)
     return planned if found is None or found not in planned.same_order() else found
 
 
-def tuned_tile(tuned: Tuned, spec: ScanSpec, subgroups: bool = True) -> TileShape | None:
+def find_tuned_tile(tuned: Tuned, spec: ScanSpec, subgroups: bool = True) -> TileShape | None:
     """Return the shape that was tuned for a scan, or None. Only scans of one row of whole words are tuned."""
     fields = (*spec.source.fields, *spec.destination.fields)
     if spec.everywhere or spec.rows > 1 or spec.combine.long or any(field.storage_bytes % 4 for field in fields):

@@ -19,7 +19,7 @@ WAIT_WORDS = 8
 OTHER_ITEMS = 8
 
 
-def scanned_items(kernel: Kernel) -> int:
+def count_scanned_items(kernel: Kernel) -> int:
     """Return the number of items that a workgroup's scans put in workgroup memory."""
     tile = kernel.tile
     if kernel.in_columns:
@@ -30,7 +30,7 @@ def scanned_items(kernel: Kernel) -> int:
 
 def workgroup_bytes(kernel: Kernel) -> int:
     """Return the bytes of workgroup memory that the items of one workgroup take, or might take."""
-    return 4 * kernel.item_words * max(scanned_items(kernel), MIN_ITEMS)
+    return 4 * kernel.item_words * max(count_scanned_items(kernel), MIN_ITEMS)
 
 
 def waiting_bytes(kernel: Kernel) -> int:
@@ -61,7 +61,7 @@ def check_room(kernel: Kernel, capabilities: Capabilities) -> None:
     Raises:
         UnsupportedDtypeError: the workgroup memory is too small for the element.
     """
-    together = 4 * kernel.item_words * scanned_items(kernel) + waiting_bytes(kernel)
+    together = 4 * kernel.item_words * count_scanned_items(kernel) + waiting_bytes(kernel)
     _check_bytes(kernel.spec.element, max(workgroup_bytes(kernel), together), capabilities)
 
 

@@ -14,7 +14,7 @@ from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import LEAF, Element, Scalar, Structure, scalar_of
 from gpuscan.errors import abbreviate
 from gpuscan.operators.trace import structure_of
-from gpuscan.problem.indexed_maps import composed
+from gpuscan.problem.indexed_maps import compose_maps
 from gpuscan.problem.results import holds_arrays
 from gpuscan.sizes import Size
 
@@ -101,10 +101,10 @@ def structure_and_leaves(x: object, *, only_moved: bool = False) -> tuple[Struct
         ValueError: a bundle is empty, or nests too deeply.
         UnsupportedDtypeError: no element has an array's dtype.
     """
-    return _flattened(x, 0, only_moved)
+    return _flatten_bundle(x, 0, only_moved)
 
 
-def _flattened(x: object, depth: int, only_moved: bool) -> tuple[Structure, list[Leaf]]:
+def _flatten_bundle(x: object, depth: int, only_moved: bool) -> tuple[Structure, list[Leaf]]:
     if isinstance(x, OnDevice):
         return LEAF, [x]  # type: ignore[list-item]
     if depth > _MAX_DEPTH:
@@ -112,23 +112,25 @@ def _flattened(x: object, depth: int, only_moved: bool) -> tuple[Structure, list
             f"a bundle nested more than {_MAX_DEPTH} levels deep was passed; pass a bundle of arrays in fewer levels"
         )
     if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return _gathered("named", x._fields, list(x), depth, only_moved, type(x))
+        return _gather_parts("named", x._fields, list(x), depth, only_moved, type(x))
     if isinstance(x, tuple):
-        return _gathered("tuple", tuple(range(len(x))), list(x), depth, only_moved)
+        return _gather_parts("tuple", tuple(range(len(x))), list(x), depth, only_moved)
     if isinstance(x, dict):
-        return _gathered("dict", tuple(x), list(x.values()), depth, only_moved)
+        return _gather_parts("dict", tuple(x), list(x.values()), depth, only_moved)
     if isinstance(x, list) and holds_arrays(x):
-        return _gathered("list", tuple(range(len(x))), x, depth, only_moved)
+        return _gather_parts("list", tuple(range(len(x))), x, depth, only_moved)
     array = as_array(x)
     if array.dtype.names:
-        return _gathered("record", array.dtype.names, [array[name] for name in array.dtype.names], depth, only_moved)
+        return _gather_parts(
+            "record", array.dtype.names, [array[name] for name in array.dtype.names], depth, only_moved
+        )
     # complex128 is the dtype of no element, but dtype= may convert it.
     if array.dtype.newbyteorder("=") != np.complex128 and not (only_moved and array.dtype.kind in "mM"):
         scalar_of(array.dtype)
     return LEAF, [array]
 
 
-def _gathered(
+def _gather_parts(
     kind: str,
     keys: tuple[object, ...],
     parts: Sequence[object],
@@ -138,7 +140,7 @@ def _gathered(
 ) -> tuple[Structure, list[Leaf]]:
     if not parts:
         raise ValueError("a bundle of no arrays was passed; pass a bundle of one array or more, all of one shape")
-    found = [_flattened(part, depth + 1, only_moved) for part in parts]
+    found = [_flatten_bundle(part, depth + 1, only_moved) for part in parts]
     structure = Structure(kind, keys, tuple(s for s, _ in found), factory)
     return structure, [leaf for _, leaves in found for leaf in leaves]
 
@@ -312,7 +314,7 @@ def cast_after(before: Callable[[Any], object], dtype: AnyDType) -> Callable[[An
         structure, leaves = structure_of(value)
         return structure.unflatten([leaf.astype(dtype) if hasattr(leaf, "astype") else leaf for leaf in leaves])
 
-    return composed(before, cast)  # type: ignore[no-any-return]
+    return compose_maps(before, cast)  # type: ignore[no-any-return]
 
 
 # The order of the kinds of numbers. A number fits a kind of the same rank or a higher one.

@@ -25,18 +25,18 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(lengths)
 
 
-def repeated_axes(shape: tuple[int, ...], whole: tuple[int, ...]) -> tuple[int, ...]:
+def find_repeated_axes(shape: tuple[int, ...], whole: tuple[int, ...]) -> tuple[int, ...]:
     """Return the axes of `whole` along which an array of `shape` is repeated when it is broadcast to that.
 
     Example:
-        >>> repeated_axes((3, 1), (2, 3, 4))
+        >>> find_repeated_axes((3, 1), (2, 3, 4))
         (0, 2)
     """
     lead = len(whole) - len(shape)
     return tuple(i for i in range(len(whole)) if i < lead or shape[i - lead] == 1 != whole[i])
 
 
-def summed_to(shape: tuple[int, ...], array: AnyArray, dtype: Any = None) -> AnyArray:
+def sum_to_shape(shape: tuple[int, ...], array: AnyArray, dtype: Any = None) -> AnyArray:
     """Return the sum over the copies of an array of `shape` that was broadcast to the shape of `array`.
 
     Args:
@@ -44,7 +44,7 @@ def summed_to(shape: tuple[int, ...], array: AnyArray, dtype: Any = None) -> Any
         array: a value for each copy.
         dtype: what to sum in, where there are several copies (default: the dtype of `array`).
     """
-    axes = repeated_axes(shape, array.shape)
+    axes = find_repeated_axes(shape, array.shape)
     if axes:
         array = array.sum(axis=axes, dtype=array.dtype if dtype is None else dtype)
     return array.reshape(shape)

@@ -27,7 +27,7 @@ _problems: RecentValues[tuple[Any, ...], Problem] = RecentValues(_MAX_PROBLEMS)
 _lock = threading.Lock()
 
 
-def cached_problem(x: object, op: object, **options: Any) -> Problem:
+def find_or_make_problem(x: object, op: object, **options: Any) -> Problem:
     """Return what `make_problem` returns, from an earlier call of the same kind if there was one.
 
     Problems are kept for one array or a tuple of arrays, in native byte order, with initial values of few numbers.
@@ -37,7 +37,7 @@ def cached_problem(x: object, op: object, **options: Any) -> Problem:
     segments, keys = options.get("segments"), options.get("keys")
     if (segments is None) != (keys is None):
         later = bool(options.get("checks_later"))
-        whole = cached_problem(x, op, **(options | {"segments": None, "keys": None, "checks_later": None}))
+        whole = find_or_make_problem(x, op, **(options | {"segments": None, "keys": None, "checks_later": None}))
         return whole.cut(segments, keys, checks_later=later)
     key = _key(x, op, options)
     if key is None:
@@ -55,7 +55,7 @@ def cached_problem(x: object, op: object, **options: Any) -> Problem:
     problem = make_problem(x, op, **options)
     if len(problem.leaves) == len(given) and all(a is b for a, b in zip(problem.leaves, given, strict=True)):
         with _lock:
-            kept = _problems.keep(key, problem.kept())
+            kept = _problems.keep(key, problem.drop_arrays())
         return kept.with_leaves(problem.leaves)
     return problem
 

@@ -12,8 +12,8 @@ import numpy as np
 from gpuscan.array_types import AnyDType
 from gpuscan.elements import Element, element_of, tuple_of
 from gpuscan.operators.named_operators import resolve
-from gpuscan.operators.trace import Map, traced
-from gpuscan.problem.packed_fields import number_from, shaped
+from gpuscan.operators.trace import Map, trace_function
+from gpuscan.problem.packed_fields import number_from, reshape_numbers
 from gpuscan.problem.problem import Problem
 from gpuscan.sizes import has_size
 
@@ -41,13 +41,13 @@ def compaction_problem(words: Sequence[Any], mask: object, *, partitions: bool =
         return _problem(kinds, length, mask).with_leaves(tuple(words))
     if has_size((length, *(size for _, shape in kinds for size in shape))):
         return _problem(kinds, length, None, partitions=partitions).with_leaves((mask, *words))
-    return _kept_problem(kinds, length, partitions).with_leaves((mask, *words))
+    return _make_mask_problem(kinds, length, partitions).with_leaves((mask, *words))
 
 
 @lru_cache(maxsize=256)
-def _kept_problem(kinds: _Kinds, length: int, partitions: bool) -> Problem:
+def _make_mask_problem(kinds: _Kinds, length: int, partitions: bool) -> Problem:
     """Return the scan of a mask of bytes, without its arrays. Scans of one kind share it."""
-    return _problem(kinds, length, None, partitions=partitions).kept()
+    return _problem(kinds, length, None, partitions=partitions).drop_arrays()
 
 
 def _problem(kinds: _Kinds, length: int, mask: Map | None, *, partitions: bool = False) -> Problem:
@@ -55,7 +55,7 @@ def _problem(kinds: _Kinds, length: int, mask: Map | None, *, partitions: bool =
     moved = source = _element(kinds)
     before = None
     if mask is not None:
-        before = traced(_selects(mask), moved, "mask")
+        before = trace_function(_selects(mask), moved, "mask")
     else:
         source = _element(((np.dtype(np.uint8), ()), *kinds))
     return Problem(
@@ -84,7 +84,9 @@ def _selects(predicate: Map) -> Callable[[Any], Any]:
         parts = []
         for field, words in zip(element.fields, vectors, strict=True):
             size = field.scalar.dtype.itemsize
-            parts.append(shaped([number_from(words, i * size, field.scalar) for i in range(field.count)], field.shape))
+            parts.append(
+                reshape_numbers([number_from(words, i * size, field.scalar) for i in range(field.count)], field.shape)
+            )
         picked = predicate(element.structure.unflatten(parts))
         return np.where(picked, np.full_like(vectors[0][..., 0], 1, np.uint32), np.uint32(0))
 

@@ -16,7 +16,7 @@ from gpuscan.errors import OperatorError
 from gpuscan.operators.named_operators import BUILTINS, resolve
 from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import structure_and_leaves, with_dtype
-from gpuscan.problem.indexed_maps import composed
+from gpuscan.problem.indexed_maps import compose_maps
 
 Map = Callable[[Any], Any]
 FLOAT32 = np.dtype(np.float32)
@@ -67,7 +67,7 @@ def _refuse(found: str) -> OperatorError:
     )
 
 
-def paired(before: Map | None) -> Map:
+def make_pair_map(before: Map | None) -> Map:
     """Return a map that applies `before` and makes a pair of its result."""
 
     def load(value: object) -> Any:
@@ -75,10 +75,10 @@ def paired(before: Map | None) -> Map:
             raise _refuse(f"elements of {getattr(value, 'dtype', 'several fields')}")
         return value, np.zeros_like(value)
 
-    return load if before is None else composed(before, load)
+    return load if before is None else compose_maps(before, load)
 
 
-def summed(after: Map | None) -> Map:
+def make_sum_map(after: Map | None) -> Map:
     """Return a map that adds the numbers of a pair and applies `after` to the sum."""
 
     def store(value: Any) -> Any:
@@ -104,5 +104,10 @@ def as_pairs(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, Any, dict[s
         leaves, before = with_dtype(leaves, structure, FLOAT32, before)
         x = structure.unflatten(leaves)
     seed = None if initial is None else (initial, np.float32(0))
-    pairs = {"dtype": None, "before": paired(before), "after": summed(options.get("after")), "initial": seed}
+    pairs = {
+        "dtype": None,
+        "before": make_pair_map(before),
+        "after": make_sum_map(options.get("after")),
+        "initial": seed,
+    }
     return x, add_pairs, options | pairs

@@ -12,7 +12,7 @@ from gpuscan.elements import Element
 from gpuscan.errors import OperatorError
 from gpuscan.operators.expression_graph import reachable
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.trace import Map, Result, structure_of, trace_operator, traced
+from gpuscan.operators.trace import Map, Result, structure_of, trace_function, trace_operator
 from gpuscan.operators.traced_array import complex_of
 from gpuscan.operators.wgsl_arithmetic import without_fixed_bits
 
@@ -90,11 +90,11 @@ def _operation_of(operator: Operator, element: Element) -> str | None:
 # ----- One NaN
 
 
-def traced_with_one_nan(after: Callable[[Any], Any] | None, element: Element) -> Map | None:
+def trace_with_one_nan(after: Callable[[Any], Any] | None, element: Element) -> Map | None:
     """Return the map of `with_one_nan`, traced; None if there is neither a map nor a float."""
     if after is None and not _has_floats(element):
         return None
-    found = traced(with_one_nan(after, element), element, "after")
+    found = trace_function(with_one_nan(after, element), element, "after")
     if after is not None:
         return found
     # The result is a structured array where the element is one.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpuscan.problem.problem import Problem
 
 
-def checked_labels(groups: object, shape: tuple[int, ...], axis: int) -> Any:
+def check_labels(groups: object, shape: tuple[int, ...], axis: int) -> Any:
     """Return the labels as an array: (n,) for all rows alike, or one label for each element.
 
     Args:
@@ -41,12 +41,12 @@ def checked_labels(groups: object, shape: tuple[int, ...], axis: int) -> Any:
     return labels
 
 
-def numbered(labels: AnyArray) -> AnyArray:
+def number_labels(labels: AnyArray) -> AnyArray:
     """Return labels in the same order, counted from the smallest one, in the narrowest unsigned dtype that holds them.
 
     Example:
         >>> import numpy as np
-        >>> numbered(np.array([-1, 3, 3]))
+        >>> number_labels(np.array([-1, 3, 3]))
         array([0, 4, 4], dtype=uint8)
     """
     if labels.dtype == np.bool_ or not labels.size:
@@ -122,7 +122,7 @@ def with_nan(problem: Problem, results: Sequence[AnyArray], missing: AnyArray) -
 # ----- Reductions
 
 
-def checked_count(num_groups: object, least: int, largest: int) -> int:
+def check_count(num_groups: object, least: int, largest: int) -> int:
     """Return the number of groups: what the caller passed, else 1 more than the largest label.
 
     Args:
@@ -161,7 +161,7 @@ def labels_error(count: int, words: Sequence[int]) -> ValueError | None:
     """
     above, below, *_ = words
     try:
-        checked_count(count, -below, above if above else -1)
+        check_count(count, -below, above if above else -1)
     except ValueError as error:
         return error
     return None

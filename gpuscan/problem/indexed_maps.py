@@ -47,7 +47,7 @@ def as_map(before: object) -> Any:
     return IndexedMap(lambda pair: before(*pair)) if len(required) == 2 else before
 
 
-def composed(before: Any, function: Callable[[Any], object]) -> Any:
+def compose_maps(before: Any, function: Callable[[Any], object]) -> Any:
     """Return `before` followed by a function of its results; an indexed map stays one."""
     before = as_map(before)
     return before.then(function) if isinstance(before, IndexedMap) else lambda value: function(before(value))

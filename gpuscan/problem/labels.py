@@ -70,9 +70,9 @@ def number_labels(values: Array) -> Array:
     if flat.dtype.kind == "T":
         flat = flat.astype(object)
     try:
-        numbers = _numbered_by_pandas(flat) if flat.dtype.kind in "OUSfcmM" else None
+        numbers = _number_by_pandas(flat) if flat.dtype.kind in "OUSfcmM" else None
         if numbers is None:
-            numbers = _numbered_by_dict(flat) if flat.dtype.kind == "O" else _numbered_by_sort(flat)
+            numbers = _number_by_dict(flat) if flat.dtype.kind == "O" else _number_by_sort(flat)
     except TypeError as error:
         raise TypeError(
             f"labels of dtype {values.dtype} were passed, but one of them cannot be hashed: {error}. Pass labels such "
@@ -116,7 +116,7 @@ def _values_of(given: object) -> Array:
 # ----- Numbering
 
 
-def _numbered_by_pandas(flat: Array) -> Array | None:
+def _number_by_pandas(flat: Array) -> Array | None:
     """Return the numbers that pandas finds; None where it is not installed."""
     try:
         pandas = import_module("pandas")
@@ -128,7 +128,7 @@ def _numbered_by_pandas(flat: Array) -> Array | None:
     return codes
 
 
-def _numbered_by_dict(flat: Array) -> Array:
+def _number_by_dict(flat: Array) -> Array:
     numbers: dict[Any, int] = {}
 
     def number_of(value: object) -> int:
@@ -139,7 +139,7 @@ def _numbered_by_dict(flat: Array) -> Array:
     return np.fromiter((number_of(value) for value in flat.tolist()), np.int64, len(flat))
 
 
-def _numbered_by_sort(flat: Array) -> Array:
+def _number_by_sort(flat: Array) -> Array:
     missing = flat != flat
     _, firsts, numbers = np.unique(flat[~missing], return_index=True, return_inverse=True)
     ranks = np.empty(len(firsts), np.int64)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuscan.elements import Structure, element_of
 from gpuscan.errors import OperatorError
-from gpuscan.operators.trace import trace_operator, traced
+from gpuscan.operators.trace import trace_function, trace_operator
 from gpuscan.problem.indexed_maps import IndexedMap, as_map, with_index
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ def _choices(leaves: Sequence[Leaf], own: Sequence[int], operator: Operator) -> 
         declared = len(leaves) > 1 or operator.element_axes or any(own)
         return leads[:1] if declared else [leads[0], *range(leads[0] - 1, 0, -1)]
     most = min(leaf.ndim - axes for leaf, axes in zip(leaves, own, strict=True))
-    shared = min(most, _shared([leaf.shape for leaf in leaves]))
+    shared = min(most, _count_shared_axes([leaf.shape for leaf in leaves]))
     if operator.element_axes:
         return [max(leads)] if 0 < max(leads) <= shared else []
     return list(range(shared, 0, -1)) if len(leaves) > 1 else []
 
 
-def _shared(shapes: Sequence[Shape]) -> int:
+def _count_shared_axes(shapes: Sequence[Shape]) -> int:
     """Return how many leading axes are the same in all shapes."""
     count = 0
     for lengths in zip(*shapes, strict=False):
@@ -105,7 +105,7 @@ def _refusal_of_trace(
         element = element_of([leaf.dtype for leaf in leaves], structure, trailing)
         load = as_map(before)
         source = with_index(element, 0) if isinstance(load, IndexedMap) else element
-        element = element if load is None else traced(load, source, "before").element
+        element = element if load is None else trace_function(load, source, "before").element
         trace_operator(operator.function, element, operator.name)
     except OperatorError as error:
         return error
@@ -119,7 +119,7 @@ def _refusal(structure: Structure, leaves: Sequence[Leaf], own: Sequence[int], o
             "a tuple or dict of single numbers was passed, but a tuple or dict is a bundle of arrays of one shape, "
             "and one of its arrays has no axis to scan along. Pass np.array([...]) for one array of these numbers"
         )
-    if len(leaves) > 1 and _shared([leaf.shape for leaf in leaves]) == 0:
+    if len(leaves) > 1 and _count_shared_axes([leaf.shape for leaf in leaves]) == 0:
         shapes = ", ".join(str(leaf.shape) for leaf in leaves)
         return ValueError(
             f"a bundle of arrays of the shapes {shapes} was passed, but its arrays must have one shape, or at least "

@@ -18,7 +18,7 @@ from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import Element, Field, Scalar, element_of, tuple_of
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.expression_graph import FLOAT32
-from gpuscan.operators.trace import traced
+from gpuscan.operators.trace import trace_function
 from gpuscan.operators.traced_array import Traced, complex_of
 from gpuscan.problem.indexed_maps import with_index
 
@@ -41,7 +41,7 @@ def binds_too_many(problem: Problem, limit: int) -> bool:
     return arrays + auxiliary > limit
 
 
-def packed(problem: Problem, leaves: Sequence[Any], limit: int, adapter: str) -> Problem:
+def pack_problem(problem: Problem, leaves: Sequence[Any], limit: int, adapter: str) -> Problem:
     """Return the same problem on packed arrays.
 
     Args:
@@ -56,8 +56,8 @@ def packed(problem: Problem, leaves: Sequence[Any], limit: int, adapter: str) ->
     whole = replace(
         problem,
         leaves=tuple(leaves),
-        source=packed_element(problem.source),
-        destination=packed_element(problem.destination),
+        source=make_packed_element(problem.source),
+        destination=make_packed_element(problem.destination),
         fill=None if problem.fill is None else tuple(pack_arrays(problem.destination, problem.fill, 1)),
     )
     if binds_too_many(whole, limit):
@@ -70,12 +70,12 @@ def packed(problem: Problem, leaves: Sequence[Any], limit: int, adapter: str) ->
     unpack = unpack_indexed if problem.indexed else unpack_before
     return replace(
         whole,
-        before=traced(unpack(problem.source, problem.before), argument, "before"),
-        after=traced(pack_after(problem.element, problem.destination, problem.after), problem.element, "after"),
+        before=trace_function(unpack(problem.source, problem.before), argument, "before"),
+        after=trace_function(pack_after(problem.element, problem.destination, problem.after), problem.element, "after"),
     )
 
 
-def unpacked(problem: Problem, results: Sequence[AnyArray]) -> Arrays:
+def unpack_results(problem: Problem, results: Sequence[AnyArray]) -> Arrays:
     """Return the results of the problem, given those of the packed problem."""
     arrays: Arrays = []
     for field, (carrier, start) in zip(problem.destination.fields, places(problem.destination), strict=True):
@@ -109,7 +109,7 @@ def places(element: Element) -> tuple[tuple[int, int], ...]:
     return _layout(element)[2]
 
 
-def packed_element(element: Element) -> Element:
+def make_packed_element(element: Element) -> Element:
     """Return the element of the arrays that carry the fields: one vector for each."""
     dtypes, counts, _ = _layout(element)
     return element_of(dtypes, tuple_of(len(counts)), [(count,) for count in counts])
@@ -124,7 +124,7 @@ def pack_arrays(element: Element, arrays: Sequence[Any], axes: int) -> Arrays:
         axes: how many axes the arrays have before those of the element.
     """
     lead = arrays[0].shape[:axes]
-    carriers = [np.zeros((*lead, *field.shape), field.scalar.dtype) for field in packed_element(element).fields]
+    carriers = [np.zeros((*lead, *field.shape), field.scalar.dtype) for field in make_packed_element(element).fields]
     for array, field, (carrier, start) in zip(arrays, element.fields, places(element), strict=True):
         numbers = np.ascontiguousarray(array).reshape(*lead, field.count)
         carriers[carrier].view(np.uint8)[..., start : start + field.storage_bytes] = numbers.view(np.uint8)
@@ -142,7 +142,7 @@ def unpack_before(source: Element, before: Callable[[Any], object] | None) -> Ca
         for field, (carrier, start) in zip(source.fields, places(source), strict=True):
             size = field.scalar.dtype.itemsize
             numbers = [_number_at(vectors[carrier], start + i * size, field) for i in range(field.count)]
-            parts.append(shaped(numbers, field.shape))
+            parts.append(reshape_numbers(numbers, field.shape))
         value = source.structure.unflatten(parts)
         return value if before is None else before(value)
 
@@ -161,7 +161,7 @@ def pack_after(element: Element, destination: Element, after: Callable[[Any], ob
 
     def pack(value: object) -> Any:
         leaves = destination.structure.flatten(value if after is None else after(value))
-        carriers: list[list[Any]] = [[None] * field.count for field in packed_element(destination).fields]
+        carriers: list[list[Any]] = [[None] * field.count for field in make_packed_element(destination).fields]
         for leaf, field, (carrier, start) in zip(leaves, destination.fields, places(destination), strict=True):
             if not isinstance(leaf, Traced):  # A constant is the same number in every result.
                 leaf = np.full_like(element.structure.flatten(value)[0], leaf, dtype=field.scalar.dtype)
@@ -211,9 +211,11 @@ def _put(vector: list[Any], start: int, number: Any, field: Field) -> None:
     vector[at] = word if vector[at] is None else vector[at] | word
 
 
-def shaped(numbers: Sequence[object], shape: tuple[int, ...]) -> Any:
+def reshape_numbers(numbers: Sequence[object], shape: tuple[int, ...]) -> Any:
     """Return the numbers as an array of the shape, as NumPy's reshape does."""
     if not shape:
         return numbers[0]
     each = len(numbers) // shape[0]
-    return np.stack([shaped(numbers[i * each : (i + 1) * each], shape[1:]) for i in range(shape[0])], axis=-len(shape))
+    return np.stack(
+        [reshape_numbers(numbers[i * each : (i + 1) * each], shape[1:]) for i in range(shape[0])], axis=-len(shape)
+    )

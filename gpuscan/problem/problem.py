@@ -13,7 +13,7 @@ import numpy as np
 from gpuscan.elements import Element, dtype_from, element_of
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.trace import ROUNDED_WHEN_STORED, Map, traced
+from gpuscan.operators.trace import ROUNDED_WHEN_STORED, Map, trace_function
 from gpuscan.problem.arguments import (
     Leaf,
     OnDevice,
@@ -25,7 +25,7 @@ from gpuscan.problem.arguments import (
     structure_and_leaves,
     with_dtype,
 )
-from gpuscan.problem.fixed_bits import check_fixed_bits, needs_fixed_bits, traced_with_one_nan, with_one_nan
+from gpuscan.problem.fixed_bits import check_fixed_bits, needs_fixed_bits, trace_with_one_nan, with_one_nan
 from gpuscan.problem.indexed_maps import IndexedMap, as_map, with_index
 from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.results import own_axes
@@ -105,7 +105,7 @@ class Problem:
         other.__dict__.update(self.__dict__, **values)
         return other
 
-    def kept(self) -> Problem:
+    def drop_arrays(self) -> Problem:
         """Return the problem without its arrays, for the cache. Problems of its kind share its cached properties."""
         for name in ("row_length", "rows", "size", "inner", "empty"):
             # This computes the cached property once, for all problems of the kind.
@@ -134,7 +134,7 @@ class Problem:
             functions["operator"] = resolve(op)
         if before is not None:
             assert isinstance(self.before, Map)
-            functions["before"] = replace(self.before, function=lambda value: _loaded(before, dtype)(value))
+            functions["before"] = replace(self.before, function=lambda value: _make_load_map(before, dtype)(value))
         if after is not None:
             assert isinstance(self.after, Map)
             function = with_one_nan(after, self.element) if self.everywhere else after
@@ -160,13 +160,13 @@ class Problem:
         Raises:
             OperatorError: a function has an operation whose bits differ between devices.
         """
-        after = traced_with_one_nan(self.after, self.element)
+        after = trace_with_one_nan(self.after, self.element)
         assert self.before is None or isinstance(self.before, Map)
         check_fixed_bits(self.operator, self.element, self.before, after)
         destination = self.element if after is None else after.element
         return replace(self, after=after, destination=destination, everywhere=True)
 
-    def reduced(
+    def as_reduction(
         self, *, heads: Heads | None = None, fill: tuple[Leaf, ...] | None = None, lists_runs: bool = False
     ) -> Problem:
         """Return the reduction of the rows, or of their segments, with the same arrays and of the same kind.
@@ -257,7 +257,7 @@ class Problem:
         return shaped if self.axis == last else np.moveaxis(shaped, last, self.axis)
 
 
-def _loaded(before: Callable[..., object], dtype: object) -> Callable[[Any], Any]:
+def _make_load_map(before: Callable[..., object], dtype: object) -> Callable[[Any], Any]:
     """Return the map on load of a call with `before`."""
     function = as_map(before)
     return function if dtype is None else cast_after(function, dtype_from(dtype))
@@ -311,16 +311,16 @@ def make_problem(
     if before is not None:
         argument = with_index(source, shape[axis]) if isinstance(before, IndexedMap) else source
         indexed = argument is not source
-        before = traced(before, argument, "before")
+        before = trace_function(before, argument, "before")
         element = before.element
     operator.check(element)
     destination = element
     everywhere = needs_fixed_bits(reproducible, operator, element, maps=before is not None or after is not None)
     if everywhere:
-        after = traced_with_one_nan(after, element)
+        after = trace_with_one_nan(after, element)
         check_fixed_bits(operator, element, before, after)
     elif after is not None:
-        after = traced(after, element, "after")
+        after = trace_function(after, element, "after")
     if after is not None:
         destination = after.element
     seeds = None
@@ -359,7 +359,7 @@ def make_problem(
     )
 
 
-def unrounded(problem: Problem) -> Problem:
+def make_unrounded(problem: Problem) -> Problem:
     """Return the same problem without `after`, and with 16-bit floats stored as float32, as they are combined."""
     structure = problem.element.structure
     rounded = [field.scalar.name in ROUNDED_WHEN_STORED for field in problem.element.fields]
@@ -370,5 +370,5 @@ def unrounded(problem: Problem) -> Problem:
         leaves = zip(structure.flatten(value), rounded, strict=True)
         return structure.unflatten([leaf.astype(np.float32) if wide else leaf for leaf, wide in leaves])
 
-    after = traced(in_full, problem.element, "after")
+    after = trace_function(in_full, problem.element, "after")
     return replace(problem, after=after, destination=after.element)

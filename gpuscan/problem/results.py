@@ -72,7 +72,7 @@ def over_arrays(function: Callable[[Any], object], x: object) -> Any:
     return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts) if isinstance(x, tuple) else parts
 
 
-def assembled(structure: Structure, leaves: Sequence[Any], like: Any = None, axes: int | None = None) -> Any:
+def assemble_arrays(structure: Structure, leaves: Sequence[Any], like: Any = None, axes: int | None = None) -> Any:
     """Return the arrays nested as the structure says, with a structured array for each record.
 
     A record without axes becomes a NumPy scalar.
@@ -92,10 +92,10 @@ def assembled(structure: Structure, leaves: Sequence[Any], like: Any = None, axe
     parts, start = [], 0
     for place, (key, child) in enumerate(zip(structure.keys, structure.children, strict=True)):
         inside = like.get(key) if isinstance(like, dict) else like[place] if isinstance(like, (tuple, list)) else None
-        parts.append(assembled(child, leaves[start : start + child.leaf_count], inside, axes))
+        parts.append(assemble_arrays(child, leaves[start : start + child.leaf_count], inside, axes))
         start += child.leaf_count
     if structure.kind != "record":
-        return replace(structure, children=(LEAF,) * len(parts)).nested(parts)
+        return replace(structure, children=(LEAF,) * len(parts)).build_bundle(parts)
     types = [(name, part.dtype, part.shape[axes:]) for name, part in zip(structure.keys, parts, strict=True)]
     record = np.empty(parts[0].shape[:axes], laid_out(np.dtype(types), like))
     for name, part in zip(structure.keys, parts, strict=True):

@@ -268,7 +268,7 @@ def heads_of(
     if segments is not None:
         given = _integers(segments, shape[axis])
         if not (checks_later and 0 not in shape and given.dtype.itemsize >= 4 and given.dtype.isnative):
-            return Heads(shape, axis, reverse, Offsets(checked_offsets(given, shape[axis])))
+            return Heads(shape, axis, reverse, Offsets(check_offsets(given, shape[axis])))
         _check_ends(given, shape[axis])
         return Heads(shape, axis, reverse, Offsets(given, unchecked=True))
     if keys is None:
@@ -283,7 +283,7 @@ def heads_of(
     return Heads(shape, axis, reverse, Keys(keys))
 
 
-def checked_offsets(segments: object, length: int) -> AnyArray:
+def check_offsets(segments: object, length: int) -> AnyArray:
     """Return the offsets as integers of 32 bits, or of 64 where a row is longer, once they are checked.
 
     Raises:

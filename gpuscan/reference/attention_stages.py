@@ -64,7 +64,7 @@ class Chunk:
     @property
     def whole_decay(self) -> Array:
         """The decay over the whole chunk, as a column of keys or of one number."""
-        return _turned(self.decays[..., -1:, :])
+        return _transpose(self.decays[..., -1:, :])
 
 
 def pairs(chunk: Chunk) -> tuple[Array, Array | None]:
@@ -72,10 +72,10 @@ def pairs(chunk: Chunk) -> tuple[Array, Array | None]:
     between = chunk.decays_between
     if chunk.by_key:
         return chunk.scale * np.einsum("...ik,...jk,...ijk->...ij", chunk.q, chunk.k, between), None
-    matrix = chunk.scale * between[..., 0] * (chunk.q @ _turned(chunk.k))
+    matrix = chunk.scale * between[..., 0] * (chunk.q @ _transpose(chunk.k))
     if chunk.beta is None:
         return matrix, None
-    system = chunk.beta[..., np.newaxis] * between[..., 0] * (chunk.k @ _turned(chunk.k))
+    system = chunk.beta[..., np.newaxis] * between[..., 0] * (chunk.k @ _transpose(chunk.k))
     inverse = np.zeros_like(system)
     for row in range(system.shape[-1]):
         inverse[..., row, :] = -np.einsum("...j,...jk->...k", system[..., row, :row], inverse[..., :row, :])
@@ -88,7 +88,7 @@ def states(chunk: Chunk, inverse: Array | None, state: Array) -> tuple[Array, Ar
     updates = chunk.v
     if inverse is not None and chunk.beta is not None:
         updates = inverse @ (chunk.beta[..., np.newaxis] * (chunk.v - chunk.decays * (chunk.k @ state)))
-    return updates, chunk.whole_decay * state + _turned(chunk.k * chunk.decays_after) @ updates
+    return updates, chunk.whole_decay * state + _transpose(chunk.k * chunk.decays_after) @ updates
 
 
 def outputs(chunk: Chunk, pairs: Array, state: Array, updates: Array) -> Array:
@@ -107,11 +107,11 @@ def state_gradients(
         grad: the gradient of the outputs.
         after: that of the state after the chunk.
     """
-    residuals = _turned(pairs) @ grad + (chunk.k * chunk.decays_after) @ after
-    before = chunk.whole_decay * after + _turned(chunk.scale * chunk.q * chunk.decays) @ grad
+    residuals = _transpose(pairs) @ grad + (chunk.k * chunk.decays_after) @ after
+    before = chunk.whole_decay * after + _transpose(chunk.scale * chunk.q * chunk.decays) @ grad
     if inverse is not None and chunk.beta is not None:
-        residuals = _turned(inverse) @ residuals
-        before = before - _turned(chunk.beta[..., np.newaxis] * chunk.decays * chunk.k) @ residuals
+        residuals = _transpose(inverse) @ residuals
+        before = before - _transpose(chunk.beta[..., np.newaxis] * chunk.decays * chunk.k) @ residuals
     return residuals, before
 
 
@@ -128,25 +128,25 @@ def gradients(
         after: that of the state after the chunk.
     """
     between = chunk.decays_between
-    weights = chunk.scale * (grad @ _turned(updates))
-    of_q = chunk.scale * chunk.decays * (grad @ _turned(state))
-    of_k = chunk.decays_after * (updates @ _turned(after))
+    weights = chunk.scale * (grad @ _transpose(updates))
+    of_q = chunk.scale * chunk.decays * (grad @ _transpose(state))
+    of_k = chunk.decays_after * (updates @ _transpose(after))
     if chunk.by_key:
         of_q += np.einsum("...ij,...jk,...ijk->...ik", weights, chunk.k, between)
         of_k += np.einsum("...ij,...ik,...ijk->...jk", weights, chunk.q, between)
     else:
         of_q += (weights * between[..., 0]) @ chunk.k
-        of_k += _turned(weights * between[..., 0]) @ chunk.q
+        of_k += _transpose(weights * between[..., 0]) @ chunk.q
     of_row = np.zeros_like(of_k)
     of_beta = None
     of_v = residuals
     if chunk.beta is not None:
         beta = chunk.beta[..., np.newaxis]
-        system = np.tril(-between[..., 0] * (residuals @ _turned(updates)), -1)
-        by_beta = system @ chunk.k - chunk.decays * (residuals @ _turned(state))
+        system = np.tril(-between[..., 0] * (residuals @ _transpose(updates)), -1)
+        by_beta = system @ chunk.k - chunk.decays * (residuals @ _transpose(state))
         of_beta = (residuals * chunk.v).sum(-1) + (by_beta * chunk.k).sum(-1)
         of_row, of_v = beta * by_beta, beta * residuals
-        of_k = of_k + _turned(system) @ (beta * chunk.k)
+        of_k = of_k + _transpose(system) @ (beta * chunk.k)
     by_step = chunk.q * of_q + chunk.k * (of_row - of_k)
     of_end = (end * after).sum(-1)
     if not chunk.by_key:
@@ -219,5 +219,5 @@ class HostAttention:
         return Chunk(q, k, v, gates, None if self.beta is None else own(self.beta), self.scale)
 
 
-def _turned(matrices: Array) -> Array:
+def _transpose(matrices: Array) -> Array:
     return np.swapaxes(matrices, -1, -2)

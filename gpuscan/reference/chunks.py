@@ -12,7 +12,7 @@ import numpy as np
 from gpuscan.planning.tile_shapes import SPAN
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads, Marks
-from gpuscan.reference.everywhere import FixedJoiner, scan_span, shifted
+from gpuscan.reference.everywhere import FixedJoiner, scan_span, shift_results
 from gpuscan.reference.scan import load, store
 from gpuscan.reference.stages import Array, Items, last, stack
 
@@ -81,7 +81,7 @@ def _scan_next(chunks: deque[_Chunk], count: int, fold: Items | None) -> Items:
     problem = chunks[0].problem
     join = FixedJoiner(problem.operator, problem.element, segmented=True)
     sums = scan_span(join, stack([tuple(a[i:j] for a in chunk.items) for chunk, i, j in taken]), fold)
-    results = shifted(sums, fold) if problem.exclusive else sums
+    results = shift_results(sums, fold) if problem.exclusive else sums
     at = 0
     for chunk, begin, end in taken:
         part = tuple(array[at : at + end - begin] for array in results)

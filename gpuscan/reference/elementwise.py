@@ -9,7 +9,7 @@ import numpy as np
 from gpuscan.array_types import AnyArray
 from gpuscan.elements import compute_dtype
 from gpuscan.operators.trace import Map
-from gpuscan.reference.scan import filled
+from gpuscan.reference.scan import broadcast_values
 
 Array = AnyArray
 
@@ -27,4 +27,6 @@ def map_arrays(function: Map, arrays: Sequence[Array], shape: tuple[int, ...]) -
     with np.errstate(all="ignore"):
         leaves = function.element.structure.flatten(function(tuple(wide)))
         results = function.element.fields
-        return [filled(leaf, f.scalar.dtype, shape + f.shape) for leaf, f in zip(leaves, results, strict=True)]
+        return [
+            broadcast_values(leaf, f.scalar.dtype, shape + f.shape) for leaf, f in zip(leaves, results, strict=True)
+        ]

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.operators.evaluation import computed
+from gpuscan.operators.evaluation import compute_fields
 from gpuscan.operators.expression_graph import Node, numpy_function
 from gpuscan.operators.trace import Map, trace_map, trace_operator
 from gpuscan.operators.wgsl_arithmetic import ELEMENTARY, ROUNDS_TO_ODD
 from gpuscan.planning.tile_shapes import SPAN
 from gpuscan.reference.elementary import elementary
-from gpuscan.reference.stages import Array, Items, Joiner, first, last, padded, stack
+from gpuscan.reference.stages import Array, Items, Joiner, first, last, pad_items, stack
 
 # The bits of the only NaN.
 NAN = np.uint32(0x7FC00000).view(np.float32)
@@ -58,7 +58,7 @@ def scan_span(join: Joiner, items: Items, fold: Items | None) -> Items:
         fold: the last result before them, as arrays of length 1; None at the beginning.
     """
     count = len(items[0])
-    sums = scan_halves(join, padded(items, 1 << max(0, count - 1).bit_length()))
+    sums = scan_halves(join, pad_items(items, 1 << max(0, count - 1).bit_length()))
     sums = tuple(array[:count] for array in sums)
     return sums if fold is None else join(fold, sums)
 
@@ -80,7 +80,7 @@ def scan_everywhere(
         fold = tuple(array[np.newaxis] for array in last(results))
 
 
-def shifted(results: Items, fold: Items | None) -> Items:
+def shift_results(results: Items, fold: Items | None) -> Items:
     """Return exclusive results from inclusive ones; the first of all is any, since a head stands there."""
     return stack([first(results, 1) if fold is None else fold, first(results, -1)])
 
@@ -106,33 +106,37 @@ class FixedJoiner(Joiner):
             [np.broadcast_to(x, lanes + f.shape) for x, f in zip(items, self.element.fields, strict=True)]
             for items in (a, b)
         ]
-        return tuple(computed(traced.fields, [self.element] * 2, self.element, sides, fixed_node))
+        return tuple(compute_fields(traced.fields, [self.element] * 2, self.element, sides, compute_fixed_node))
 
 
-def fixed_map(function: Map, value: Sequence[Array]) -> list[Array]:
+def compute_fixed_map(function: Map, value: Sequence[Array]) -> list[Array]:
     """Return the fields of a map's result, with fixed bits."""
     found = trace_map(function.function, function.source, "the map")
-    return computed(found.fields, [function.source], found.element, [value], fixed_node)
+    return compute_fields(found.fields, [function.source], found.element, [value], compute_fixed_node)
 
 
-def fixed_node(node: Node, *args: Any) -> Any:
+def compute_fixed_node(node: Node, *args: Any) -> Any:
     """Return the result of a node, with the bits that it has on every device."""
     if node.op in ROUNDS_TO_ODD and node.scalar.bits == 16:
         return elementary(node.op, *args, odd=True)
-    return fixed_operation(node.op, *args)
+    return compute_fixed_operation(node.op, *args)
 
 
-def fixed_operation(name: str, *args: Any) -> Any:
+def compute_fixed_operation(name: str, *args: Any) -> Any:
     """Return the result of an operation, named after NumPy's ufunc, with the bits that it has on every device."""
     kind = np.asarray(args[0]).dtype
     if kind == np.complex64 and name == "multiply":
         (a, b), (c, d) = ((np.real(arg), np.imag(arg)) for arg in args)
-        real = fixed_operation("subtract", fixed_operation("multiply", a, c), fixed_operation("multiply", b, d))
-        imag = fixed_operation("add", fixed_operation("multiply", a, d), fixed_operation("multiply", b, c))
+        real = compute_fixed_operation(
+            "subtract", compute_fixed_operation("multiply", a, c), compute_fixed_operation("multiply", b, d)
+        )
+        imag = compute_fixed_operation(
+            "add", compute_fixed_operation("multiply", a, d), compute_fixed_operation("multiply", b, c)
+        )
         return complex_of(real, imag)
     if kind == np.complex64 and name in ("add", "subtract", "negative"):
         parts = ([part(arg) for arg in args] for part in (np.real, np.imag))
-        return complex_of(*(fixed_operation(name, *each) for each in parts))
+        return complex_of(*(compute_fixed_operation(name, *each) for each in parts))
     if kind != np.float32:
         return numpy_function(name)(*args)
     if name in _ROUNDED:

@@ -27,7 +27,7 @@ class Table:
     known: Array
     carries: Items
 
-    def joined(self, join: Joiner, others: Table) -> Table:
+    def join_table(self, join: Joiner, others: Table) -> Table:
         """Return the carries joined with those of another table, which come after them."""
         both = join.pick(self.known, join(self.carries, others.carries), others.carries)
         return Table(self.known | others.known, join.pick(others.known, both, self.carries))
@@ -58,7 +58,7 @@ def scan_carries(join: Joiner, table: Table, seeds: Items | None = None) -> Tabl
     """Return for each stretch and label the combination of what is before the stretch, from the rows' seeds on."""
     before = [_start(table, seeds)]
     for index in range(table.known.shape[1]):
-        before.append(before[-1].joined(join, table.stretch(index)))
+        before.append(before[-1].join_table(join, table.stretch(index)))
     parts = before[:-1]
     known = np.stack([part.known for part in parts], 1)
     return Table(known, tuple(np.stack(each, 1) for each in zip(*(part.carries for part in parts), strict=True)))
@@ -68,7 +68,7 @@ def reduce_carries(join: Joiner, table: Table, seeds: Items | None = None) -> Ta
     """Return the combination of all elements of each label: (rows, labels)."""
     whole = _start(table, seeds)
     for index in range(table.known.shape[1]):
-        whole = whole.joined(join, table.stretch(index))
+        whole = whole.join_table(join, table.stretch(index))
     return whole
 
 

@@ -32,12 +32,12 @@ def accumulate_groups(problem: Problem, labels: Array) -> list[Array]:
         return accumulate(problem)
     rows = label_rows(problem, labels)
     order = argsort(rows, 1)
-    leaves = tuple(taken(problem.by_rows(leaf), order) for leaf in problem.leaves)
+    leaves = tuple(take_entries(problem.by_rows(leaf), order) for leaf in problem.leaves)
     keys = np.take_along_axis(rows, order, 1)
     shape = order.shape
     heads = Heads(shape, 1, problem.reverse, Keys(keys))
     found = accumulate(replace(problem, leaves=leaves, shape=shape, axis=1, heads=heads))
-    return [taken(rows, np.argsort(order, axis=1)) for rows in found]
+    return [take_entries(rows, np.argsort(order, axis=1)) for rows in found]
 
 
 def label_rows(problem: Problem, labels: Array) -> Array:
@@ -47,7 +47,7 @@ def label_rows(problem: Problem, labels: Array) -> Array:
     return np.broadcast_to(labels, (problem.rows, problem.row_length))
 
 
-def taken(rows: Array, order: Array) -> Array:
+def take_entries(rows: Array, order: Array) -> Array:
     """Return the entries of rows (rows, row_length, …) in an order within each row."""
     return np.take_along_axis(rows, order.reshape(*order.shape, *[1] * (rows.ndim - 2)), 1)
 

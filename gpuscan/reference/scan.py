@@ -12,7 +12,7 @@ from gpuscan.operators.trace import Map
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
 from gpuscan.problem.problem import Problem
-from gpuscan.reference.everywhere import FixedJoiner, fixed_map, scan_everywhere, shifted
+from gpuscan.reference.everywhere import FixedJoiner, compute_fixed_map, scan_everywhere, shift_results
 from gpuscan.reference.stages import Array, Items, Joiner, last, reduce, scan, scan_tile, scan_totals
 
 # These constants tune NumPy, not an adapter, so they stand here and not in planning/heuristics.py. The experiments were
@@ -79,7 +79,7 @@ def reduce_rows(problem: Problem) -> list[Array]:
         return reduce_segments(problem)
     if problem.row_length == 0:
         assert problem.seeds is not None
-        return stored_seeds(problem, problem.seeds)
+        return store_seeds(problem, problem.seeds)
     if problem.operator.kinds is None or problem.operator.element_axes or problem.initial or problem.everywhere:
         return [rows[:, -1] for rows in accumulate(problem)]
     ufunc: np.ufunc = getattr(np, problem.operator.name)
@@ -117,7 +117,7 @@ def reduce_runs(problem: Problem) -> tuple[Array, list[Array]]:
     return starts, [rows.reshape(problem.size, *rows.shape[2:])[ends[: len(starts)]] for rows in accumulate(problem)]
 
 
-def stored_seeds(problem: Problem, seeds: Sequence[Array]) -> list[Array]:
+def store_seeds(problem: Problem, seeds: Sequence[Array]) -> list[Array]:
     """Return the results of no elements: the seeds, mapped by `after`."""
     fields = problem.element.fields
     wide = [seed.astype(compute_dtype(f.scalar)) for seed, f in zip(seeds, fields, strict=True)]
@@ -150,7 +150,7 @@ def accumulate_stages(problem: Problem, shape: TileShape, piece_bytes: int = PIE
         piece_bytes: storage of the elements that are scanned at a time. Pieces are whole blocks of tiles, so their
             size does not change the result.
     """
-    flat = [flattened(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
+    flat = [flatten_rows(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
     outputs = _outputs(problem)
     logical = [output.reshape(problem.size, *output.shape[2:]) for output in outputs]
     if shape.per_row:
@@ -181,7 +181,7 @@ def accumulate_flat(
 
 def accumulate_everywhere(problem: Problem) -> list[Array]:
     """Return the result in the canonical order: the bits that every device gives with reproducible="everywhere"."""
-    flat = [flattened(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
+    flat = [flatten_rows(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
     outputs = _outputs(problem)
     logical = [output.reshape(problem.size, *output.shape[2:]) for output in outputs]
     join = FixedJoiner(problem.operator, problem.element, problem.segmented)
@@ -190,7 +190,7 @@ def accumulate_everywhere(problem: Problem) -> list[Array]:
     )
     for start, results, before in parts:
         if problem.exclusive:
-            results = shifted(results, before)
+            results = shift_results(results, before)
         for output, part in zip(logical, store(problem, results, start), strict=True):
             output[start : start + len(part)] = part
     return [in_order(problem, output) for output in outputs]
@@ -223,7 +223,7 @@ def in_order(problem: Problem, rows: Array) -> Array:
     return rows[:, ::-1] if problem.reverse and rows.shape[1] > 1 else rows
 
 
-def flattened(problem: Problem, rows: Array) -> Array:
+def flatten_rows(problem: Problem, rows: Array) -> Array:
     """Return all rows as one, in the order of the scan."""
     return in_order(problem, rows).reshape(problem.size, *rows.shape[2:])
 
@@ -242,10 +242,10 @@ def load(problem: Problem, leaves: Sequence[Array], start: int = 0) -> Items:
     if problem.initial and len(heads):
         join = (FixedJoiner if problem.everywhere else Joiner)(problem.operator, problem.element)
         combined = join.combine(seeds, tuple(a[heads] for a in wide))
-        wide = [replaced(array, heads, part) for array, part in zip(wide, combined, strict=True)]
+        wide = [replace_entries(array, heads, part) for array, part in zip(wide, combined, strict=True)]
     if not problem.segmented:
         return tuple(wide)
-    return (*wide, replaced(np.zeros(len(wide[0]), bool), heads, np.True_))
+    return (*wide, replace_entries(np.zeros(len(wide[0]), bool), heads, np.True_))
 
 
 def store(problem: Problem, results: Items, start: int = 0) -> list[Array]:
@@ -259,7 +259,7 @@ def store(problem: Problem, results: Items, start: int = 0) -> list[Array]:
     wide: Sequence[Array] = results[: len(problem.element.fields)]
     if problem.exclusive:
         heads, seeds = heads_between(problem, start, start + len(wide[0]))
-        wide = [replaced(array, heads, part) for array, part in zip(wide, seeds, strict=True)]
+        wide = [replace_entries(array, heads, part) for array, part in zip(wide, seeds, strict=True)]
     return to_storage(problem, wide)
 
 
@@ -278,13 +278,13 @@ def from_storage(problem: Problem, leaves: Sequence[Array], places: Array) -> li
     if problem.everywhere:
         assert isinstance(problem.before, Map)
         index = [np.broadcast_to(places.astype(index_dtype(problem)), axes)] if problem.indexed else []
-        return fixed_map(problem.before, [*wide, *index])
+        return compute_fixed_map(problem.before, [*wide, *index])
     argument = problem.source.structure.unflatten(wide)
     if problem.indexed:
         argument = (argument, np.broadcast_to(places.astype(index_dtype(problem)), axes))
     mapped = problem.element.structure.flatten(problem.before(argument))
     fields = problem.element.fields
-    return [filled(a, compute_dtype(f.scalar), axes + f.shape) for a, f in zip(mapped, fields, strict=True)]
+    return [broadcast_values(a, compute_dtype(f.scalar), axes + f.shape) for a, f in zip(mapped, fields, strict=True)]
 
 
 def index_dtype(problem: Problem) -> type[np.int32 | np.int64]:
@@ -296,22 +296,22 @@ def to_storage(problem: Problem, wide: Sequence[Array]) -> list[Array]:
     """Return the destination's arrays: elements in compute form, mapped by `after` and rounded."""
     axes = wide[0].shape[: wide[0].ndim - len(problem.element.fields[0].shape)]
     if problem.after is not None:
-        wide = mapped_by_after(problem, wide)
+        wide = apply_after(problem, wide)
     fields = problem.destination.fields
-    return [filled(a, f.scalar.dtype, axes + f.shape) for a, f in zip(wide, fields, strict=True)]
+    return [broadcast_values(a, f.scalar.dtype, axes + f.shape) for a, f in zip(wide, fields, strict=True)]
 
 
-def mapped_by_after(problem: Problem, wide: Sequence[Array]) -> list[Array]:
+def apply_after(problem: Problem, wide: Sequence[Array]) -> list[Array]:
     """Return the results of `after`: an array for each field, even if it returns one array for several."""
     assert problem.after is not None
     if problem.everywhere:
         assert isinstance(problem.after, Map)
-        return fixed_map(problem.after, wide)
+        return compute_fixed_map(problem.after, wide)
     value = problem.after(problem.element.structure.unflatten(wide))
     return [np.array(leaf) for leaf in problem.destination.structure.flatten(value)]
 
 
-def filled(values: Array, dtype: AnyDType, shape: tuple[int, ...]) -> Array:
+def broadcast_values(values: Array, dtype: AnyDType, shape: tuple[int, ...]) -> Array:
     """Return the values in this dtype, broadcast to this shape: a map may return one number for all elements."""
     array = np.asarray(values).astype(dtype, copy=False)
     return array if array.shape == shape else np.broadcast_to(array, shape).copy()
@@ -332,7 +332,7 @@ def heads_between(problem: Problem, start: int, stop: int) -> tuple[Array, Items
     return heads, tuple(s[row].astype(compute_dtype(f.scalar)) for s, f in zip(problem.seeds, fields, strict=True))
 
 
-def replaced(array: Array, where: Array, values: Array | np.generic) -> Array:
+def replace_entries(array: Array, where: Array, values: Array | np.generic) -> Array:
     """Return a copy of the array with ``copy[where] = values``."""
     copy = array.copy()
     copy[where] = values

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpuscan.array_types import AnyArray
-from gpuscan.problem.broadcasting import summed_to
+from gpuscan.problem.broadcasting import sum_to_shape
 
 Array = AnyArray
 
@@ -45,7 +45,7 @@ def selective_gradient(
         parts = of_input * step, by_step, rate * step, of_state * step * x, np.conj(states[time + 1]) * grad
         for total, part in zip(found, parts, strict=True):
             own = _at(total, time)
-            own += summed_to(own.shape, part)
+            own += sum_to_shape(own.shape, part)
     return tuple(found)
 
 

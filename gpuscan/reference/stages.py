@@ -19,7 +19,7 @@ from gpuscan.elements import Element, Field, compute_dtype
 from gpuscan.errors import OperatorError
 from gpuscan.operators.expression_graph import TooManyOperationsError
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.source_location import defined_at, raised_at
+from gpuscan.operators.source_location import quote_definition, quote_traceback
 from gpuscan.operators.trace import trace_operator
 from gpuscan.planning.tile_shapes import TileShape
 
@@ -56,7 +56,7 @@ def stack(parts: Sequence[Items]) -> Items:
     return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
 
-def padded(items: Items, unit: int) -> Items:
+def pad_items(items: Items, unit: int) -> Items:
     """Pad the items to a multiple of `unit` with copies of the last one. The caller drops their results."""
     missing = -len(items[0]) % unit
     copies = tuple(np.broadcast_to(array[-1:], (missing, *array.shape[1:])) for array in items)
@@ -120,7 +120,7 @@ class Joiner:
         except OperatorError:
             raise
         except Exception as error:
-            place = raised_at(error.__traceback__) or defined_at(operator.function)
+            place = quote_traceback(error.__traceback__) or quote_definition(operator.function)
             raise OperatorError(f"{operator.name} raised {type(error).__name__}: {error}{place}") from error
         try:
             leaves = element.structure.flatten(value)
@@ -210,7 +210,7 @@ def scan_tile(join: Joiner, shape: TileShape, loaded: Items) -> TileSums:
     axes = (-1, bands, shape.band_steps, width, shape.chunk)
     shared = tuple(
         array.reshape(*axes, *array.shape[1:]).transpose(4, 3, 2, 1, 0, *range(5, 4 + array.ndim))
-        for array in padded(loaded, shape.tile_size)
+        for array in pad_items(loaded, shape.tile_size)
     )
     local = scan_chunk(join, shared)
     lanes = scan_lanes(join, last(local))
@@ -241,7 +241,7 @@ def reduce(sums: TileSums) -> Items:
 
 def scan_block(join: Joiner, block: int, totals: Items) -> Items:
     """Scan over the tiles of each block, K (lane, block), in a Kogge-Stone tree. The last one is the block's total."""
-    return kogge_stone(join, tuple(a.reshape(-1, block, *a.shape[1:]).swapaxes(0, 1) for a in padded(totals, block)))
+    return kogge_stone(join, tuple(a.reshape(-1, block, *a.shape[1:]).swapaxes(0, 1) for a in pad_items(totals, block)))
 
 
 def scan_totals(join: Joiner, block: int, totals: Items, carry: Items | None = None) -> tuple[Items, Items]:

@@ -65,10 +65,10 @@ def ewm_mean(
     if not signal.size:
         return signal.answer(signal.samples, None)
     number = signal.samples.dtype.type
-    before = (weighted_mean if adjusted else _recursive)(number(1 - alpha), number(alpha))
+    before = (make_weighted_mean if adjusted else _recursive)(number(1 - alpha), number(alpha))
     result = scan(
         signal.samples,
-        _joined if adjusted else _RECURSIVE[alpha == 0.5],
+        _join_stretches if adjusted else _RECURSIVE[alpha == 0.5],
         axis=signal.axis,
         before=before,
         after=_mean if adjusted else _last,
@@ -135,11 +135,11 @@ def real_signal(x: object, axis: object) -> Signal:
 # - the decay after the last number; if there is no number, the decay of the whole stretch.
 
 
-def weighted_mean(decay: object, alpha: object) -> Callable[[Any], Any]:
+def make_weighted_mean(decay: object, alpha: object) -> Callable[[Any], Any]:
     """Return the function that makes an element of each sample; it needs no `alpha`."""
     del alpha
 
-    def weighted(x: Any) -> Any:
+    def make_element(x: Any) -> Any:
         some, one, zero = np.isfinite(x), np.full_like(x, 1.0), np.full_like(x, 0.0)
         steps = np.full_like(x, decay)
         return (
@@ -147,11 +147,11 @@ def weighted_mean(decay: object, alpha: object) -> Callable[[Any], Any]:
             *(np.where(some, steps, one), np.where(some, one, steps)),
         )
 
-    return weighted
+    return make_element
 
 
 @operator(name="weighted mean")
-def _joined(left: Any, right: Any) -> Any:
+def _join_stretches(left: Any, right: Any) -> Any:
     weight, mean, before, after = left
     own_weight, own_mean, own_before, own_after = right
     none, alone = own_weight == 0, weight == 0
@@ -199,7 +199,7 @@ def _recursive(decay: Any, alpha: Any) -> Callable[[Any], Any]:
 def _recursion(half: bool) -> Operator:
     """Return the operator; `half` for pandas' other weights where alpha is 0.5."""
 
-    def composed(left: Any, right: Any) -> Any:
+    def compose_stretches(left: Any, right: Any) -> Any:
         number, first, before, keep, rest, mean, after = left
         own_number, own_first, own_before, own_keep, own_rest, own_mean, own_after = right
         none, alone = own_number == 0, number == 0
@@ -219,7 +219,7 @@ def _recursion(half: bool) -> Operator:
             np.where(none, after * own_after, own_after),
         )
 
-    return operator(composed, name="recursive mean")
+    return operator(compose_stretches, name="recursive mean")
 
 
 _RECURSIVE = {half: _recursion(half) for half in (False, True)}

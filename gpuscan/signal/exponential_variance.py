@@ -10,7 +10,7 @@ import numpy as np
 from gpuscan.api.scan import scan
 from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import as_flag
-from gpuscan.signal.exponential_mean import real_signal, smoothing_factor, weighted_mean
+from gpuscan.signal.exponential_mean import make_weighted_mean, real_signal, smoothing_factor
 
 
 def ewm_var(
@@ -57,9 +57,9 @@ def ewm_var(
     if not signal.size:
         return signal.answer(signal.samples, None)
     number = signal.samples.dtype.type
-    before = (_weighted if adjusted else _recursive)(number(1 - alpha), number(alpha))
+    before = (_make_weighting if adjusted else _recursive)(number(1 - alpha), number(alpha))
     after = _AFTER[adjusted, biased]
-    operator_of = _joined if adjusted else _composed
+    operator_of = _join_stretches if adjusted else _compose_stretches
     result = scan(signal.samples, operator_of, axis=signal.axis, before=before, after=after, device=signal.target)
     return signal.answer(result, None)
 
@@ -71,7 +71,7 @@ _LOST = 2.0**-53
 # squared distances from it, and twice the sum of the products of two weights, which is W² less the sum of w².
 
 
-def _united(one: Any, other: Any) -> Any:
+def _unite_groups(one: Any, other: Any) -> Any:
     """Return the group of the numbers of two groups."""
     weight, mean, squares, pairs = one
     own_weight, own_mean, own_squares, own_pairs = other
@@ -86,7 +86,7 @@ def _united(one: Any, other: Any) -> Any:
     )
 
 
-def _scaled(group: Any, factor: Any) -> Any:
+def _scale_group(group: Any, factor: Any) -> Any:
     """Return the group with all weights multiplied by a factor."""
     weight, mean, squares, pairs = group
     return factor * weight, mean, factor * squares, factor * factor * pairs
@@ -109,24 +109,24 @@ def _select(condition: Any, chosen: Any, others: Any) -> Any:
 # and the decays before the last number and after it, as in `exponential_mean`.
 
 
-def _weighted(decay: object, alpha: object) -> Callable[[Any], Any]:
-    of_mean = weighted_mean(decay, alpha)
+def _make_weighting(decay: object, alpha: object) -> Callable[[Any], Any]:
+    of_mean = make_weighted_mean(decay, alpha)
 
-    def weighted(x: object) -> Any:
+    def make_element(x: object) -> Any:
         weight, mean, before, after = of_mean(x)
         zero = np.full_like(x, 0.0)
         return weight, mean, zero, zero, before, after
 
-    return weighted
+    return make_element
 
 
 @operator(name="weighted variance")
-def _joined(left: Any, right: Any) -> Any:
+def _join_stretches(left: Any, right: Any) -> Any:
     *group, before, after = left
     *own_group, own_before, own_after = right
     none, alone = own_group[0] == 0, group[0] == 0
     gap = after * own_before
-    both = _united(_scaled(group, gap), own_group)
+    both = _unite_groups(_scale_group(group, gap), own_group)
     return (
         *_select(none, group, _select(alone, own_group, both)),
         np.where(none, before, before * gap),
@@ -134,7 +134,7 @@ def _joined(left: Any, right: Any) -> Any:
     )
 
 
-def _adjusted_variance(biased: bool) -> Callable[[Any], Any]:
+def _make_adjusted_variance(biased: bool) -> Callable[[Any], Any]:
     return lambda element: _variance(element[:4], biased)
 
 
@@ -159,7 +159,7 @@ def _recursive(decay: Any, alpha: Any) -> Callable[[Any], Any]:
 
 
 @operator(name="recursive variance")
-def _composed(left: Any, right: Any) -> Any:
+def _compose_stretches(left: Any, right: Any) -> Any:
     number, first, before, keep, *group, after = left
     own_number, own_first, own_before, own_keep, *own_group, own_after = right
     none, alone = own_number == 0, number == 0
@@ -168,7 +168,7 @@ def _composed(left: Any, right: Any) -> Any:
     share = own_keep / (gap + 1)
     inherited = gap * share
     zero = np.full_like(first, 0.0)
-    both = _united(_united(_scaled(group, inherited), (share, own_first, zero, zero)), own_group)
+    both = _unite_groups(_unite_groups(_scale_group(group, inherited), (share, own_first, zero, zero)), own_group)
     return (
         np.maximum(number, own_number),
         np.where(alone, own_first, first),
@@ -184,13 +184,13 @@ def _recursive_variance(biased: bool) -> Callable[[Any], Any]:
         number, first, _, keep, *group, _ = element
         zero = np.full_like(first, 0.0)
         # Without a number, no weight is left.
-        return _variance(_united((number * keep, first, zero, zero), group), biased)
+        return _variance(_unite_groups((number * keep, first, zero, zero), group), biased)
 
     return variance
 
 
 _AFTER = {
-    (adjusted, biased): (_adjusted_variance if adjusted else _recursive_variance)(biased)
+    (adjusted, biased): (_make_adjusted_variance if adjusted else _recursive_variance)(biased)
     for adjusted in (False, True)
     for biased in (False, True)
 }

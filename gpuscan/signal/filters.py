@@ -94,7 +94,7 @@ def lfilter(b: Any, a: Any, x: object, axis: int = -1, zi: Any = None) -> Any:
             whole[: len(matrix)] = np.tensordot(matrix, ends, 1)
             return signal.answer(y, whole[:order])
     x = signal.samples
-    y = _convolved(signal, b, start)
+    y = _convolve_signal(signal, b, start)
     if len(poles) > 1:
         y, _ = _through(signal.with_samples(y), sections_of(np.ones(1), a), None)
     return signal.answer(y, None if start is None else _direct_states(b, a, signal.length, signal.axis, x, y, start))
@@ -264,7 +264,7 @@ def _through(
             start = np.tensordot(space.from_direct, states[place : place + space.size], 1)
             ends.append(np.tensordot(space.to_direct, end_states(space, signal, start), 1))
             place += space.size
-        signal = signal.with_samples(filtered(space, signal, start))
+        signal = signal.with_samples(filter_signal(space, signal, start))
     return signal.samples, np.concatenate(ends) if ends else None
 
 
@@ -285,7 +285,7 @@ def _section_states(matrix: Floats, start: Floats) -> Floats | None:
     return np.asarray(states / scale[:, np.newaxis]).reshape(-1, *start.shape[1:])
 
 
-def _convolved(signal: Signal, b: Floats, start: Floats | None) -> Any:
+def _convolve_signal(signal: Signal, b: Floats, start: Floats | None) -> Any:
     """Return the sums ``b[0] x[t] + b[1] x[t-1] + …``, plus the states at the first samples."""
     signal = signal.on_device(2)
     samples, axis = signal.samples, signal.axis
@@ -334,7 +334,7 @@ def _operator(size: int, near_one: bool) -> Operator:
         products = [sum(row[i] * vector[i] for i in places[1:]) + row[0] * vector[0] for row in matrix]
         return [x + product for x, product in zip(vector, products, strict=True)] if near_one else products
 
-    def composed(left: object, right: object) -> Any:
+    def compose_steps(left: object, right: object) -> Any:
         (m, v, _, _), (own_m, own_v, own_c, own_d) = _parts(left, size), _parts(right, size)
         columns = [times(own_m, column) for column in zip(*m, strict=True)]
         if near_one:
@@ -346,7 +346,7 @@ def _operator(size: int, near_one: bool) -> Operator:
         last = sum(own_c[i] * v[i] for i in places[1:]) + own_c[0] * v[0] + own_d
         return (*(entry for row in rows for entry in row), *states, *outputs, last)
 
-    return operator(composed, name=f"{'slow ' if near_one else ''}section of {size}")
+    return operator(compose_steps, name=f"{'slow ' if near_one else ''}section of {size}")
 
 
 def _parts(element: Any, size: int) -> tuple[Any, Any, Any, Any]:
@@ -359,7 +359,7 @@ def _parts(element: Any, size: int) -> tuple[Any, Any, Any, Any]:
 OPERATORS = {(size, near_one): _operator(size, near_one) for size in (1, 2) for near_one in (False, True)}
 
 
-def filtered(section: Section, signal: Signal, start: Floats | None) -> Any:
+def filter_signal(section: Section, signal: Signal, start: Floats | None) -> Any:
     """Return the samples after the section.
 
     Args:
@@ -372,7 +372,7 @@ def filtered(section: Section, signal: Signal, start: Floats | None) -> Any:
         OPERATORS[section.size, section.near_one],
         axis=signal.axis,
         initial=_seed(section, start),
-        before=_loaded(section, signal),
+        before=_make_sample_map(section, signal),
         after=_output,
         device=signal.target,
     )
@@ -385,7 +385,7 @@ def end_states(section: Section, signal: Signal, start: Floats) -> Floats:
         OPERATORS[section.size, section.near_one],
         axis=signal.axis,
         initial=_seed(section, start),
-        before=_loaded(section, signal),
+        before=_make_sample_map(section, signal),
         after=_states,
     )
     problem = replace(problem, keep_last_only=True)
@@ -398,19 +398,19 @@ def end_states(section: Section, signal: Signal, start: Floats) -> Floats:
     return np.stack([np.asarray(each, np.float64).reshape(signal.others) for each in found])
 
 
-def _loaded(section: Section, signal: Signal) -> Callable[[Any], Any]:
+def _make_sample_map(section: Section, signal: Signal) -> Callable[[Any], Any]:
     """Return the map of one sample, from the sample."""
     number = signal.samples.dtype.type
     m = section.m - np.eye(section.size) if section.near_one else section.m
     same, outputs = [number(each) for each in m.ravel()], [number(each) for each in section.c]
     inputs = [number(each) for each in (*section.v, section.d)]
 
-    def loaded(x: object) -> Any:
+    def load_sample(x: object) -> Any:
         *states, direct = (x * each for each in inputs)
         fixed, ends = ([np.full_like(x, each) for each in numbers] for numbers in (same, outputs))
         return (*fixed, *states, *ends, direct)
 
-    return loaded
+    return load_sample
 
 
 def _seed(section: Section, start: Floats | None) -> tuple[Any, ...] | None:

@@ -90,7 +90,7 @@ def sections_of(b: Floats, a: Floats) -> list[tuple[Floats, Floats]]:
     """
     b, a = np.trim_zeros(b, "b"), np.trim_zeros(a, "b")
     if len(b) <= 3 and len(a) <= 3:
-        return [(padded(b, 3), padded(a, 3))]
+        return [(pad_coefficients(b, 3), pad_coefficients(a, 3))]
     delays = int(np.argmax(b != 0)) if len(b) else 0
     gain = b[delays] if len(b) else 0.0
     poles = [*_factors(np.roots(a))]
@@ -149,11 +149,11 @@ def _factors(roots: Any, delays: int = 0) -> list[Factor]:
         found.append(Factor(np.convolve(one, other), root))
     if len(linear) % 2:
         one, root = linear[-1]
-        found.append(Factor(padded(one, 3), root))
+        found.append(Factor(pad_coefficients(one, 3), root))
     return found
 
 
-def padded(coefficients: Floats, length: int) -> Floats:
+def pad_coefficients(coefficients: Floats, length: int) -> Floats:
     """Return the coefficients with zeros after them."""
     return np.pad(coefficients, (0, length - len(coefficients)))
 
@@ -175,6 +175,6 @@ def state_matrix(sections: list[tuple[Floats, Floats]]) -> Floats:
                 others = np.convolve(others, a if j < i else b)
         columns += [np.convolve(others, unit) for unit in np.eye(state_count(*section))]
     length = max(len(column) for column in columns)
-    matrix = np.stack([padded(column, length) for column in columns], axis=1)
+    matrix = np.stack([pad_coefficients(column, length) for column in columns], axis=1)
     # Rows beyond the states are zero, but for the rounding of roots.
     return matrix[: len(columns)]

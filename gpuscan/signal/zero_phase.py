@@ -142,7 +142,7 @@ def _both_ways(
     def forwards(part: Any) -> Any:
         return run(part, place, states * np.asarray(part[_along(place, slice(0, 1))]))
 
-    once = forwards(_extended(samples, place, padtype, edge))
+    once = forwards(_extend_samples(samples, place, padtype, edge))
     twice = forwards(once[_along(place, slice(None, None, -1))])
     inner = twice[_along(place, slice(None, None, -1))][_along(place, slice(edge, edge + length))]
     if isinstance(inner, Array):
@@ -177,7 +177,7 @@ def _edge(padtype: object, padlen: object, taps: int, length: int) -> int:
     return edge
 
 
-def _extended(samples: Any, axis: int, padtype: str | None, edge: int) -> Any:
+def _extend_samples(samples: Any, axis: int, padtype: str | None, edge: int) -> Any:
     """Return the samples with this many more at each end."""
     if not edge:
         return samples

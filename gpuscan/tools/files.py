@@ -13,12 +13,12 @@ import numpy as np
 
 import gpuscan
 from gpuscan import Device
-from gpuscan.api.progress_bar import displayed
+from gpuscan.api.progress_bar import display_bar
 from gpuscan.array_types import AnyArray
 from gpuscan.device.adapters import NUMPY
 from gpuscan.device.profiles import Profile
-from gpuscan.engine.progress import Progress, watched
-from gpuscan.replaced_file import replaced_file
+from gpuscan.engine.progress import Progress, watch_progress
+from gpuscan.replaced_file import replace_file
 from gpuscan.tools.array_file import read_array
 from gpuscan.tools.option_types import gpu_device
 from gpuscan.tools.output import fail_to_write, table_console
@@ -40,7 +40,7 @@ def scan_file(source: Path, target: Path, profile: bool, device: Device | str | 
     array = read_array(source)
     with show_profile(profile, device), usage_errors(target):
         if array.nbytes > STREAMED_BYTES and device != NUMPY:
-            with displayed(array.nbytes) as progress:
+            with display_bar(array.nbytes) as progress:
                 scan_in_pieces(array, target, progress, device=device, **options)
         else:
             result = np.asanyarray(gpuscan.scan(array, device=device, **options))
@@ -131,7 +131,7 @@ def histogram_file(
 
 def write_array(target: Path, array: AnyArray) -> None:
     """Write an array to a .npy file whole or not at all."""
-    with replaced_file(target) as partial, open(partial, "wb") as file:
+    with replace_file(target) as partial, open(partial, "wb") as file:
         np.lib.format.write_array(file, array, allow_pickle=False)
 
 
@@ -187,13 +187,13 @@ def scan_in_pieces(array: AnyArray, path: Path, progress: Progress, **options: A
     Raises:
         OSError: there is no room for the result.
     """
-    with replaced_file(path) as partial:
+    with replace_file(path) as partial:
         dtype = options.get("dtype") or array.dtype.newbyteorder("=")
         result = np.lib.format.open_memmap(partial, "w+", dtype, array.shape)
         if hasattr(os, "posix_fallocate"):  # a full disk is an error here, and a signal where a page is written
             with open(partial, "r+b") as file:
                 os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
-        with watched(progress):
+        with watch_progress(progress):
             gpuscan.scan(array, out=result, **options)
         result.flush()
         del result

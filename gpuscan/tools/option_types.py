@@ -13,7 +13,7 @@ import numpy as np
 
 import gpuscan
 from gpuscan import Device
-from gpuscan.api.home import listed_devices
+from gpuscan.api.home import resolve_devices
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.adapters import NUMPY, best_adapters
 from gpuscan.elements import BFLOAT16_NAME, SCALARS, scalar_of
@@ -143,7 +143,7 @@ class DevicesType(ParamType):
         if not isinstance(value, str):
             return list(value)
         try:
-            return listed_devices(list(range(best_adapters())) if value == "all" else value.split(","))
+            return resolve_devices(list(range(best_adapters())) if value == "all" else value.split(","))
         except (AdapterNotFoundError, ValueError) as error:
             self.fail(str(error), param, ctx)
 
@@ -207,11 +207,11 @@ class TargetType(click.Path):
     def convert(self, value: object, param: Parameter, ctx: Context) -> Path:
         """Return the path with links resolved, so that a link's target is replaced and not the link; or `STDOUT`."""
         try:
-            return self._checked(value, param, ctx)
+            return self._check_target(value, param, ctx)
         except PermissionError:  # of a folder above it, which this user may not look into
             self.fail(f"{value} cannot be reached by this user. Name a file in another folder.", param, ctx)
 
-    def _checked(self, value: Any, param: Parameter, ctx: Context) -> Path:
+    def _check_target(self, value: Any, param: Parameter, ctx: Context) -> Path:
         given = Path(os.fsdecode(super().convert(value, param, ctx)))
         if value == "-":
             if not self.allow_dash:

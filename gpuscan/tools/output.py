@@ -11,7 +11,7 @@ import click
 from gpuscan.device.adapters import ADAPTER_VARIABLE
 from gpuscan.device.backends import BACKEND_VARIABLE
 from gpuscan.errors import AdapterNotFoundError, OperatorError, StrategyError, UnsupportedDtypeError
-from gpuscan.replaced_file import replaced_file
+from gpuscan.replaced_file import replace_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,7 +61,7 @@ def write_text(path: Path, text: str) -> None:
             file.write(text)
         return
     try:
-        with replaced_file(path) as partial:
+        with replace_file(path) as partial:
             partial.write_text(text, encoding="utf-8")
     except OSError as error:
         fail_to_write(path, error)

@@ -22,7 +22,7 @@ from gpuscan._version import __version__
 from gpuscan.device.adapters import ADAPTER_VARIABLE, NUMPY
 from gpuscan.device.capability_probe import measure_again
 from gpuscan.device.driver_advice import driver_advice
-from gpuscan.planning.capabilities import Capabilities, described, element_types
+from gpuscan.planning.capabilities import Capabilities, describe_capabilities, element_types
 from gpuscan.planning.strategies import choose_strategy
 from gpuscan.tools.bench.command import Request, measure_all
 from gpuscan.tools.bench.results import Measurement, report
@@ -131,7 +131,7 @@ def panel(number: int, device: Device, default: bool) -> Panel:
 
     capabilities = device.capabilities
     choice = choose_strategy(capabilities)
-    rows = described(capabilities)
+    rows = describe_capabilities(capabilities)
     names = list(rows)
     rows["strategy"] = f"{choice.strategy}: {choice.reason}"
     names.insert(names.index("elements"), "strategy")

@@ -16,9 +16,9 @@ from gpuscan.errors import OperatorError
 from gpuscan.operators.function_keys import function_key, has_closure
 from gpuscan.problem.arguments import as_flag
 from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, reverse_derivative, run, under_batch
-from gpuscan.torch.tensors import check_tensors, checked_dim
-from gpuscan.torch.torch_steps import scanned
-from gpuscan.torch.traced_function import check_results, traced_operator
+from gpuscan.torch.tensors import check_dim, check_tensors
+from gpuscan.torch.torch_steps import scan_tensors
+from gpuscan.torch.traced_function import check_results, trace_row_operator
 
 
 def associative_scan(combine_fn: Callable[[Any, Any], object], xs: object, dim: int, reverse: bool = False) -> Any:
@@ -62,7 +62,7 @@ def associative_scan(combine_fn: Callable[[Any, Any], object], xs: object, dim: 
     if not leaves:
         raise ValueError("xs without tensors was passed; pass a pytree of one tensor or more")
     check_tensors({f"leaf {i} of xs": leaf for i, leaf in enumerate(leaves)})
-    axes = {checked_dim("dim", dim, leaf.shape) for leaf in leaves}
+    axes = {check_dim("dim", dim, leaf.shape) for leaf in leaves}
     lengths = {leaf.shape[dim] for leaf in leaves}
     if len(axes) > 1 or len(lengths) > 1:
         shapes = ", ".join(str(tuple(leaf.shape)) for leaf in leaves)
@@ -135,8 +135,8 @@ class _Scan(TensorScan):
 
     # ----- By gpuscan
 
-    def scanned(self, arrays: Sequence[AnyArray]) -> Sequence[AnyArray]:
-        return self._rows(arrays).scanned(arrays)
+    def compute_results(self, arrays: Sequence[AnyArray]) -> Sequence[AnyArray]:
+        return self._rows(arrays).scan_rows(arrays)
 
     def gradients(
         self, arrays: Sequence[AnyArray], results: Sequence[AnyArray], grads: Sequence[AnyArray]
@@ -147,10 +147,10 @@ class _Scan(TensorScan):
     def _rows(self, arrays: Sequence[AnyArray]) -> RowScan:
         shapes = [array.shape[self.lead :] for array in arrays]
         dtypes = [array.dtype for array in arrays]
-        operator = traced_operator(self.function, self.key, self.tree, shapes, dtypes, self.axis)
+        operator = trace_row_operator(self.function, self.key, self.tree, shapes, dtypes, self.axis)
         return RowScan(operator, self.axis, self.reverse, self.ranks)
 
-    def mapped(
+    def map_over_batch(
         self, tensors: Sequence[Tensor], batched: Sequence[bool], size: int
     ) -> tuple[TensorScan, Sequence[Tensor]]:
         return under_batch(self, tensors, batched, size)
@@ -167,7 +167,7 @@ class _Scan(TensorScan):
 
         def dual(left: Sequence[object], right: Sequence[object]) -> Any:
             values, rates = [*left[:count], *right[:count]], [*left[count:], *right[count:]]
-            return [*self._combined(*values), *forward_derivative(self._combined, values, rates)]
+            return [*self._combine_leaves(*values), *forward_derivative(self._combine_leaves, values, rates)]
 
         try:
             found = associative_scan(dual, [*tensors, *rates], self.lead + self.axis, self.reverse)
@@ -176,7 +176,7 @@ class _Scan(TensorScan):
             return forward_derivative(self._by_torch, tensors, tangents)
         return list(found[count:])
 
-    def _combined(self, *leaves: object) -> tuple[Any, ...]:
+    def _combine_leaves(self, *leaves: object) -> tuple[Any, ...]:
         """Return the combination of left and right leaves, which have the axes of batches in front."""
 
         def flat(*leaves: object) -> tuple[Any, ...]:
@@ -191,7 +191,7 @@ class _Scan(TensorScan):
     def _by_torch(self, *tensors: Any) -> tuple[Any, ...]:
         """Return the results by operations of PyTorch."""
         axis = self.lead + self.axis
-        combine = torch.func.vmap(self._combined, axis, axis)
+        combine = torch.func.vmap(self._combine_leaves, axis, axis)
         flipped = [x.flip(axis) for x in tensors] if self.reverse else list(tensors)
-        results = scanned(combine, flipped, axis)
+        results = scan_tensors(combine, flipped, axis)
         return tuple(y.flip(axis) for y in results) if self.reverse else tuple(results)

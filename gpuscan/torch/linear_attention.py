@@ -160,7 +160,7 @@ class _Attention(TensorScan):
         shape = *batches, heads, keys, v.shape[-1]
         return v, v.new_empty(shape, dtype=torch.float64 if wide else torch.float32)
 
-    def scanned(self, arrays: Sequence[Any]) -> Sequence[Any]:
+    def compute_results(self, arrays: Sequence[Any]) -> Sequence[Any]:
         given, options = self._split(arrays)
         function = attention.gated_delta_rule if self.has_beta else attention.gated_linear_attention
         o, last = function(*given, output_final_state=True, **options)
@@ -194,7 +194,9 @@ class _Attention(TensorScan):
     def tangents(self, tensors: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
         return forward_derivative(self._by_steps, tensors, tangents)
 
-    def mapped(self, tensors: Sequence[Any], batched: Sequence[bool], size: int) -> tuple[TensorScan, Sequence[Any]]:
+    def map_over_batch(
+        self, tensors: Sequence[Any], batched: Sequence[bool], size: int
+    ) -> tuple[TensorScan, Sequence[Any]]:
         return under_batch(self, tensors, batched, size)
 
     def _by_steps(self, *tensors: Any) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from gpuscan.api import linear_recurrence as recurrence
 from gpuscan.api.row_scan import device_for
 from gpuscan.problem.arguments import as_flag
 from gpuscan.torch.operations import apply_function
-from gpuscan.torch.tensors import array_of, check_tensors, checked_dim, tensor_of
+from gpuscan.torch.tensors import array_of, check_dim, check_tensors, tensor_of
 
 if TYPE_CHECKING:
     from torch.autograd.function import FunctionCtx
@@ -56,7 +56,7 @@ def linear_recurrence(
         raise ValueError(
             f"a of shape {tuple(a.shape)} and b of shape {tuple(b.shape)} were passed; pass tensors of one shape"
         )
-    axis = checked_dim("axis", axis, a.shape)
+    axis = check_dim("axis", axis, a.shape)
     if initial is None:
         return _recur(a, b, None, axis, as_flag("reverse", reverse))
     others = a.shape[:axis] + a.shape[axis + 1 :]

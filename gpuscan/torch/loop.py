@@ -13,7 +13,7 @@ from gpuscan.api.row_loop import RowLoop, row_loop
 from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.operator import name_of
 from gpuscan.problem.arguments import as_flag
-from gpuscan.torch.tensors import array_of, check_tensors, checked_dim, numpy_dtype, tensor_of
+from gpuscan.torch.tensors import array_of, check_dim, check_tensors, numpy_dtype, tensor_of
 from gpuscan.torch.traced_function import array_step
 
 
@@ -60,7 +60,7 @@ def loop(
     tensors = {f"leaf {i} of init": each for i, each in enumerate(leaves)}
     tensors |= {f"leaf {i} of xs": each for i, each in enumerate(inputs)}
     check_tensors(tensors, same_dtype=False)
-    axes = [checked_dim("dim", dim, each.shape) for each in inputs]
+    axes = [check_dim("dim", dim, each.shape) for each in inputs]
     moved = [each.movedim(axis, 0) for each, axis in zip(inputs, axes, strict=True)]
     lengths = {each.shape[0] for each in moved}
     if len(lengths) > 1:

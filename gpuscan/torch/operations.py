@@ -41,7 +41,7 @@ class TensorScan(ABC):
         return tensors[: self.result_count]
 
     @abstractmethod
-    def scanned(self, arrays: Sequence[Array]) -> Sequence[Array]:
+    def compute_results(self, arrays: Sequence[Array]) -> Sequence[Array]:
         """Return the results."""
 
     @abstractmethod
@@ -71,7 +71,7 @@ class TensorScan(ABC):
         """
 
     @abstractmethod
-    def mapped(self, tensors: Tensors, batched: Sequence[bool], size: int) -> tuple[TensorScan, Tensors]:
+    def map_over_batch(self, tensors: Tensors, batched: Sequence[bool], size: int) -> tuple[TensorScan, Tensors]:
         """Return the scan of all examples of a batch at once, and its tensors.
 
         Args:
@@ -118,17 +118,17 @@ def reverse_derivative(function: Callable[..., object], values: Tensors, grads: 
 
 
 def under_batch(scan: Any, tensors: Tensors, batched: Sequence[bool], size: int) -> tuple[Any, Tensors]:
-    """Return what `TensorScan.mapped` does, for a scan that takes any number `lead` of axes of batches in front."""
+    """Return what `TensorScan.map_over_batch` does, for a scan that takes `lead` axes of batches in front."""
     pairs = zip(tensors, batched, strict=True)
     return replace(scan, lead=scan.lead + 1), [x if has else x.expand(size, *x.shape) for x, has in pairs]
 
 
-def _computed(scan: TensorScan, tensors: Tensors) -> list[Tensor]:
-    results = scan.scanned([array_of(each) for each in tensors])
+def _compute_results(scan: TensorScan, tensors: Tensors) -> list[Tensor]:
+    results = scan.compute_results([array_of(each) for each in tensors])
     return [tensor_of(result, like) for result, like in zip(results, scan.like_results(tensors), strict=True)]
 
 
-def _computed_gradients(scan: TensorScan, tensors: Tensors, results: Tensors, grads: Tensors) -> list[Tensor] | None:
+def _compute_gradients(scan: TensorScan, tensors: Tensors, results: Tensors, grads: Tensors) -> list[Tensor] | None:
     arrays = [[array_of(each) for each in part] for part in (tensors, results, grads)]
     found = scan.gradients(*arrays)
     return None if found is None else [tensor_of(grad, like) for grad, like in zip(found, tensors, strict=False)]
@@ -142,7 +142,7 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(scan: TensorScan, *tensors: Tensor) -> Any:
-        return tuple(_computed(scan, tensors))
+        return tuple(_compute_results(scan, tensors))
 
     @staticmethod
     def setup_context(ctx: FunctionCtx, inputs: Any, output: Any) -> None:
@@ -165,7 +165,7 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, scan: TensorScan, *tensors: Tensor) -> Any:
-        mapped, moved = _mapped(scan, tensors, in_dims[1:], info.batch_size)
+        mapped, moved = _map_moved(scan, tensors, in_dims[1:], info.batch_size)
         results = apply_function(_Scan, mapped, *moved)
         return results, (0,) * len(results)
 
@@ -175,7 +175,7 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def forward(scan: TensorScan, *given: Tensor) -> Any:
-        found = _computed_gradients(scan, *_parts(scan, given))
+        found = _compute_gradients(scan, *_parts(scan, given))
         if found is None:
             tensors, _, grads = _parts(scan, given)
             found = list(scan.differentiable_gradients([each.detach() for each in tensors], grads))
@@ -215,7 +215,7 @@ class _Gradients(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, scan: TensorScan, *given: Tensor) -> Any:
         split = len(given) - 2 * scan.result_count
-        mapped, tensors = _mapped(scan, given[:split], in_dims[1 : 1 + split], info.batch_size)
+        mapped, tensors = _map_moved(scan, given[:split], in_dims[1 : 1 + split], info.batch_size)
         others = [
             each.expand(info.batch_size, *each.shape) if dim is None else each.movedim(dim, 0)
             for each, dim in zip(given[split:], in_dims[1 + split :], strict=True)
@@ -230,9 +230,9 @@ def _parts(scan: TensorScan, given: Tensors) -> tuple[Tensors, Tensors, Tensors]
     return given[: ends[0]], given[ends[0] : ends[1]], given[ends[1] :]
 
 
-def _mapped(scan: TensorScan, tensors: Tensors, in_dims: Sequence[object], size: int) -> tuple[TensorScan, Tensors]:
+def _map_moved(scan: TensorScan, tensors: Tensors, in_dims: Sequence[object], size: int) -> tuple[TensorScan, Tensors]:
     moved = [each if dim is None else each.movedim(dim, 0) for each, dim in zip(tensors, in_dims, strict=True)]
-    return scan.mapped(moved, [dim is not None for dim in in_dims], size)
+    return scan.map_over_batch(moved, [dim is not None for dim in in_dims], size)
 
 
 class _Batch(NamedTuple):
@@ -294,13 +294,13 @@ def handle_of(scan: TensorScan) -> int:
 
 @torch.library.custom_op("gpuscan::scan", mutates_args=())
 def _scan(tensors: list[Tensor], handle: int) -> list[Tensor]:
-    return _computed(_kept[handle], tensors)
+    return _compute_results(_kept[handle], tensors)
 
 
 @torch.library.custom_op("gpuscan::scan_vjp", mutates_args=())
 def _scan_vjp(tensors: list[Tensor], results: list[Tensor], grads: list[Tensor], handle: int) -> list[Tensor]:
     scan = _kept[handle]
-    found = _computed_gradients(scan, tensors, results, grads)
+    found = _compute_gradients(scan, tensors, results, grads)
     if found is None:
         # Operations of PyTorch are not differentiated within one.
         found = list(scan.differentiable_gradients(tensors, grads))
@@ -340,6 +340,6 @@ _scan.register_autograd(_backward, setup_context=_keep)
 
 @_scan.register_vmap
 def _(info: Any, in_dims: Any, tensors: list[Tensor], handle: int) -> Any:
-    scan, moved = _mapped(_kept[handle], tensors, in_dims[0], info.batch_size)
+    scan, moved = _map_moved(_kept[handle], tensors, in_dims[0], info.batch_size)
     results = torch.ops.gpuscan.scan(list(moved), handle_of(scan))
     return results, [0] * len(results)

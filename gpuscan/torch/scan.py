@@ -24,7 +24,7 @@ from gpuscan.operators.operator import Operator
 from gpuscan.problem.arguments import as_flag, check_one_cut
 from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, run
 from gpuscan.torch.tensors import check_tensors, numpy_dtype, tensor_of
-from gpuscan.torch.torch_steps import scanned_with_options
+from gpuscan.torch.torch_steps import scan_with_options
 
 
 def scan(
@@ -262,7 +262,7 @@ class OperatorScan(TensorScan):
     def real_count(self) -> int:  # type: ignore[override]
         return self.result_count * (2 if self.seeded else 1)
 
-    def scanned(self, arrays: Sequence[AnyArray]) -> Sequence[AnyArray]:
+    def compute_results(self, arrays: Sequence[AnyArray]) -> Sequence[AnyArray]:
         x = arrays[: self.result_count]
         try:
             results = scan_arrays(self._bundle(x), self.op, device=device_for(x), **self._options(arrays))
@@ -297,7 +297,7 @@ class OperatorScan(TensorScan):
     def differentiable_gradients(self, tensors: Sequence[Tensor], grads: Sequence[Tensor]) -> Sequence[Tensor]:
         """Return the gradients: of a sum a sum in the other direction, of others by PyTorch."""
         if not self._is_sum:
-            with self._derived("a derivative of its gradient"):
+            with self._translate_errors("a derivative of its gradient"):
                 real, cuts = tensors[: self.real_count], self._cuts(tensors)
                 found: Sequence[Tensor] = torch.func.vjp(lambda *real: self._by_torch(real, cuts), *real)[1](
                     tuple(grads)
@@ -313,7 +313,7 @@ class OperatorScan(TensorScan):
     def tangents(self, tensors: Sequence[Tensor], tangents: Sequence[Tensor]) -> Sequence[Tensor]:
         """Return the derivatives: of a sum the sum of the derivatives, of others by PyTorch."""
         if not self._is_sum:
-            with self._derived("a forward-mode derivative"):
+            with self._translate_errors("a forward-mode derivative"):
                 real, cuts = tensors[: self.real_count], self._cuts(tensors)
                 return forward_derivative(lambda *real: self._by_torch(real, cuts), real, tangents)
         pairs = zip(tensors, tangents, strict=False)
@@ -345,7 +345,7 @@ class OperatorScan(TensorScan):
             found = scan_arrays(first, self.op, axis=axis, exclusive=True, device="numpy", **options)
             identity = [tensor_of(each, leaf) for each, leaf in zip(pytree.tree_leaves(found), x, strict=True)]
         return tuple(
-            scanned_with_options(
+            scan_with_options(
                 combine,
                 x,
                 axis,
@@ -364,7 +364,7 @@ class OperatorScan(TensorScan):
         return cut.reshape([length if i == axis else 1 for i in range(rank)]) if cut.ndim == 1 else cut
 
     @contextmanager
-    def _derived(self, wanted: str) -> Iterator[None]:
+    def _translate_errors(self, wanted: str) -> Iterator[None]:
         """Raise OperatorError if PyTorch does not know the operator's function."""
         try:
             yield
@@ -380,7 +380,7 @@ class OperatorScan(TensorScan):
 
     # ----- Batches
 
-    def mapped(
+    def map_over_batch(
         self, tensors: Sequence[Tensor], batched: Sequence[bool], size: int
     ) -> tuple[TensorScan, Sequence[Tensor]]:
         if self.axis is None:

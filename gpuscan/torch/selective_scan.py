@@ -131,7 +131,7 @@ class _SelectiveScan(TensorScan):
         u, decays = tensors[0], tensors[2]
         return u, decays.new_empty((*u.shape[:STATES], decays.shape[STATES], 1))
 
-    def scanned(self, arrays: Sequence[AnyArray]) -> Sequence[AnyArray]:
+    def compute_results(self, arrays: Sequence[AnyArray]) -> Sequence[AnyArray]:
         return SelectiveScan(*arrays).outputs()
 
     def gradients(
@@ -145,7 +145,7 @@ class _SelectiveScan(TensorScan):
     def tangents(self, tensors: Sequence[Tensor], tangents: Sequence[Tensor]) -> Sequence[Tensor]:
         return forward_derivative(_by_recurrence, tensors, tangents)
 
-    def mapped(
+    def map_over_batch(
         self, tensors: Sequence[Tensor], batched: Sequence[bool], size: int
     ) -> tuple[TensorScan, Sequence[Tensor]]:
         return under_batch(self, tensors, batched, size)

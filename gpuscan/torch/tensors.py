@@ -93,7 +93,7 @@ def check_tensors(tensors: Mapping[str, Tensor], *, same_dtype: bool = True) -> 
             )
 
 
-def checked_dim(name: str, dim: object, shape: Sequence[int]) -> int:
+def check_dim(name: str, dim: object, shape: Sequence[int]) -> int:
     """Return the axis counted from 0.
 
     Raises:

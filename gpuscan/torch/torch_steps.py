@@ -12,7 +12,7 @@ Tensors = Sequence[Tensor]
 Combine = Callable[..., Tensors]
 
 
-def scanned(combine: Combine, tensors: Tensors, axis: int) -> list[Tensor]:
+def scan_tensors(combine: Combine, tensors: Tensors, axis: int) -> list[Tensor]:
     """Return the scan of tensors: of pairs by recursion, and of what is between them (Blelloch 1990).
 
     It takes as many steps as the length has binary digits.
@@ -22,7 +22,7 @@ def scanned(combine: Combine, tensors: Tensors, axis: int) -> list[Tensor]:
         return list(tensors)
     half = length // 2
     even, odd = ([_every_second(x, axis, start) for x in tensors] for start in (0, 1))
-    pairs = scanned(combine, list(combine(*(x.narrow(axis, 0, half) for x in even), *odd)), axis)
+    pairs = scan_tensors(combine, list(combine(*(x.narrow(axis, 0, half) for x in even), *odd)), axis)
     if length == 2:
         return [torch.cat(each, axis) for each in zip(even, pairs, strict=True)]
     count = length - half - 1
@@ -39,7 +39,7 @@ def _every_second(x: Tensor, axis: int, start: int) -> Tensor:
     return x[(*[slice(None)] * axis, slice(start, None, 2))]
 
 
-def scanned_with_options(
+def scan_with_options(
     combine: Combine,
     tensors: Tensors,
     axis: int,
@@ -67,34 +67,38 @@ def scanned_with_options(
     if reverse:
         flipped = [x.flip(axis) for x in tensors]
         changes = None if labels is None else labels.flip(axis)
-        found = scanned_with_options(
+        found = scan_with_options(
             combine, flipped, axis, rank=rank, reverse=False, starts=starts, labels=changes, identity=identity
         )
         return [y.flip(axis) for y in found]
     heads = _heads(labels, tensors[0], axis, rank)
 
-    def picked(flags: Tensor, yes: Tensors, no: Tensors) -> list[Tensor]:
+    def pick_tensors(flags: Tensor, yes: Tensors, no: Tensors) -> list[Tensor]:
         pairs = zip(yes, no, strict=True)
         return [torch.where(flags[(..., *[None] * (n.ndim - rank))], y, n) for y, n in pairs]
 
     first = None
     if starts is not None:
-        first = [start.unsqueeze(axis) for start in _aligned(starts, tensors)]
-        tensors = picked(
+        first = [start.unsqueeze(axis) for start in _align_starts(starts, tensors)]
+        tensors = pick_tensors(
             heads, combine(*(x.expand_as(y) for x, y in zip(first, tensors, strict=True)), *tensors), tensors
         )
     count = len(tensors)
 
     def restarting(*items: Tensor) -> list[Tensor]:
         left, right = items[: count + 1], items[count + 1 :]
-        return [left[0] | right[0], *picked(right[0], right[1:], combine(*left[1:], *right[1:]))]
+        return [left[0] | right[0], *pick_tensors(right[0], right[1:], combine(*left[1:], *right[1:]))]
 
-    results = scanned(combine, tensors, axis) if labels is None else scanned(restarting, [heads, *tensors], axis)[1:]
+    results = (
+        scan_tensors(combine, tensors, axis)
+        if labels is None
+        else scan_tensors(restarting, [heads, *tensors], axis)[1:]
+    )
     if identity is None:
         return results
     before = [torch.cat([y.narrow(axis, 0, 1), y.narrow(axis, 0, y.shape[axis] - 1)], axis) for y in results]
     begin = identity if first is None else first
-    return picked(heads, [x.expand_as(y) for x, y in zip(begin, before, strict=True)], before)
+    return pick_tensors(heads, [x.expand_as(y) for x, y in zip(begin, before, strict=True)], before)
 
 
 def _heads(labels: Tensor, like: Tensor, axis: int, rank: int) -> Tensor:
@@ -107,7 +111,7 @@ def _heads(labels: Tensor, like: Tensor, axis: int, rank: int) -> Tensor:
     return ((place == 0) | ~same).broadcast_to(torch.broadcast_shapes(same.shape, tuple(shape)))
 
 
-def _aligned(starts: Tensors, tensors: Tensors) -> list[Tensor]:
+def _align_starts(starts: Tensors, tensors: Tensors) -> list[Tensor]:
     """Return values of `initial` with all axes but the scanned one, those in front of length 1 perhaps."""
     pairs = zip(starts, tensors, strict=True)
     return [start[(None,) * (x.ndim - 1 - start.ndim)] for start, x in pairs]

@@ -30,9 +30,9 @@ from gpuscan.operators.components import (
     Numbers,
     apply,
     constants_of,
-    contracted,
-    converted,
-    folded,
+    contract_axes,
+    convert_number,
+    fold_axes,
     logistic,
     select,
 )
@@ -64,7 +64,7 @@ logging.getLogger("torch._subclasses.fake_tensor").addFilter(
 )
 
 
-def traced_operator(
+def trace_row_operator(
     function: Callable[..., object],
     key: Hashable | None,
     tree: object,
@@ -122,7 +122,7 @@ def row_function(
     Raises:
         OperatorError: the function closes over a tensor that requires a gradient.
     """
-    tensors = [_filled(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+    tensors = [_fill_tensor(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
     count = len(tensors)
 
     def flat(*leaves: object) -> Any:
@@ -134,10 +134,10 @@ def row_function(
         torch.func.vmap(flat, dim, dim), [*tensors, *map(torch.clone, tensors)], name_of(function)
     )
 
-    def interpreted(left: Sequence[Numbers], right: Sequence[Numbers]) -> list[Numbers]:
+    def interpret_rows(left: Sequence[Numbers], right: Sequence[Numbers]) -> list[Numbers]:
         return _run(graph.graph, dict(constants), [*left, *right], name_of(function))
 
-    return interpreted
+    return interpret_rows
 
 
 def array_step(
@@ -156,7 +156,7 @@ def array_step(
     """
     count = len(carry)
     tensors = [
-        _filled(shape, dtype)
+        _fill_tensor(shape, dtype)
         for shapes, own in zip((carry, xs), dtypes, strict=True)
         for shape, dtype in zip(shapes, own, strict=True)
     ]
@@ -164,16 +164,16 @@ def array_step(
     (output,) = (node for node in graph.graph.nodes if node.op == "output")
     values = [node.meta["val"] for node in output.args[0]]
 
-    def interpreted(arrays: Sequence[Numbers]) -> list[Numbers]:
+    def interpret_arrays(arrays: Sequence[Numbers]) -> list[Numbers]:
         return _run(graph.graph, dict(constants), arrays, name)
 
-    return interpreted, [tuple(each.shape) for each in values], [_dtype(each.dtype) for each in values]
+    return interpret_arrays, [tuple(each.shape) for each in values], [_dtype(each.dtype) for each in values]
 
 
 def _graph_of(function: Callable[..., object], tensors: Sequence[object], name: str) -> tuple[Any, dict[Any, Numbers]]:
     """Return the graph of a function of tensors, and the numbers of the constants in it."""
 
-    def traced() -> Any:
+    def trace_graph() -> Any:
         with torch.no_grad():
             # Tensors without values: those of ones would be singular matrices.
             tracer = make_fx(
@@ -184,7 +184,7 @@ def _graph_of(function: Callable[..., object], tensors: Sequence[object], name: 
             )
             return tracer(*tensors)
 
-    graph = _aside(traced)
+    graph = _aside(trace_graph)
     constants = {}
     for node in graph.graph.nodes:
         if node.op == "get_attr":
@@ -266,7 +266,7 @@ def _detaches(node: Any) -> bool:
     return schema is not None and schema.name in ("aten::detach", "aten::alias")
 
 
-def _filled(shape: tuple[int, ...], dtype: object) -> Any:
+def _fill_tensor(shape: tuple[int, ...], dtype: object) -> Any:
     """Return a tensor of positive numbers, for which no function branches."""
     return torch.ones(shape, dtype=dtype)
 
@@ -306,16 +306,16 @@ def _apply(node: Any, args: list[Any], options: dict[str, Any], name: str) -> An
         fill = args[1] if FULL[operation] is None else FULL[operation]
         return np.broadcast_to(constants_of(np.asarray(fill, _dtype(value.dtype))), tuple(value.shape))
     if operation in ELEMENTWISE:
-        return apply(ELEMENTWISE[operation], *_promoted(node, args, operation))
+        return apply(ELEMENTWISE[operation], *_promote_operands(node, args, operation))
     if operation in OTHERS:
-        return OTHERS[operation](*_promoted(node, args, operation), **options)
+        return OTHERS[operation](*_promote_operands(node, args, operation), **options)
     raise OperatorError(
         f"{name} uses torch's operation aten.{operation}, which has no form in a scan on a GPU. Write the function "
         f"with these operations: {', '.join(NAMES)}"
     )
 
 
-def _promoted(node: Any, args: Sequence[Any], operation: str) -> list[Any]:
+def _promote_operands(node: Any, args: Sequence[Any], operation: str) -> list[Any]:
     """Return the operands of arithmetic in the dtype of its result, since torch and NumPy promote differently."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.dtype == torch.bool:
@@ -392,7 +392,7 @@ def fold(
     axes = range(x.ndim) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
     if not x.ndim:
         return x
-    found = folded(function, x, axes)
+    found = fold_axes(function, x, axes)
     return np.expand_dims(found, tuple(axis % x.ndim for axis in axes)) if keepdim else found
 
 
@@ -425,7 +425,7 @@ def clamp(x: Numbers, low: object = None, high: object = None) -> Numbers:
     return x if high is None else apply(np.minimum, x, high)
 
 
-def sliced(x: Numbers, dim: int = 0, start: object = None, end: object = None, step: int = 1) -> Numbers:
+def slice_axis(x: Numbers, dim: int = 0, start: object = None, end: object = None, step: int = 1) -> Numbers:
     return x[(*[slice(None)] * (dim % x.ndim), slice(start, end, step))]
 
 
@@ -448,7 +448,7 @@ def split(x: Numbers, sizes: Any, dim: int = 0) -> list[Numbers]:
 
 
 def matrix_product(x: Numbers, y: Numbers) -> Numbers:
-    return contracted(x, y, ([1], [0]), ([], []))
+    return contract_axes(x, y, ([1], [0]), ([], []))
 
 
 # ----- Small matrices. Where torch also returns pivots and whether it failed, these return the same.
@@ -468,16 +468,16 @@ def success(x: Numbers) -> Numbers:
     return constants_of(np.zeros(x.shape[:-2], np.int32))
 
 
-def turned(x: Numbers, conjugate: bool = False) -> Numbers:
+def transpose_matrix(x: Numbers, conjugate: bool = False) -> Numbers:
     x = np.swapaxes(x, -1, -2)
     return apply(np.conj, x) if conjugate else x
 
 
 def solve(a: Numbers, b: Numbers, *, left: bool = True, check_errors: bool = False) -> list[Numbers]:
     is_vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
-    one, other = (a, b[..., None] if is_vector else b) if left else (turned(a), turned(b))
+    one, other = (a, b[..., None] if is_vector else b) if left else (transpose_matrix(a), transpose_matrix(b))
     (x,) = over_matrices(lambda a, b: [solve_system(a, b)], one, other)
-    x = x if left else turned(x)
+    x = x if left else transpose_matrix(x)
     return [x[..., 0] if is_vector else x, *lu_and_info(a)]
 
 
@@ -502,19 +502,19 @@ def slogdet(x: Numbers) -> list[Numbers]:
 
 
 def cholesky(x: Numbers, *, upper: bool = False, check_errors: bool = False) -> list[Numbers]:
-    (factor,) = over_matrices(lambda rows: [factor_cholesky(rows)], turned(x, True) if upper else x)
-    return [turned(factor, True) if upper else factor, success(x)]
+    (factor,) = over_matrices(lambda rows: [factor_cholesky(rows)], transpose_matrix(x, True) if upper else x)
+    return [transpose_matrix(factor, True) if upper else factor, success(x)]
 
 
 def triangular_solve(a: Numbers, b: Numbers, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Numbers:
-    one, other, lower = (a, b, not upper) if left else (turned(a), turned(b), upper)
+    one, other, lower = (a, b, not upper) if left else (transpose_matrix(a), transpose_matrix(b), upper)
     (x,) = over_matrices(lambda a, b: [solve_triangular(a, b, lower=lower, unit=unitriangular)], one, other)
-    return x if left else turned(x)
+    return x if left else transpose_matrix(x)
 
 
 def cholesky_solve(b: Numbers, factor: Numbers, upper: bool = False) -> Numbers:
-    lower = turned(factor, True) if upper else factor
-    return triangular_solve(turned(lower, True), triangular_solve(lower, b, upper=False), upper=True)
+    lower = transpose_matrix(factor, True) if upper else factor
+    return triangular_solve(transpose_matrix(lower, True), triangular_solve(lower, b, upper=False), upper=True)
 
 
 def cholesky_inverse(factor: Numbers, upper: bool = False) -> Numbers:
@@ -533,9 +533,9 @@ OTHERS: dict[str, Callable[..., Any]] = {
     "clamp_max": lambda x, high: clamp(x, None, high),
     "mean": mean,
     "mm": matrix_product,
-    "bmm": lambda x, y: contracted(x, y, ([2], [1]), ([0], [0])),
+    "bmm": lambda x, y: contract_axes(x, y, ([2], [1]), ([0], [0])),
     "mv": matrix_product,
-    "dot": lambda x, y: contracted(x, y, ([0], [0]), ([], [])),
+    "dot": lambda x, y: contract_axes(x, y, ([0], [0]), ([], [])),
     **dict.fromkeys(("view", "_unsafe_view", "reshape"), lambda x, sizes: x.reshape(sizes)),
     "expand": expand,
     "permute": lambda x, dims: x.transpose(dims),
@@ -544,7 +544,7 @@ OTHERS: dict[str, Callable[..., Any]] = {
     "unsqueeze": lambda x, dim: np.expand_dims(x, dim),
     # torch itself uses the second one, on a tensor that it has just made.
     **dict.fromkeys(("squeeze", "squeeze_"), squeeze),
-    "slice": sliced,
+    "slice": slice_axis,
     "select": lambda x, dim, index: x[(*[slice(None)] * (dim % x.ndim), index, ...)],
     "cat": lambda arrays, dim=0: np.concatenate(arrays, dim),
     "stack": lambda arrays, dim=0: np.stack(arrays, dim),
@@ -567,7 +567,7 @@ OTHERS: dict[str, Callable[..., Any]] = {
 
 
 def to_dtype(x: Numbers, dtype: AnyDType) -> Numbers:
-    return apply(partial(converted, dtype=dtype), x)
+    return apply(partial(convert_number, dtype=dtype), x)
 
 
 # Operations on constants alone are computed by torch; these make constants, or arrays like another one.

@@ -65,14 +65,14 @@ fn compute_chunk(chunk: u32) {
 {% endif %}
     let r{{ place }} = apply(Arguments(
 {% for index in text.used %}
-        {{ text.loaded(index, place) }},
+        {{ text.load_number(index, place) }},
 {% else %}
         0u,
 {% endfor %}
     ));
 {% endfor %}
 {% for field in text.code.result.fields %}
-{% set index, vectors = loop.index0, text.stored(loop.index0) %}
+{% set index, vectors = loop.index0, text.pack_vectors(loop.index0) %}
 {% if vectors | length == 1 %}
     result{{ index }}[chunk] = {{ vectors[0] }};
 {% else %}

@@ -42,7 +42,7 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
         let at = begin + select(step, call.length - 1u - step, call.reverse == 1u) * call.inner;
         let next = apply(Arguments(
 {% for index in text.used %}
-            {{ text.loaded(index) }},
+            {{ text.load_number(index) }},
 {% else %}
             0u,
 {% endfor %}
@@ -51,7 +51,7 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
         result{{ array }}[{{ place }}] = {{ word }};
 {% endfor %}
 {% for scalar in text.states %}
-        state{{ loop.index0 }} = {{ text.rounded(loop.index0, text.code.result.member("next", loop.index0)) }};
+        state{{ loop.index0 }} = {{ text.round_number(loop.index0, text.code.result.member("next", loop.index0)) }};
 {% endfor %}
     }
 {% for scalar in text.states %}

@@ -189,9 +189,9 @@ fn store_row(place: Place, row: u32, chunk: Chunk{{ ", following: Following" if 
     if ({{ head_of(column) ~ " == 1u" if spec.has_segment_bits else "row == 0u" }}) {
         e{{ column }} = seed(place.outer * params.inner + place.column + {{ column }}u);
     }
-    let r{{ column }} = {{ text.mapped_result("e" ~ column, column) }};
+    let r{{ column }} = {{ text.map_result("e" ~ column, column) }};
 {% else %}
-    let r{{ column }} = {{ text.mapped_result(item, column) }};
+    let r{{ column }} = {{ text.map_result(item, column) }};
 {% endif %}
 {% endfor %}
 {% if spec.reduces_segments %}

@@ -46,7 +46,7 @@ fn place_of(number: u32) -> u32 {
 {% if spec.index_step %}
     let index{{ i }} = i32(place{{ i }});
 {% endif %}
-    let e{{ i }} = {{ text.loaded_element(i, "") }};
+    let e{{ i }} = {{ text.load_element(i, "") }};
 {% endfor %}
 {% endmacro %}
 {#- Load the elements that the invocation at `place` takes in the workgroup's step from `first` on. Their numbers in the row
@@ -60,6 +60,6 @@ fn place_of(number: u32) -> u32 {
 {% endmacro %}
 {#- Store `result` at `at`, as `after` maps it. -#}
 {% macro store_result(at, result) %}
-    let r_{{ result }} = {{ text.mapped_result(result) }};
+    let r_{{ result }} = {{ text.map_result(result) }};
 {{ store_single(at, "r_" ~ result) -}}
 {% endmacro %}

@@ -91,11 +91,11 @@ var<workgroup> is_known: array<u32, WORKGROUP_SIZE>;
         let fill = row * {{ spec.destination.words }}u;
         var result = {{ text.result_from_words("fills", "fill + ") }};
         if (is_full) {
-            result = {{ text.mapped_result("whole") }};
+            result = {{ text.map_result("whole") }};
         }
 {% else %}
         let whole = join(before, total);
-        let result = {{ text.mapped_result("whole") }};
+        let result = {{ text.map_result("whole") }};
 {% endif %}
 {{ store_single("at", "result") | indent(4) -}}
     }

@@ -40,11 +40,11 @@ fn move_tile(invocation: u32, tile: u32, before: u32, kept: u32) {
         let index{{ part }} = tile * TILE_SIZE + offset{{ part }};
 {% for source, accesses in text.moved_sources %}
 {% for i in range(accesses) %}
-        let t{{ part }}{{ source.name }}_{{ i }} = {{ source.loaded("index%d / MOVED * %du + %du" % (part, accesses, i)) }};
+        let t{{ part }}{{ source.name }}_{{ i }} = {{ source.load_vector("index%d / MOVED * %du + %du" % (part, accesses, i)) }};
 {% endfor %}
 {% endfor %}
 {% for place in range(text.moved) %}
-        let t{{ part }}r{{ place }} = {{ text.moved_result(place, "t%d" % part) }};
+        let t{{ part }}r{{ place }} = {{ text.load_moved_result(place, "t%d" % part) }};
 {% endfor %}
 {% endfor %}
 {% for part in range(kernel.moved_at_once) %}

@@ -18,7 +18,7 @@ fn load(index: u32) -> Loaded {
 {{ find_places() -}}
 {# The index of the first vector that this invocation loads. #}
     let at = {{ first_access(source, "first") }};
-    return Loaded({% for i in range(source.accesses) %}{{ source.loaded(nth_access(source, "at", i)) }}{{ ", " if not loop.last }}{% endfor %});
+    return Loaded({% for i in range(source.accesses) %}{{ source.load_vector(nth_access(source, "at", i)) }}{{ ", " if not loop.last }}{% endfor %});
 }
 
 {% if kernel.keeps_storage_form %}

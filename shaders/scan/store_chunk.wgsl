@@ -30,15 +30,15 @@ fn store_chunk(index: u32, chunk: Chunk) {
     let own{{ position }} = {{ item }};
     let head{{ position }} = chunk[{{ position }}].head == 1u;
     let e{{ position }} = {{ text.pick_element("head%d" % position, "start", "own%d" % position) }};
-    let r{{ position }} = {{ text.mapped_result("e%d" % position, position) }};
+    let r{{ position }} = {{ text.map_result("e%d" % position, position) }};
 {% elif spec.exclusive %}
     var e{{ position }} = {{ item }};
     if ({{ head_at(position) }}) {
         e{{ position }} = seed(row_of(index + {{ position }}u));
     }
-    let r{{ position }} = {{ text.mapped_result("e%d" % position, position) }};
+    let r{{ position }} = {{ text.map_result("e%d" % position, position) }};
 {% else %}
-    let r{{ position }} = {{ text.mapped_result(item, position) }};
+    let r{{ position }} = {{ text.map_result(item, position) }};
 {% endif %}
 {% endfor %}
 {% if spec.reduces_segments %}

@@ -61,7 +61,7 @@ fn main(
     if (invocation == 0u && has_end(tile)) {
         let total = pick(prefix.known, join(prefix.item, aggregate), aggregate);
         let begin = {{ "start_of(tile)" if kernel.tile.per_row else "tile * TILE_SIZE" }};
-        store_result(row_of(begin), {{ text.mapped_result("total") }});
+        store_result(row_of(begin), {{ text.map_result("total") }});
     }
 {% if scheduler == "serial" %}
     leave();

@@ -60,7 +60,7 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {% else %}
     let {{ access.name }}_at = {{ vector_index(access, first) }};
 {% for i in range(access.accesses) %}
-    let {{ access.name }}_{{ i }} = {{ access.loaded(access.name ~ "_at + " ~ i ~ "u") }};
+    let {{ access.name }}_{{ i }} = {{ access.load_vector(access.name ~ "_at + " ~ i ~ "u") }};
 {% endfor %}
 {% endif %}
 {% if access.unaligned %}
@@ -75,7 +75,7 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {{ load_vectors(source, {-1: previous, 0: first, 1: following}[source.offset] if kernel.in_columns else first) -}}
 {% endfor %}
 {% for position in range(kernel.tile.chunk) %}
-    {{ "var" if spec.initial else "let" }} e{{ position }} = {{ text.loaded_element(position, first) }};
+    {{ "var" if spec.initial else "let" }} e{{ position }} = {{ text.load_element(position, first) }};
 {% endfor %}
 {% endmacro %}
 
@@ -106,7 +106,7 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {% macro store_results(first) %}
 {% for access in text.destinations %}
 {% set stored = "stored" ~ loop.index0 %}
-{% set words = text.stored_words(access) %}
+{% set words = text.pack_words(access) %}
     let {{ stored }}_at = {{ first_access(access, first) }};
     let {{ stored }}_end = {{ vector_count(access) }};
 {% if access.unaligned %}
@@ -142,7 +142,7 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
     }
 {% else %}
     if ({{ at }} < {{ stored }}_end) {
-        {{ access.stored(at) }} = {{ vector }};
+        {{ access.refer_to_vector(at) }} = {{ vector }};
     }
 {% endif %}
 {% endmacro %}
@@ -181,7 +181,7 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {% else %}
 {% set start = "%s * %du + %du" % (at, access.field.words, loop.index0 * words | length) %}
 {% for word in words %}
-    {{ access.stored(start ~ " + " ~ loop.index0 ~ "u") }} = {{ word }};
+    {{ access.refer_to_vector(start ~ " + " ~ loop.index0 ~ "u") }} = {{ word }};
 {% endfor %}
 {% endif %}
 {% endfor %}

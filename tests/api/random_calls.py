@@ -91,7 +91,7 @@ SHAPES = st.one_of(
 )
 
 
-def drawn_input(draw: st.DrawFn) -> Any:
+def draw_input(draw: st.DrawFn) -> Any:
     shape = rarely(draw, SHAPES, st.sampled_from([(), (2,) * 5]), 12)
     dtype = rarely(draw, st.sampled_from(DTYPES), st.sampled_from(STRANGE_DTYPES), 12)
     form = rarely(draw, st.just("array"), st.sampled_from(["tuple", "dict", "ragged", "record", "list", "strange"]), 4)
@@ -119,7 +119,7 @@ def shape_of(x: Any) -> tuple[int, ...]:
         return ()
 
 
-def drawn_options(draw: st.DrawFn, x: Any) -> dict[str, Any]:
+def draw_options(draw: st.DrawFn, x: Any) -> dict[str, Any]:
     """Draw options of a scan. Most of them fit."""
     shape = shape_of(x)
     length = shape[0] if shape else 1
@@ -150,7 +150,7 @@ def drawn_options(draw: st.DrawFn, x: Any) -> dict[str, Any]:
     return options
 
 
-def drawn_operator(draw: st.DrawFn, x: Any) -> Any:
+def draw_operator(draw: st.DrawFn, x: Any) -> Any:
     if isinstance(x, tuple) and len(x) == 2:
         return rarely(draw, st.just(AFFINE), st.sampled_from([*EXACT, *STRANGE_OPERATORS]), 2)
     return rarely(draw, st.sampled_from(EXACT), st.sampled_from(STRANGE_OPERATORS), 5)
@@ -162,14 +162,14 @@ Call = tuple[str, Callable[..., Any], list[Any], dict[str, Any]]
 @st.composite
 def calls(draw: st.DrawFn) -> Call:
     """Return a function's name, the function of inputs and options, and those."""
-    x = drawn_input(draw)
+    x = draw_input(draw)
     name = draw(st.sampled_from(["scan"] * 6 + ["reduce", "sum", "prod", "recurrence", "vjp", "compact", "chunks"]))
-    options = drawn_options(draw, x)
+    options = draw_options(draw, x)
     if name == "scan":
-        return name, gs.scan, [x, drawn_operator(draw, x)], options
+        return name, gs.scan, [x, draw_operator(draw, x)], options
     if name == "reduce":
         kept = {k: v for k, v in options.items() if k in ("axis", "initial", "dtype")}
-        return name, gs.reduce, [x, drawn_operator(draw, x)], kept
+        return name, gs.reduce, [x, draw_operator(draw, x)], kept
     if name in ("sum", "prod"):
         kept = {k: v for k, v in options.items() if k in ("axis", "dtype")} | {"include_initial": draw(st.booleans())}
         return name, gs.cumulative_sum if name == "sum" else gs.cumulative_prod, [x], kept
@@ -180,7 +180,7 @@ def calls(draw: st.DrawFn) -> Call:
     if name == "chunks":
         kept = {k: v for k, v in options.items() if k in ("exclusive", "initial", "dtype", "before", "after")}
         pieces = [x, rarely(draw, st.just(x), st.sampled_from([np.zeros(3, np.int8), None, "text"]), 3), x]
-        return name, lambda *args, **more: list(gs.scan_chunks(*args, **more)), [pieces, drawn_operator(draw, x)], kept
+        return name, lambda *args, **more: list(gs.scan_chunks(*args, **more)), [pieces, draw_operator(draw, x)], kept
     other = rarely(draw, st.just(x), st.sampled_from([np.zeros(3, "f4"), *STRANGE]), 3)
     kept = {k: v for k, v in options.items() if k in ("axis", "initial", "reverse")}
     if name == "recurrence":

@@ -15,7 +15,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.builds import count_reads, wait_for_reports, withhold_posts
-from tests.harness.devices import forget_plans, small_binding, timed_out
+from tests.harness.devices import count_timeouts, forget_plans, small_binding
 from tests.oracle import AFFINE, assert_same, one_by_one, strategies_on, ufunc_scan, words
 
 DTYPES = ("bool", "int8", "uint16", "int32", "float32", "int64", "complex64")
@@ -311,7 +311,7 @@ def test_a_run_that_timed_out_is_reported_at_the_next_read(
     y = gs.scan(a, strategy="lookback")
     with pytest.raises(gs.ProgressTimeoutError, match="Compute them again"):
         y.numpy()
-    assert timed_out(own_device) == {"lookback": 1}
+    assert count_timeouts(own_device) == {"lookback": 1}
     own_device.synchronize()
 
 

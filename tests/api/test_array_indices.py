@@ -50,12 +50,12 @@ def numbers(dtype: Any, shape: Any, seed: int = 0) -> np.ndarray[Any, Any]:
 def on_device(device: gs.Device, index: Any, dtype: Any = np.int8) -> Any:
     """Return the index with its lists and masks on the device."""
 
-    def moved(part: Any) -> Any:
+    def move_part(part: Any) -> Any:
         if not isinstance(part, (list, np.ndarray)):
             return part
         return device.asarray(part if isinstance(part, np.ndarray) else np.asarray(part, dtype))
 
-    return tuple(moved(part) for part in index)
+    return tuple(move_part(part) for part in index)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -17,7 +17,7 @@ def steps(shape: tuple[int, ...], seed: int, dtype: Any = np.uint32) -> Array:
     return np.random.default_rng(seed).integers(0, 7, shape).astype(dtype)
 
 
-def nested(l: Any, r: Any) -> Any:
+def combine_nested(l: Any, r: Any) -> Any:
     """Combine ``[gain, [shift, {"count": …}]]``: a map ``x -> gain x + shift``, and how many there are."""
     return [l[0] * r[0], [r[0] * l[1][0] + r[1][0], {"count": l[1][1].count + r[1][1]["count"]}]]
 
@@ -30,7 +30,7 @@ def test_lists_and_nested_bundles(device: gs.Device) -> None:
         gain, shift = gain * x, x * shift + y
         gains.append(gain)
         shifts.append(shift)
-    op = gs.operator(nested, identity=[1, [0, {"count": 0}]])
+    op = gs.operator(combine_nested, identity=[1, [0, {"count": 0}]])
     for place, where in ((np.asarray, device), (device.asarray, None), (np.asarray, "numpy")):
         bundle = [place(a), [place(b), {"count": place(ones)}]]
         got = gs.scan(bundle, op, device=where)
@@ -88,17 +88,17 @@ def test_as_many_shared_axes_as_there_are(device: gs.Device) -> None:
     """Assert that elements stay narrow: gates (rows, steps) and states (rows, steps, 3) share two axes."""
     gates, states = steps((4, 50), 4), steps((4, 50, 3), 5)
 
-    def decayed(l: Any, r: Any) -> Any:
+    def decay_state(l: Any, r: Any) -> Any:
         return l[0] * r[0], r[0][..., None] * l[1] + r[1]
 
     wanted = states.copy()
     for t in range(1, 50):
         wanted[:, t] += gates[:, t, None] * wanted[:, t - 1]
     for where in (device, "numpy"):
-        assert_same(gs.scan((gates, states), decayed, axis=1, device=where)[1], wanted)
-        assert_same(gs.scan((gates, states), decayed, axis=-1, device=where)[1], wanted)
+        assert_same(gs.scan((gates, states), decay_state, axis=1, device=where)[1], wanted)
+        assert_same(gs.scan((gates, states), decay_state, axis=-1, device=where)[1], wanted)
         with pytest.raises(ValueError, match=r"shape \(4, 50\) and 1 axes of the element was passed without axis="):
-            gs.scan((gates, states), decayed, device=where)
+            gs.scan((gates, states), decay_state, device=where)
     pairs = (steps((30, 2), 6), steps((30, 3), 7))
     sums = gs.scan(pairs, lambda l, r: (l[0] + r[0], l[1] + r[1]), device=device)
     for found, field in zip(sums, pairs, strict=True):
@@ -124,11 +124,11 @@ def test_fields_of_a_structured_array_by_attribute(device: gs.Device) -> None:
     x = np.zeros(300, [("gain", np.uint32), ("shift", np.uint32)])
     x["gain"], x["shift"] = steps((300,), 8), steps((300,), 9)
 
-    def composed(l: Any, r: Any) -> Any:
+    def compose_maps(l: Any, r: Any) -> Any:
         return l.gain * r.gain, r.gain * l.shift + r.shift
 
     for where in (device, "numpy"):
-        got = gs.scan(x, composed, device=where)
+        got = gs.scan(x, compose_maps, device=where)
         assert got.dtype == x.dtype
         wanted = gs.scan((x["gain"], x["shift"]), lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), device="numpy")
         assert_same(got["shift"], wanted[1])

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from tests.harness.devices import kept_plans_and_pipelines
+from tests.harness.devices import count_plans_and_pipelines
 from tests.oracle import assert_same
 
 VALUES = (0.25, 3.0, -1.5)
 X = np.random.default_rng(0).integers(-8, 8, 3001).astype(np.float32)
 
 
-def clipped(x: Any, value: float, **options: Any) -> Any:
+def scan_clipped(x: Any, value: float, **options: Any) -> Any:
     """Scan with constants in the operator and in both maps."""
     return gs.scan(
         x,
@@ -26,7 +26,7 @@ def clipped(x: Any, value: float, **options: Any) -> Any:
     )
 
 
-def clipped_by_numpy(x: Any, value: float) -> Any:
+def scan_clipped_by_numpy(x: Any, value: float) -> Any:
     """Return the same, computed by NumPy."""
     loaded = np.where(x > np.float32(value), x * np.float32(0.5), x)
     combined = np.minimum(np.maximum.accumulate(loaded), np.float32(value * 2))
@@ -40,9 +40,9 @@ def test_other_values_compile_nothing(device: gs.Device, where: str) -> None:
 
     def run(value: float) -> Any:
         if where == "numpy":
-            return clipped(X, value, device=device)
+            return scan_clipped(X, value, device=device)
         if where == "device":
-            return tuple(each.numpy() for each in clipped(device.asarray(X), value))
+            return tuple(each.numpy() for each in scan_clipped(device.asarray(X), value))
         if where == "reduce":
             return gs.reduce(X, lambda l, r: np.maximum(l, r) * 1.0 + value * 0.0, device=device)
         if where == "chunks":
@@ -55,9 +55,9 @@ def test_other_values_compile_nothing(device: gs.Device, where: str) -> None:
     compiled = []
     for value in VALUES:
         got = run(value)
-        compiled.append(kept_plans_and_pipelines(device)[1])
+        compiled.append(count_plans_and_pipelines(device)[1])
         if where in ("numpy", "device"):
-            for one, wanted in zip(got, clipped_by_numpy(X, value), strict=True):
+            for one, wanted in zip(got, scan_clipped_by_numpy(X, value), strict=True):
                 assert_same(one, wanted)
         elif where == "chunks":
             assert_same(got, np.maximum.accumulate(X * np.float32(value)))

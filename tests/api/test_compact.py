@@ -15,7 +15,7 @@ import gpuscan as gs
 from gpuscan.elements import SCALARS
 from tests.harness.builds import count_reads
 from tests.harness.devices import poison
-from tests.oracle import assert_same, shared, ufunc_scan
+from tests.oracle import assert_same, limit_examples, ufunc_scan
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_every_dtype(on: gs.Device, dtype: str) -> None:
             same_bits(gs.compact(x, mask), x[mask], (length, density))
 
 
-@shared(40)
+@limit_examples(40)
 @given(
     dtype=st.sampled_from(["uint8", "int16", "float32", "uint64"]),
     length=st.sampled_from([0, 1, 2, 63, 64, 65, 777, 5003]),

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.problem.compensated_sum import add_pairs, as_pairs, paired, two_sum
-from tests.harness.devices import kept_plans_and_pipelines
+from gpuscan.problem.compensated_sum import add_pairs, as_pairs, make_pair_map, two_sum
+from tests.harness.devices import count_plans_and_pipelines
 from tests.harness.scans import make_problem, scan_with
 from tests.oracle import assert_same, half_of, one_of, small_tiles, strategies_on
 
@@ -65,7 +65,7 @@ def test_each_sum_is_the_exact_one_rounded_once(device: gs.Device, x: Array) -> 
 def test_pairs_are_a_thousand_times_closer(device: gs.Device, x: Array) -> None:
     """Assert that pairs are a thousand times closer than plain sums, also if terms cancel."""
     wanted = exact(x)
-    high, low = gs.scan(x, add_pairs, before=paired(None), device=device)
+    high, low = gs.scan(x, add_pairs, before=make_pair_map(None), device=device)
     error = np.max(np.abs(high.astype(np.longdouble) + low - wanted))
     plain = np.max(np.abs(gs.scan(x, device=device) - wanted))
     assert plain > 0
@@ -173,10 +173,10 @@ def test_kernels_are_found_again(device: gs.Device) -> None:
     """Assert that maps are the same functions from call to call, so that nothing compiles twice."""
     x = np.ones(5000, np.float32)
     gs.scan(x, compensated=True, device=device)
-    kept = kept_plans_and_pipelines(device)
+    kept = count_plans_and_pipelines(device)
     for _ in range(3):
         gs.scan(x, compensated=True, device=device)
-    assert kept_plans_and_pipelines(device) == kept
+    assert count_plans_and_pipelines(device) == kept
 
 
 def test_two_sum_is_exact() -> None:

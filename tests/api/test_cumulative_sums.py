@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from tests.oracle import assert_same, shared
+from tests.oracle import assert_same, limit_examples
 from tests.strategies import arrays
 
 PROMOTED = {
@@ -34,7 +34,7 @@ def on(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
     return gs.default_device()
 
 
-@shared(40)
+@limit_examples(40)
 @given(data=st.data(), dtype=st.sampled_from([*PROMOTED]), include=st.booleans())
 def test_any_array(device: gs.Device, data: st.DataObject, dtype: str, include: bool) -> None:
     x = data.draw(arrays(dtype))

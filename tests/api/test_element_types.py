@@ -18,7 +18,7 @@ from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.devices import device_as_if
 from tests.harness.scans import make_problem, plan_with, scan_with, traits_of
 from tests.harness.stages import twin_of
-from tests.laws import Law, any_bits, dtype_of, folded, whole
+from tests.laws import Law, any_bits, dtype_of, fold_rows, whole
 from tests.oracle import assert_same, small_tiles, strategies_on
 
 Array = np.ndarray[Any, Any]
@@ -81,7 +81,7 @@ def law_of(name: str, dtype: str) -> Law:
 
 def fold(name: str, x: Array, **options: Any) -> Array:
     """Scan one row, number by number."""
-    return folded(law_of(name, x.dtype.name), (x[np.newaxis],), **options)[0][0]
+    return fold_rows(law_of(name, x.dtype.name), (x[np.newaxis],), **options)[0][0]
 
 
 def tile_for(device: gs.Device, problem: Any, index: int = 0) -> TileShape:
@@ -180,7 +180,7 @@ def test_packed_rows_and_columns(device: gs.Device, dtype: str) -> None:
     x = draw(rng, name, dtype, 5 * 67 * 7).reshape(5, 67, 7)
     for axis, reverse in itertools.product(range(3), (False, True)) if dtype in ("int8", "float16") else [(1, True)]:
         rows = np.moveaxis(x, axis, -1).reshape(-1, x.shape[axis])
-        (wanted,) = folded(law_of(name, x.dtype.name), (rows,), reverse=reverse)
+        (wanted,) = fold_rows(law_of(name, x.dtype.name), (rows,), reverse=reverse)
         others = [n for i, n in enumerate(x.shape) if i != axis]
         wanted = np.moveaxis(wanted.reshape(*others, x.shape[axis]), -1, axis)
         assert_same(gs.scan(x, name, axis=axis, reverse=reverse, device=device), wanted, (axis, reverse))
@@ -202,7 +202,7 @@ def test_matmul_of_every_type(device: gs.Device, dtype: str) -> None:
         return (l[0] @ r[0],)
 
     law = Law("matmul", (dtype,), product, product, lambda rng, shape: (), None, (2, 2))
-    (wanted,) = folded(law, (x[np.newaxis],))
+    (wanted,) = fold_rows(law, (x[np.newaxis],))
     assert_equal(single(device, make_problem(x, "matmul"), "three_dispatch"), wanted[0])
     assert_equal(gs.scan(x, "matmul", device="numpy"), wanted[0])
 

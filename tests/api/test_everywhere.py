@@ -70,7 +70,7 @@ def right_operand(left: Any, right: Any) -> Any:
     return right
 
 
-def simplified(value: Any) -> Any:
+def compute_identities(value: Any) -> Any:
     """Return what compilers simplify, although not all numbers allow it."""
     zero, one = np.float32(0), np.float32(1)
     return value - value, value * zero, value + zero, one - (one - value), (value + one) - one
@@ -80,15 +80,15 @@ def exponential(value: Any) -> Any:
     return np.exp(-np.abs(value)) / (1 + value * value)
 
 
-def scanned(x: Any, op: Any = "add", **options: Any) -> Call:
-    return lambda device, at: gs.scan(moved(at, x), op, device=device, **options, **EVERYWHERE)
+def make_scan_call(x: Any, op: Any = "add", **options: Any) -> Call:
+    return lambda device, at: gs.scan(move_arrays(at, x), op, device=device, **options, **EVERYWHERE)
 
 
-def reduced(x: Any, op: Any = "add", **options: Any) -> Call:
-    return lambda device, at: gs.reduce(moved(at, x), op, device=device, **options, **EVERYWHERE)
+def reduce_everywhere(x: Any, op: Any = "add", **options: Any) -> Call:
+    return lambda device, at: gs.reduce(move_arrays(at, x), op, device=device, **options, **EVERYWHERE)
 
 
-def moved(at: Callable[[Array], Any], x: Any) -> Any:
+def move_arrays(at: Callable[[Array], Any], x: Any) -> Any:
     return tuple(at(each) for each in x) if isinstance(x, tuple) else at(x)
 
 
@@ -101,31 +101,31 @@ def calls() -> dict[str, Call]:
     parts = (special(5) + 1j * normal(6)).astype(np.complex64)
     few = (normal(12), special(13), normal(14))
     return {
-        "add float32": scanned(normal(0)),
-        "add float32 with subnormals": scanned(tiny(1)),
-        "add float32 with special numbers, segments": scanned(special(2), **cuts),
-        "add float32, exclusive, reversed, segments": scanned(normal(0), **cuts, exclusive=True, reverse=True),
-        "add float32, keys, initial": scanned(tiny(1), keys=keys, initial=1e-40),
-        "add float32, groups": scanned(normal(0), groups=groups),
-        "add float32, compensated": scanned(100 * normal(0), compensated=True),
-        "multiply float32 with special numbers, segments": scanned(special(2), "multiply", **cuts),
-        "maximum float32": scanned(special(2), "maximum", **cuts),
-        "fmin float32, reversed": scanned(special(2), "fmin", reverse=True),
-        "add float32, axis 0": scanned(block, axis=0),
-        "add float32, axis 1, exclusive, total": scanned(block, axis=1, exclusive=True, return_total=True),
-        "add float32, axis 2, reversed": scanned(block, axis=2, reverse=True, initial=0.5),
-        "add float16": scanned(special(2).clip(-9, 9).astype(np.float16), **cuts),
-        "add bfloat16": scanned(normal(0).astype(ml_dtypes.bfloat16)),
-        "add float16, short rows": scanned(normal(0, 714, 7).astype(np.float16), axis=1),
-        "multiply complex64, segments": scanned(parts, "multiply", **cuts),
-        "matmul float32": scanned(normal(7, 700, 2, 2) / 2, "matmul"),
-        "a function of a bundle": scanned(few, product_and_sum, **cuts),
-        "steps that compilers simplify": scanned(special(2), right_operand, before=simplified),
-        "exp and quotients in maps": scanned(normal(0), before=exponential, after=lambda v: np.sqrt(np.abs(v))),
-        "reduce float32": reduced(normal(0)),
-        "reduce float32, axis 1": reduced(block, axis=1),
-        "reduce float32, segments": reduced(normal(0), **cuts, initial=2),
-        "reduce float32, groups": reduced(normal(0), groups=groups),
+        "add float32": make_scan_call(normal(0)),
+        "add float32 with subnormals": make_scan_call(tiny(1)),
+        "add float32 with special numbers, segments": make_scan_call(special(2), **cuts),
+        "add float32, exclusive, reversed, segments": make_scan_call(normal(0), **cuts, exclusive=True, reverse=True),
+        "add float32, keys, initial": make_scan_call(tiny(1), keys=keys, initial=1e-40),
+        "add float32, groups": make_scan_call(normal(0), groups=groups),
+        "add float32, compensated": make_scan_call(100 * normal(0), compensated=True),
+        "multiply float32 with special numbers, segments": make_scan_call(special(2), "multiply", **cuts),
+        "maximum float32": make_scan_call(special(2), "maximum", **cuts),
+        "fmin float32, reversed": make_scan_call(special(2), "fmin", reverse=True),
+        "add float32, axis 0": make_scan_call(block, axis=0),
+        "add float32, axis 1, exclusive, total": make_scan_call(block, axis=1, exclusive=True, return_total=True),
+        "add float32, axis 2, reversed": make_scan_call(block, axis=2, reverse=True, initial=0.5),
+        "add float16": make_scan_call(special(2).clip(-9, 9).astype(np.float16), **cuts),
+        "add bfloat16": make_scan_call(normal(0).astype(ml_dtypes.bfloat16)),
+        "add float16, short rows": make_scan_call(normal(0, 714, 7).astype(np.float16), axis=1),
+        "multiply complex64, segments": make_scan_call(parts, "multiply", **cuts),
+        "matmul float32": make_scan_call(normal(7, 700, 2, 2) / 2, "matmul"),
+        "a function of a bundle": make_scan_call(few, product_and_sum, **cuts),
+        "steps that compilers simplify": make_scan_call(special(2), right_operand, before=compute_identities),
+        "exp and quotients in maps": make_scan_call(normal(0), before=exponential, after=lambda v: np.sqrt(np.abs(v))),
+        "reduce float32": reduce_everywhere(normal(0)),
+        "reduce float32, axis 1": reduce_everywhere(block, axis=1),
+        "reduce float32, segments": reduce_everywhere(normal(0), **cuts, initial=2),
+        "reduce float32, groups": reduce_everywhere(normal(0), groups=groups),
         "linear recurrence": lambda device, at: gs.linear_recurrence(
             at(gates), at(tiny(1)), device=device, initial=0.5, **EVERYWHERE
         ),
@@ -160,7 +160,7 @@ def digest(found: Any) -> str:
     return hashed.hexdigest()
 
 
-def kept_digests() -> dict[str, str]:
+def load_digests() -> dict[str, str]:
     found: dict[str, str] = json.loads(DIGESTS.read_text())
     return found
 
@@ -172,13 +172,13 @@ def write_digests() -> None:
 
 
 def test_digests_on_numpy() -> None:
-    assert {name: digest(call("numpy", as_they_are)) for name, call in CALLS.items()} == kept_digests()
+    assert {name: digest(call("numpy", as_they_are)) for name, call in CALLS.items()} == load_digests()
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_digests_on_devices(device: gs.Device, name: str) -> None:
     """Assert that arrays of NumPy and on the device give the bits that every other device gives."""
-    call, wanted = CALLS[name], kept_digests()[name]
+    call, wanted = CALLS[name], load_digests()[name]
     assert digest(call(device, as_they_are)) == wanted
     assert digest(call(None, device.asarray)) == wanted
 
@@ -259,7 +259,7 @@ def test_spans_on_devices(device: gs.Device, how: str) -> None:
 def test_reductions_of_many_rows(device: gs.Device, axis: int) -> None:
     """Assert that slabs of rows, which begin where spans do, give the bits of the whole array."""
     x = normal(2, 5, SPAN // 2) if axis else normal(2, SPAN // 4, 5)
-    problem = make_problem(x, axis=axis, **EVERYWHERE).reduced()
+    problem = make_problem(x, axis=axis, **EVERYWHERE).as_reduction()
     (found,) = scan_with(device, problem, piece_bytes=4 * SPAN)
     assert found.tobytes() == gs.reduce(x, axis=axis, device="numpy", **EVERYWHERE).tobytes()
 
@@ -278,7 +278,7 @@ def test_shaders_of_gpus(device: gs.Device) -> None:
     """Assert that the shaders of GPUs, which branch where a CPU's compute both ways, give the same bits."""
     gpu = device_as_if(device, adapter_type="DiscreteGPU")
     for name in ("add float32 with subnormals", "a function of a bundle"):
-        assert digest(CALLS[name](gpu, as_they_are)) == kept_digests()[name]
+        assert digest(CALLS[name](gpu, as_they_are)) == load_digests()[name]
 
 
 def test_calls_that_come_again(device: gs.Device) -> None:
@@ -311,7 +311,7 @@ def test_every_strategy_gives_the_same_bits(device: gs.Device) -> None:
     x = normal(0)
     for strategy in ("auto", "three_dispatch", "fallback"):
         found = gs.scan(x, device=device, strategy=strategy, **EVERYWHERE)
-        assert digest(found) == kept_digests()["add float32"]
+        assert digest(found) == load_digests()["add float32"]
 
 
 # ----- Sums

@@ -18,7 +18,7 @@ from tests.oracle import Array, assert_same, small_tiles, strategies_in_turn
 LAYOUTS = [((5000,), 0), ((5, 37), 1), ((3, 1200), 1), ((200, 8), 0), ((2, 90, 3), 1)]
 
 
-def weighted(v: Any, i: Any) -> Any:
+def weigh_by_index(v: Any, i: Any) -> Any:
     return v * (i + 1).astype(np.uint32)
 
 
@@ -37,9 +37,9 @@ def test_every_layout(device: gs.Device, shape: tuple[int, ...], axis: int) -> N
         if cut:
             options["keys"] = rng.random(shape) < 0.1
         wanted = gs.scan(by_hand(x, axis), device="numpy", **options)
-        assert_same(gs.scan(x, before=weighted, device="numpy", **options), wanted)
-        assert_same(gs.scan(x, before=weighted, device=device, **options), wanted)
-        assert_same(gs.scan(device.asarray(x), before=weighted, **options), wanted)
+        assert_same(gs.scan(x, before=weigh_by_index, device="numpy", **options), wanted)
+        assert_same(gs.scan(x, before=weigh_by_index, device=device, **options), wanted)
+        assert_same(gs.scan(device.asarray(x), before=weigh_by_index, **options), wanted)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -49,7 +49,7 @@ def test_in_pieces(device: gs.Device, layout: str, reverse: bool) -> None:
     shape, axis = {"one row": ((40_000,), 0), "rows": ((41, 999), 1), "columns": ((300, 6), 0)}[layout]
     tile: TileShape | ColumnTile = ColumnTile(2, 4, 2, 1) if layout == "columns" else small_tiles(device)[-1]
     x = np.random.default_rng(1).integers(0, 2**32, shape, dtype=np.uint32)
-    problem = make_problem(x, axis=axis, reverse=reverse, before=weighted)
+    problem = make_problem(x, axis=axis, reverse=reverse, before=weigh_by_index)
     wanted = gs.scan(by_hand(x, axis), axis=axis, reverse=reverse, device="numpy")
     strategy = strategies_in_turn(device, reverse)[0]
     (got,) = scan_with(device, problem, strategy, tile=tile, piece_bytes=None if layout == "columns" else 1 << 16)
@@ -59,8 +59,12 @@ def test_in_pieces(device: gs.Device, layout: str, reverse: bool) -> None:
 def test_larger_than_a_binding(adapter: wgpu.GPUAdapter) -> None:
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
     x = np.random.default_rng(2).integers(0, 2**32, (900, 400), dtype=np.uint32)
-    assert_same(gs.scan(small.asarray(x), axis=0, before=weighted), gs.scan(by_hand(x, 0), axis=0, device="numpy"))
-    assert_same(gs.reduce(small.asarray(x), axis=1, before=weighted), gs.reduce(by_hand(x, 1), axis=1, device="numpy"))
+    assert_same(
+        gs.scan(small.asarray(x), axis=0, before=weigh_by_index), gs.scan(by_hand(x, 0), axis=0, device="numpy")
+    )
+    assert_same(
+        gs.reduce(small.asarray(x), axis=1, before=weigh_by_index), gs.reduce(by_hand(x, 1), axis=1, device="numpy")
+    )
 
 
 def _later_maximum(left: Any, right: Any) -> Any:
@@ -102,7 +106,7 @@ def test_on_numpy(shape: list[int], reverse: bool, data: st.DataObject) -> None:
     axis = data.draw(st.integers(0, len(shape) - 1))
     x = np.arange(np.prod(shape), dtype=np.uint32).reshape(shape)
     options: dict[str, Any] = {"axis": axis, "reverse": reverse, "device": "numpy"}
-    assert_same(gs.scan(x, before=weighted, **options), gs.scan(by_hand(x, axis), **options))
+    assert_same(gs.scan(x, before=weigh_by_index, **options), gs.scan(by_hand(x, axis), **options))
 
 
 def test_functions_of_one_parameter_stay_so() -> None:
@@ -120,7 +124,7 @@ def test_of_elements_that_groups_move(device: gs.Device) -> None:
     options: dict[str, Any] = {"axis": 1, "groups": labels}
     wanted = gs.scan(by_hand(x, 1), device="numpy", **options), gs.reduce(by_hand(x, 1), device="numpy", **options)
     for home in (device, "numpy"):
-        assert_same(gs.scan(x, before=weighted, device=home, **options), wanted[0])
-        assert_same(gs.reduce(x, before=weighted, device=home, **options), wanted[1])
-    assert_same(gs.scan(device.asarray(x), before=weighted, **options), wanted[0])
-    assert_same(gs.reduce(device.asarray(x), before=weighted, **options), wanted[1])
+        assert_same(gs.scan(x, before=weigh_by_index, device=home, **options), wanted[0])
+        assert_same(gs.reduce(x, before=weigh_by_index, device=home, **options), wanted[1])
+    assert_same(gs.scan(device.asarray(x), before=weigh_by_index, **options), wanted[0])
+    assert_same(gs.reduce(device.asarray(x), before=weigh_by_index, **options), wanted[1])

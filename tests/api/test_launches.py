@@ -16,7 +16,7 @@ import pytest
 
 import gpuscan as gs
 from tests.harness.builds import count_waits
-from tests.harness.devices import distrust, kept_programs, poison, timeouts_apart
+from tests.harness.devices import count_programs, distrust, poison, timeouts_apart
 from tests.oracle import assert_same
 
 Array = np.ndarray[Any, Any]
@@ -191,12 +191,12 @@ def test_a_repeated_call(device: gs.Device, kind: str, monkeypatch: pytest.Monke
     for seed in range(3):
         arguments = Arguments(device, seed)
         poison(device, 4 * N, N, 2 * N, 4 * 32, 4)
-        before = kept_programs(device)
+        before = count_programs(device)
         with monkeypatch.context() as patched:
             waits = count_waits(device, patched)
             result = call(arguments)
             assert not waits
-        assert kept_programs(device) == before > 0
+        assert count_programs(device) == before > 0
         for array, expected in zip(results_of(result), wanted[seed], strict=True):
             assert_same(array, expected, (kind, seed))
     with device.profile() as profile:
@@ -214,7 +214,7 @@ def test_a_new_length(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPa
     call = KINDS[kind]
     for rows in (32, 32, 32, 36, 36, 40):  # the first calls compile, and see how large subgroups are
         call(Arguments(device, rows, (rows, 32)))
-    known = kept_programs(device)
+    known = count_programs(device)
     for rows in (44, 48):
         arguments = Arguments(device, rows, (rows, 32))
         device.synchronize()
@@ -226,7 +226,7 @@ def test_a_new_length(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPa
             call(arguments)
         stages, found = max(1, len(profile.spans)), results_of(results[0])
         assert calls <= NEW_FIRST + NEW_EACH_STAGE * (stages - 1) + NEW_EACH_RESULT * (len(found) - 1), (calls, stages)
-    assert kept_programs(device) > known
+    assert count_programs(device) > known
     device.memory_cleanup()  # drops the programs
     for array, expected in zip(found, results_of(call(arguments)), strict=True):
         assert_same(array, expected, kind)
@@ -269,14 +269,14 @@ def test_equal_functions_share_a_program(device: gs.Device) -> None:
     """Assert that an equal function makes no other call."""
     a = device.asarray(np.arange(100, dtype=np.int32))
 
-    def doubled() -> Callable[[Any], Any]:
+    def make_doubling() -> Callable[[Any], Any]:
         return lambda v: v * 2
 
     for _ in range(3):
-        gs.scan(a, before=doubled())
-    before = kept_programs(device)
-    gs.scan(a, before=doubled())
-    assert kept_programs(device) == before
+        gs.scan(a, before=make_doubling())
+    before = count_programs(device)
+    gs.scan(a, before=make_doubling())
+    assert count_programs(device) == before
 
 
 # Calls that mean the same, of a row, of a matrix, and of an array for the result.
@@ -338,11 +338,11 @@ def test_equal_calls_share_a_program(device: gs.Device, kind: str) -> None:
     first, *others = SPELLINGS[kind]
     for _ in range(3):  # the first launch of a kernel may wait, to see how large its subgroups are
         wanted = results_of(first(a, m, o))
-    before = kept_programs(device)
+    before = count_programs(device)
     for call in others:
         for array, expected in zip(results_of(call(a, m, o)), wanted, strict=True):
             assert_same(array, expected)
-    assert kept_programs(device) == before > 0
+    assert count_programs(device) == before > 0
 
 
 def test_calls_that_mean_something_else(device: gs.Device) -> None:
@@ -373,14 +373,14 @@ def test_functions_are_known_by_what_they_read(device: gs.Device) -> None:
     a, holder = device.asarray(x), [1]
     factor = 1
 
-    def scaled(v: Any) -> Any:
+    def scale_value(v: Any) -> Any:
         return v * factor
 
     for factor in (1, 2, 3, 2, 1):
         holder[0] = factor
-        assert_same(gs.map(scaled, a).numpy(), x * factor)
+        assert_same(gs.map(scale_value, a).numpy(), x * factor)
         assert_same(gs.map(lambda v: v * holder[0], a).numpy(), x * factor)
-        assert_same(gs.scan(a, before=scaled).numpy(), np.cumsum(x * factor, dtype=np.int32))
+        assert_same(gs.scan(a, before=scale_value).numpy(), np.cumsum(x * factor, dtype=np.int32))
 
 
 def test_results_live_apart(device: gs.Device) -> None:
@@ -407,17 +407,17 @@ def test_programs_follow_the_device(own_device: gs.Device, monkeypatch: pytest.M
             assert_same(gs.scan(a).numpy(), np.cumsum(x, dtype=np.uint32))
 
     right()
-    assert kept_programs(device) > 0
+    assert count_programs(device) > 0
     with timeouts_apart(device):
         distrust(device, "lookback")
-        assert kept_programs(device) == 0
+        assert count_programs(device) == 0
         right()
-    before = kept_programs(device)
+    before = count_programs(device)
     monkeypatch.setenv("GPUSCAN_STRATEGY", "three_dispatch")
     right()
-    assert kept_programs(device) > before
+    assert count_programs(device) > before
     device.memory_cleanup()
-    assert kept_programs(device) == 0
+    assert count_programs(device) == 0
     assert device.memory_usage().bytes_in_use == a.buffer.size
     right()
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from tests.harness.scans import gradients_of
 from tests.laws import dtype_of
-from tests.oracle import assert_same, shared, some
+from tests.oracle import assert_same, limit_examples, some
 
 Array = np.ndarray[Any, Any]
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
@@ -59,7 +59,7 @@ def loop_gradients(
     return np.moveaxis(grad_a, 0, axis), np.moveaxis(grad_b, 0, axis), later
 
 
-def drawn(shape: tuple[int, ...], dtype: str, seed: int = 0) -> tuple[Array, Array, Array]:
+def draw_arrays(shape: tuple[int, ...], dtype: str, seed: int = 0) -> tuple[Array, Array, Array]:
     """Draw gates between 0 and 1, some of them exactly that; inputs and gradients of both signs."""
     rng = np.random.default_rng(seed)
     a = rng.uniform(0, 1, shape)
@@ -93,7 +93,7 @@ def close(got: Any, wanted: Array, dtype: str, note: Any = "") -> None:
 def test_every_layout(device: gs.Device, dtype: str, begin: bool, reverse: bool, columns: Any) -> None:
     """Compare states and gradients, forward and reversed, from NumPy and device arrays; shapes take turns."""
     for shape, axis in some(device, (columns, *SHAPES[begin ^ reverse :: 2])):
-        a, b, grad_h = drawn(shape, dtype)
+        a, b, grad_h = draw_arrays(shape, dtype)
         others = tuple(n for i, n in enumerate(shape) if i != axis)
         initial = np.linspace(-1, 1, int(np.prod(others))).reshape(others).astype(DTYPES[dtype]) if begin else None
         note = shape, axis
@@ -121,7 +121,7 @@ def test_every_layout(device: gs.Device, dtype: str, begin: bool, reverse: bool,
                 assert results[2] is None
 
 
-@shared(25)
+@limit_examples(25)
 @given(
     shape=st.sampled_from([(5,), (1, 1), (4, 129), (129, 4), (1, 31, 8), (6, 64), (2, 2, 2, 2, 2)]),
     axis=st.integers(0, 4),
@@ -145,7 +145,7 @@ def test_integers_are_exact(device: gs.Device, shape: tuple[int, ...], axis: int
 @pytest.mark.parametrize(("shape", "axis"), [((131_072,), 0), ((1, 131_072, 2), 1), ((3, 10_007), 1)])
 def test_long(device: gs.Device, shape: tuple[int, ...], axis: int) -> None:
     """Scan rows that need many tiles, one of them of prime length."""
-    a, b, grad_h = drawn(shape, "float32")
+    a, b, grad_h = draw_arrays(shape, "float32")
     a *= np.float32(0.99)
     h = gs.linear_recurrence(a, b, axis=axis, device=device)
     close(h, loop(a, b, axis, None, False), "float32")
@@ -155,7 +155,7 @@ def test_long(device: gs.Device, shape: tuple[int, ...], axis: int) -> None:
 
 
 def test_the_device_that_is_no_gpu() -> None:
-    a, b, grad_h = drawn((5, 40), "float32")
+    a, b, grad_h = draw_arrays((5, 40), "float32")
     for reverse in (False, True):
         h = gs.linear_recurrence(a, b, reverse=reverse, initial=2, device="numpy")
         close(h, loop(a, b, 1, 2, reverse), "float32")
@@ -247,7 +247,7 @@ def test_gradients_of_arrays_larger_than_a_binding(
 ) -> None:
     """Assert that an element finds its neighbour's gate and state if the array exceeds a binding."""
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 22})
-    a, b, grad_h = drawn(shape, "float32")
+    a, b, grad_h = draw_arrays(shape, "float32")
     h = gs.linear_recurrence(a, b, reverse=reverse, device=small)
     wanted = loop_gradients(a, h, grad_h, -1, None, reverse)[:2]
     for arrays in ((a, h, grad_h), tuple(map(small.asarray, (a, h, grad_h)))):
@@ -265,7 +265,7 @@ def test_gradients_of_arrays_larger_than_a_binding(
 @pytest.mark.parametrize(("dtype", "reverse", "shapes"), [("float32", False, (0, 1, 2)), ("float16", True, (3,))])
 def test_gates_that_broadcast(device: gs.Device, dtype: str, reverse: bool, shapes: tuple[int, ...]) -> None:
     """Assert that states and gradients are those of full gates, with the gradient summed to the shape of the gates."""
-    full, b, grad_h = drawn((5, 40, 6), dtype)
+    full, b, grad_h = draw_arrays((5, 40, 6), dtype)
     for a in some(device, [(full[0, 0, 0], full[:, :1], full[0, :, :1], full[0])[i] for i in shapes]):
         wide = np.broadcast_to(a, b.shape)
         initial = b[:, :1, 0].copy()

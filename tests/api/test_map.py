@@ -53,10 +53,10 @@ def flat(value: Any) -> list[Any]:
     return [value] if parts is None else [leaf for part in parts for leaf in flat(part)]
 
 
-def placed(value: Any, device: gs.Device) -> Any:
+def place_on_device(value: Any, device: gs.Device) -> Any:
     """Return the arguments on a device; views stay views, and numbers numbers."""
     if isinstance(value, dict):
-        return {name: placed(part, device) for name, part in value.items()}
+        return {name: place_on_device(part, device) for name, part in value.items()}
     if not isinstance(value, np.ndarray):
         return value
     if value.base is None or value.base.shape == value.shape:
@@ -74,7 +74,7 @@ def test_functions_of_arrays(device: gs.Device, monkeypatch: pytest.MonkeyPatch,
         for mine, theirs in zip(flat(gs.map(function, *given, **options)), wanted, strict=True):
             whole = np.asarray(theirs)
             assert_same(mine, np.broadcast_to(whole, shape + whole.shape[len(shape) :] if whole.ndim else shape))
-    there = [placed(array, device) for array in arrays]
+    there = [place_on_device(array, device) for array in arrays]
     with monkeypatch.context() as patched:
         reads = count_reads(patched)
         got = flat(gs.map(function, *there))

@@ -48,7 +48,7 @@ class Mapped:
         maps = {"before": self.before, "after": self.after}
         return {name: function for name, function in maps.items() if function is not same}
 
-    def wanted(self, x: Any, **options: Any) -> Any:
+    def compute_expected(self, x: Any, **options: Any) -> Any:
         """Map, scan element by element, map."""
         structure, fields = structure_and_leaves(self.before(x))
         op = resolve(self.op)
@@ -112,7 +112,7 @@ def test_maps_on_many_tiles(device: gs.Device, name: str) -> None:
     strategy = strategies[turn % len(strategies)]
     tile = replace(small_tiles(device)[turn % 2 - 1], chunk=smallest_chunk(device, problem))
     got = problem.destination.structure.unflatten(scan_with(device, problem, strategy, tile=tile))
-    assert_bundle(got, case.wanted(x, **options), strategy)
+    assert_bundle(got, case.compute_expected(x, **options), strategy)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -121,12 +121,12 @@ def test_maps_of_rows_columns_and_segments(device: gs.Device, name: str) -> None
     case, turn = MAPS[name], NAMES.index(name)
     x = case.draw(np.random.default_rng(2), (23, 41))
     axis = turn % 2
-    wanted = case.wanted(x, axis=axis)
+    wanted = case.compute_expected(x, axis=axis)
     assert_bundle(gs.scan(x, case.op, axis=axis, device=device, **case.maps()), wanted)
     assert_bundle(gs.scan(x, case.op, axis=axis, device="numpy", **case.maps()), wanted)
     x = case.draw(np.random.default_rng(3), (500,))
-    pieces = [case.wanted(part_of(x, a, b)) for a, b in [(0, 3), (3, 400), (400, 500)]]
-    wanted = joined(pieces)
+    pieces = [case.compute_expected(part_of(x, a, b)) for a, b in [(0, 3), (3, 400), (400, 500)]]
+    wanted = join_bundles(pieces)
     for where in (device, "numpy"):
         assert_bundle(gs.scan(x, case.op, segments=[0, 3, 3, 400, 500], device=where, **case.maps()), wanted)
 
@@ -136,7 +136,7 @@ def part_of(x: Any, begin: int, end: int) -> Any:
     return structure.unflatten([field[begin:end] for field in fields])
 
 
-def joined(bundles: list[Any]) -> Any:
+def join_bundles(bundles: list[Any]) -> Any:
     structure = structure_and_leaves(bundles[0])[0]
     parts = zip(*(structure.flatten(each) for each in bundles), strict=True)
     return structure.unflatten([np.concatenate(part) for part in parts])
@@ -149,7 +149,7 @@ def test_maps_of_arrays_on_the_device(device: gs.Device) -> None:
     got = gs.scan(device.asarray(x), case.op, **case.maps())
     assert isinstance(got, Moments)
     assert all(isinstance(part, gs.Array) for part in got)
-    assert_bundle(Moments(*(np.asarray(part) for part in got)), case.wanted(x))
+    assert_bundle(Moments(*(np.asarray(part) for part in got)), case.compute_expected(x))
 
 
 def test_a_map_may_give_the_element_an_axis(device: gs.Device) -> None:

@@ -13,7 +13,7 @@ X = np.arange(5, dtype=np.int32)
 MASKED = np.ma.array([1, 2, 3, 4], mask=[0, 1, 0, 0], dtype=np.int32)
 
 
-@pytest.mark.usefixtures("listed_adapters")
+@pytest.mark.usefixtures("skip_without_adapters")
 @pytest.mark.parametrize(
     "call",
     [
@@ -38,7 +38,7 @@ def test_masked_arrays_are_refused(call: Any) -> None:
         call()
 
 
-@pytest.mark.usefixtures("listed_adapters")
+@pytest.mark.usefixtures("skip_without_adapters")
 def test_a_bundle_is_not_one_array() -> None:
     """NumPy would stack the arrays, and convert them all to float64."""
     with pytest.raises(TypeError, match=r"a bundle and not one array\. Pass each of them"):
@@ -65,7 +65,7 @@ def test_bundles_that_nest_too_deep() -> None:
                 gs.scan(bundle, device=device)
 
 
-@pytest.mark.usefixtures("listed_adapters")
+@pytest.mark.usefixtures("skip_without_adapters")
 def test_arrays_larger_than_memory() -> None:
     """Raise a MemoryError of some kind before anything is computed."""
     huge = np.broadcast_to(np.float32(1), 1 << 46)
@@ -76,7 +76,7 @@ def test_arrays_larger_than_memory() -> None:
         gs.default_device().empty(1 << 46, np.float32)
 
 
-@pytest.mark.usefixtures("listed_adapters")
+@pytest.mark.usefixtures("skip_without_adapters")
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -62,10 +62,10 @@ def test_functions_of_narrow_arrays(device: gs.Device) -> None:
     def affine(left: Any, right: Any) -> Any:
         return left[0] * right[0], left[1] * right[0] + right[1]
 
-    def paired(value: Any) -> Any:
+    def make_pair(value: Any) -> Any:
         return value - 3, np.stack([value, -value], axis=-1).max(axis=-1) + 2
 
-    options: dict[str, Any] = {"axis": 0, "before": paired, "after": lambda pair: pair[1] + 1}
+    options: dict[str, Any] = {"axis": 0, "before": make_pair, "after": lambda pair: pair[1] + 1}
     same(
         gs.scan(device.asarray(x), affine, **options), gs.scan(x[:, :, None], affine, **options, device="numpy")[..., 0]
     )

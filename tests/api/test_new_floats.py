@@ -15,7 +15,7 @@ import pytest
 import gpuscan as gs
 from tests.api.test_launches import EACH_STAGE, FIRST, Counted
 from tests.harness.builds import count_waits
-from tests.harness.devices import kept_programs
+from tests.harness.devices import count_programs
 from tests.oracle import assert_same
 
 NAN, INF = math.nan, math.inf
@@ -26,7 +26,7 @@ NEW_FLOAT = 30
 LEVEL = 0.75
 
 
-def scaled(v: Any, factor: float, offset: float = 0.25) -> Any:
+def scale_and_shift(v: Any, factor: float, offset: float = 0.25) -> Any:
     """Return a product and an offset."""
     return v * factor + offset
 
@@ -36,7 +36,7 @@ def affine(v: Any, k: float) -> Any:
     return v * k if isinstance(k, float) and k > 0.7 else v
 
 
-def guarded(k: float) -> float:
+def invert_or_default(k: float) -> float:
     """Return a quotient where it is defined."""
     try:
         return 1 / k
@@ -44,7 +44,7 @@ def guarded(k: float) -> float:
         return -7.0
 
 
-def nested(k: float) -> Callable[[Any], Any]:
+def nest_functions(k: float) -> Callable[[Any], Any]:
     """Return a function that calls another one that closes over the float."""
 
     def inner(v: Any) -> Any:
@@ -53,7 +53,7 @@ def nested(k: float) -> Callable[[Any], Any]:
     return lambda v: inner(v) * (k - 1)
 
 
-def assigned(k: float) -> Callable[[Any], Any]:
+def assign_captured(k: float) -> Callable[[Any], Any]:
     """Return a function that assigns to the float that it closes over."""
 
     def function(v: Any) -> Any:
@@ -73,7 +73,7 @@ def by_name(k: float) -> Callable[[Any], Any]:
     return function
 
 
-def doubled(k: float) -> float:
+def double_often(k: float) -> float:
     """Return a sum of 2^60 equal terms."""
     for _ in range(60):
         k = k + k
@@ -102,15 +102,15 @@ READING_NOTHING: dict[str, Callable[[float], Callable[[Any], Any]]] = {
     "float16": lambda k: lambda v: (v.astype(np.float16) * k).astype(np.float32),
     "folded": lambda k: lambda v: np.where(v > 0, np.exp(np.full_like(v, k)), v),
     "bool of v": lambda k: lambda v: (v < k, v == k, k >= v),
-    "nested": nested,
+    "nested": nest_functions,
     "defaults": by_name,
-    "global function": lambda k: lambda v: scaled(v, k),
+    "global function": lambda k: lambda v: scale_and_shift(v, k),
 }
 READING_VALUES: dict[str, Callable[[float], Callable[[Any], Any]]] = {
     "k / j": lambda k: lambda v: v + 1 / k,
     "k // j, k % j": lambda k: lambda v: v * (k // 0.3) + k % 3 + divmod(k, 2)[1],
     "unused": lambda k: lambda v: (1 % k, v)[1],
-    "caught": lambda k: lambda v: v * guarded(k),
+    "caught": lambda k: lambda v: v * invert_or_default(k),
     "if": lambda k: lambda v: v * (k if k > 0 else 0.25),
     "truth": lambda k: lambda v: v * (k or 3.0),
     "and": lambda k: lambda v: v + k if -1 < k < 1 else v - k,
@@ -131,17 +131,17 @@ READING_VALUES: dict[str, Callable[[float], Callable[[Any], Any]]] = {
     "base": lambda k: lambda v: v + 2.0**k,
     "power": lambda k: lambda v: v + abs(k**0.5),
     "isinstance": lambda k: lambda v: affine(v, k),
-    "match": lambda k: lambda v: matched(v, k),
+    "match": lambda k: lambda v: match_number(v, k),
     "type": lambda k: lambda v: v * (k if type(k) is float and k > 0.7 else 1.0),
     "copysign": lambda k: lambda v: v * math.copysign(2.0, k),
     "integers": lambda k: lambda v: v + np.full_like(v.astype(np.int32), np.int32(k > 0)),
-    "assigned": assigned,
-    "doubled": lambda k: lambda v: v * doubled(k),
+    "assigned": assign_captured,
+    "doubled": lambda k: lambda v: v * double_often(k),
     "float of the module": lambda k: lambda v: v * (LEVEL * k),
 }
 
 
-def matched(v: Any, k: Any) -> Any:
+def match_number(v: Any, k: Any) -> Any:
     """Return a number that depends on the type and the value of another one."""
     match k:
         case float() if k > 0.7:
@@ -165,7 +165,7 @@ def outcome(call: Callable[[], Any]) -> Any:
     return [(each.dtype.str, each.tobytes()) for each in numbers]
 
 
-def traced_each_time(function: Callable[..., Any]) -> Callable[..., Any]:
+def trace_each_time(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the same function with something in it that may change, so that no program is known by it."""
     holder = [function]
 
@@ -183,7 +183,7 @@ def test_bits_are_those_of_a_trace(device: gs.Device, name: str) -> None:
     make = (READING_NOTHING | READING_VALUES)[name]
     a = device.asarray(X)
     for value in (*VALUES, *VALUES[::-1]):
-        wanted = outcome(lambda value=value: gs.map(traced_each_time(make(value)), a))
+        wanted = outcome(lambda value=value: gs.map(trace_each_time(make(value)), a))
         got = outcome(lambda value=value: gs.map(make(value), a))
         assert got == wanted, (name, value)
 
@@ -196,13 +196,13 @@ def test_new_floats_need_no_program(device: gs.Device, name: str, monkeypatch: p
     # The first launch of a kernel may wait, to see how large its subgroups are, and a program has a few buffers.
     for n in range(20):
         gs.map(make(n / 3 + 0.001), a)
-    before = kept_programs(device)
+    before = count_programs(device)
     functions = [make(value) for value in (-0.8, -0.9, -1.1, -1.2)]
     with monkeypatch.context() as patched:
         waits = count_waits(device, patched)
         calls = [Counted().of(functools.partial(gs.map, each, a)) for each in functions]
         assert not waits
-    assert kept_programs(device) == before
+    assert count_programs(device) == before
     assert max(calls) <= FIRST + NEW_FLOAT, calls
 
 
@@ -242,13 +242,13 @@ def test_every_kind_of_call(device: gs.Device, kind: str) -> None:
     a = device.asarray(X)
     values = [0.5, 0.25, 2.0, -0.5, 1.0, 0.75, 0.0, -1.0, -2.0, 0.5, 1.5, 4.0, 0.25, NAN, 0.0]
     for value in values:
-        wanted = outcome(lambda value=value: call(a, value, traced_each_time))
+        wanted = outcome(lambda value=value: call(a, value, trace_each_time))
         assert outcome(lambda value=value: call(a, value, itself)) == wanted, (kind, value)
     for n in range(20):
         call(a, n / 3 + 0.01, itself)
-    kept = kept_programs(device)
+    kept = count_programs(device)
     calls = [Counted().of(lambda value=value: call(a, value, itself)) for value in (-0.3, -0.4, -0.6)]
-    assert kept_programs(device) == kept
+    assert count_programs(device) == kept
     with device.profile() as profile:
         call(a, 0.3, itself)
     stages = max(1, len(profile.spans))

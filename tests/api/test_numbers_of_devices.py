@@ -12,7 +12,7 @@ from gpuscan.device import adapters
 from tests.harness.devices import hide_adapters
 from tests.oracle import assert_same
 
-pytestmark = pytest.mark.usefixtures("listed_adapters")
+pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
 X = np.array([3, 1, 4, 1, 5], np.int32)
 

@@ -9,7 +9,7 @@ import gpuscan as gs
 from gpuscan.api.array import Array as DeviceArray
 from gpuscan.engine.executor import Executor
 from gpuscan.planning.strategies import may_time_out
-from gpuscan.problem.segments import checked_offsets
+from gpuscan.problem.segments import check_offsets
 from tests.oracle import Array, assert_same
 
 DTYPES = ["int8", "uint16", "int32", "uint32", "int64"]
@@ -77,7 +77,7 @@ def test_wrong_offsets(device: gs.Device, wrong: list[int], message: str) -> Non
     x = np.ones(LENGTH, np.uint32)
     there, segments = device.asarray(x), device.asarray(np.array(wrong))
     with pytest.raises(ValueError, match="segments"):
-        checked_offsets(np.array(wrong), LENGTH)
+        check_offsets(np.array(wrong), LENGTH)
     for call, array in ((gs.scan, x), (gs.scan, there), (gs.reduce, there)):
         with pytest.raises(ValueError, match=message):
             np.asarray(call(array, segments=segments))

@@ -15,11 +15,11 @@ from tests.harness.devices import (
     MAX_RECORDED_RUNS,
     MAX_RECORDED_STATES,
     auto_strategy,
+    count_recorded_runs,
+    count_recorded_states,
+    count_timeouts,
     device_as_if,
     distrust,
-    recorded_runs,
-    recorded_states,
-    timed_out,
 )
 from tests.oracle import assert_same, several
 
@@ -81,7 +81,7 @@ def test_a_recorded_run_that_timed_out_is_reported(own_device: gs.Device, monkey
     encoder = device.wgpu_device.create_command_encoder()
     for _ in range(MAX_RECORDED_RUNS + 1):
         plan.record(encoder, a, device.empty(n, np.uint32))
-    assert recorded_runs(device) == MAX_RECORDED_RUNS
+    assert count_recorded_runs(device) == MAX_RECORDED_RUNS
 
 
 def test_a_recorded_run_that_timed_out_is_reported_before_others(
@@ -99,7 +99,7 @@ def test_a_recorded_run_that_timed_out_is_reported_before_others(
     with pytest.raises(gs.ProgressTimeoutError, match="Compute them again") as told:
         device.synchronize()
     assert isinstance(told.value.__cause__, gs.OperatorError)
-    assert timed_out(device) == {"lookback": 1}
+    assert count_timeouts(device) == {"lookback": 1}
     device.synchronize()
 
 
@@ -110,7 +110,7 @@ def test_what_recorded_runs_hold_does_not_grow(own_device: gs.Device) -> None:
     for _ in range(MAX_RECORDED_STATES + 3):
         plan.record(device.wgpu_device.create_command_encoder(), a, b)
         device.memory_cleanup()
-    assert recorded_states(device) == MAX_RECORDED_STATES
+    assert count_recorded_states(device) == MAX_RECORDED_STATES
 
 
 def test_a_plan_for_elements_without_numbers(device: gs.Device) -> None:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from gpuscan.planning.strategies import STRATEGIES
 from tests.api.random_calls import STRANGE_MAPS, STRANGE_OPERATORS, Call, calls, rarely
-from tests.oracle import shared_strategies
+from tests.oracle import pick_strategies
 from tests.strategies import numbers
 
 Array = np.ndarray[Any, Any]
@@ -318,7 +318,7 @@ def test_sums_of_no_rows_with_their_begin(chosen: gs.Device) -> None:
 @pytest.mark.parametrize(("dtype", "inner"), [("int32", 2), ("int32", 3), ("int64", 2)])
 def test_few_columns_under_every_strategy(device: gs.Device, dtype: str, inner: int) -> None:
     x = numbers(np.random.default_rng(6), dtype, (300, inner))
-    for strategy in shared_strategies(device, inner):
+    for strategy in pick_strategies(device, inner):
         got = gs.scan(x, axis=0, strategy=strategy, device=device)
         np.testing.assert_array_equal(got, np.cumsum(x, axis=0, dtype=dtype))
 

@@ -19,7 +19,7 @@ from gpuscan.operators.operator import Operator
 from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.devices import all_adapters
 from tests.harness.scans import make_problem, scan_with
-from tests.laws import LAWS, Law, Leaves, dtype_of, folded
+from tests.laws import LAWS, Law, Leaves, dtype_of, fold_rows
 from tests.oracle import boundaries, small_tiles, some, strategies_on
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
@@ -168,12 +168,12 @@ def keys_of(offsets: Any) -> Any:
     return np.repeat(np.arange(len(offsets) - 1, dtype=np.uint64) << np.uint64(32), np.diff(offsets))
 
 
-def expected(case: Case, leaves: Leaves, begin: Leaves | None, offsets: Any) -> Leaves:
+def fold_exactly(case: Case, leaves: Leaves, begin: Leaves | None, offsets: Any) -> Leaves:
     """Fold each row or segment exactly."""
     ends = (0, case.length) if offsets is None else offsets
     stretches = [(a, b) for a, b in itertools.pairwise(ends) if a < b]
     folds = [
-        folded(case.law, tuple(leaf[:, a:b] for leaf in leaves), case.exclusive, case.reverse, begin)
+        fold_rows(case.law, tuple(leaf[:, a:b] for leaf in leaves), case.exclusive, case.reverse, begin)
         for a, b in stretches
     ]
     return tuple(np.concatenate(parts, axis=1) for parts in zip(*folds, strict=True))
@@ -186,7 +186,7 @@ def check(device: gs.Device, case: Case) -> None:
     leaves = law.draw(rng, (case.rows, case.length))
     seeds = tuple(leaf[:, 0] for leaf in law.draw(rng, (case.rows, 1)))
     offsets = cuts(case, rng)
-    wanted = expected(case, leaves, begin_of(case, seeds), offsets)
+    wanted = fold_exactly(case, leaves, begin_of(case, seeds), offsets)
     options: dict[str, Any] = {"exclusive": case.exclusive, "reverse": case.reverse}
     if offsets is None:
         options["axis"] = 1

@@ -42,7 +42,7 @@ class Desk:
     def holding(self, x: np.ndarray[Any, Any], before: int = 0) -> wgpu.GPUBuffer:
         return self.gpu.create_buffer_with_data(data=b"\0" * before + whole_words(x), usage=USAGE)
 
-    def marked(self, nbytes: int) -> wgpu.GPUBuffer:
+    def make_marked_buffer(self, nbytes: int) -> wgpu.GPUBuffer:
         return self.gpu.create_buffer_with_data(data=bytes([MARK]) * nbytes, usage=USAGE)
 
     def run(self, *records: Any) -> None:
@@ -75,7 +75,7 @@ def test_every_option_of_a_scan(desk: Desk) -> None:
         wanted = gs.scan(x, device=device, **options)
         assert_same(plan(x), wanted)
         assert_same(plan(device.asarray(x)), wanted)
-        target = desk.marked(wanted.nbytes)
+        target = desk.make_marked_buffer(wanted.nbytes)
         desk.run((plan, desk.holding(x), target, {}))
         assert_same(desk.read(target).view(wanted.dtype), wanted)
     with pytest.raises(ValueError, match="segments"):
@@ -91,14 +91,14 @@ def test_record_writes_the_result_and_nothing_else(desk: Desk, dtype: str, n: in
     offset = desk.device.capabilities.limits["min-storage-buffer-offset-alignment"]
     source, after = desk.holding(x, before=offset), 12
     for strategy in ("auto", *(s for s in strategies_on(desk.device) if n == 1500 and s == "fallback")):
-        target = desk.marked(offset + x.nbytes + -x.nbytes % 4 + after)
+        target = desk.make_marked_buffer(offset + x.nbytes + -x.nbytes % 4 + after)
         plan = desk.device.plan(length, dtype, strategy=strategy)
         desk.run((plan, (source, offset), (target, offset), {}))
         got = desk.read(target)
         assert_same(got[offset : offset + x.nbytes].view(dtype), ufunc_scan("add", x))
         assert (got[:offset] == MARK).all()
         assert (got[offset + x.nbytes :] == MARK).all()
-    exact = desk.marked(x.nbytes + -x.nbytes % 4)
+    exact = desk.make_marked_buffer(x.nbytes + -x.nbytes % 4)
     desk.run((plan, (source, offset), exact, {}))
     assert_same(desk.read(exact)[: x.nbytes].view(dtype), ufunc_scan("add", x))
     desk.device.synchronize()
@@ -113,7 +113,7 @@ def test_the_length_comes_from_the_gpu(desk: Desk, dtype: str) -> None:
     tile = tile_of(plan).tile_size
     for length in (0, 1, tile - 1, tile, tile + 1, most - 1, most, most + 5):
         count = desk.holding(np.array([77, length], np.uint32))
-        target = desk.marked(x.nbytes)
+        target = desk.make_marked_buffer(x.nbytes)
         desk.run((plan, source, target, {"length": (count, 4)}))
         n = min(length, most)
         got = desk.read(target)
@@ -125,7 +125,7 @@ def test_reversed_with_a_length_from_the_gpu(desk: Desk) -> None:
     x = numbers("int32", 3000)
     plan = desk.device.plan(3000, np.int32, reverse=True)
     for length in (1, 1234, 3000):
-        target = desk.marked(x.nbytes)
+        target = desk.make_marked_buffer(x.nbytes)
         count = desk.device.asarray(np.array([length], np.uint32))
         desk.run((plan, desk.holding(x), target, {"length": count}))
         assert_same(desk.read(target)[: 4 * length].view(np.int32), ufunc_scan("add", x[:length][::-1])[::-1])
@@ -135,7 +135,7 @@ def test_several_plans_in_one_encoder(desk: Desk) -> None:
     """Assert that each plan sees the results of the one before, in place and in another part of the buffer."""
     x = numbers("uint32", 2048)
     a, b = desk.device.plan(2048, np.uint32), desk.device.plan(2048, np.uint32, "maximum", reverse=True)
-    first, second = desk.holding(x), desk.marked(4 * x.nbytes)
+    first, second = desk.holding(x), desk.make_marked_buffer(4 * x.nbytes)
     step = x.nbytes  # a multiple of every alignment
     desk.run(
         (a, first, second, {}),
@@ -188,7 +188,7 @@ def test_what_was_recorded_outlives_plan_and_arrays(desk: Desk) -> None:
 )
 def test_what_is_refused_leaves_the_encoder_in_order(desk: Desk, error: Any, match: str, places: Any) -> None:
     x = np.arange(1000, dtype=np.int32)
-    plan, source, result = desk.device.plan(1000, np.int32), desk.holding(x), desk.marked(4000)
+    plan, source, result = desk.device.plan(1000, np.int32), desk.holding(x), desk.make_marked_buffer(4000)
     encoder = desk.gpu.create_command_encoder()
     src, dst, *length = places(desk, source)
     with pytest.raises(error, match=match):
@@ -199,7 +199,7 @@ def test_what_is_refused_leaves_the_encoder_in_order(desk: Desk, error: Any, mat
 
 
 def test_encoders_of_others_are_refused(desk: Desk) -> None:
-    plan, buffer = desk.device.plan(4, np.int32), desk.marked(16)
+    plan, buffer = desk.device.plan(4, np.int32), desk.make_marked_buffer(16)
     with pytest.raises(TypeError, match="encoder was NoneType"):
         plan.record(None, buffer, buffer)
     with pytest.raises(ValueError, match="another device"):
@@ -209,7 +209,7 @@ def test_encoders_of_others_are_refused(desk: Desk) -> None:
 def test_encoders_that_cannot_be_recorded_into(desk: Desk) -> None:
     """Assert that the error is not about a lost device, and that the plan can be recorded again."""
     x = np.arange(4, dtype=np.int32)
-    source, target, length = desk.holding(x), desk.marked(16), desk.holding(np.uint32([4]))
+    source, target, length = desk.holding(x), desk.make_marked_buffer(16), desk.holding(np.uint32([4]))
     for dtype, options in ((np.int32, {}), (np.int32, {"length": length}), (np.uint8, {})):
         plan = desk.device.plan(4, dtype)
         finished, busy = desk.gpu.create_command_encoder(), desk.gpu.create_command_encoder()
@@ -237,7 +237,7 @@ def test_fields_go_by_their_keys(desk: Desk) -> None:
     a, b = desk.holding(np.arange(4, dtype=np.float32)), desk.holding(np.full(4, 2, np.float32))
     for src in ({"a": a, "b": b}, {"b": b, "a": (a, 0)}, [a, b], (a, b)):
         for swapped in (False, True):
-            sums, products = desk.marked(16), desk.marked(16)
+            sums, products = desk.make_marked_buffer(16), desk.make_marked_buffer(16)
             dst = {"b": products, "a": sums} if swapped else {"a": sums, "b": products}
             desk.run((plan, src, dst, {}))
             assert_same(desk.read(sums).view(np.float32), np.float32([0, 1, 3, 6]))
@@ -247,7 +247,7 @@ def test_fields_go_by_their_keys(desk: Desk) -> None:
 def test_fields_that_the_plan_does_not_have(desk: Desk) -> None:
     dtype = np.dtype([("a", np.float32), ("b", np.float32)])
     plan = desk.device.plan(4, dtype, lambda l, r: (l["a"] + r["a"], l["b"] + r["b"]))
-    one, other = desk.marked(16), desk.marked(16)
+    one, other = desk.make_marked_buffer(16), desk.make_marked_buffer(16)
     encoder, right = desk.gpu.create_command_encoder(), (one, other)
     cases: list[tuple[Any, Any, str]] = [
         ({"q": one, "z": other}, ValueError, "has the keys 'q', 'z'; .* 'a', 'b'"),
@@ -273,14 +273,14 @@ def test_fields_that_the_plan_does_not_have(desk: Desk) -> None:
 
 def test_fields_of_a_result_lie_apart(desk: Desk) -> None:
     plan = desk.device.plan(4, [("a", np.int32), ("b", np.int32)], lambda l, r: (l["a"] + r["a"], l["b"] + r["b"]))
-    source, one = desk.marked(16), desk.marked(16)
+    source, one = desk.make_marked_buffer(16), desk.make_marked_buffer(16)
     with pytest.raises(ValueError, match="two fields of dst overlap"):
         plan.record(desk.gpu.create_command_encoder(), (source, source), (one, one))
 
 
 def test_record_refuses_what_it_cannot_do(desk: Desk) -> None:
     device, x = desk.device, numbers("uint32", 1000)
-    plan, source, target = device.plan(1000, np.uint32), desk.holding(x), desk.marked(4000)
+    plan, source, target = device.plan(1000, np.uint32), desk.holding(x), desk.make_marked_buffer(4000)
     encoder = desk.gpu.create_command_encoder()
     least = device.capabilities.limits["min-storage-buffer-offset-alignment"]
     for places, options, message in (
@@ -292,7 +292,7 @@ def test_record_refuses_what_it_cannot_do(desk: Desk) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             plan.record(encoder, *places, **options)
-    wide = desk.marked(4000 + least)
+    wide = desk.make_marked_buffer(4000 + least)
     with pytest.raises(ValueError, match="overlaps"):
         plan.record(encoder, wide, (wide, least))
     for count in (np.float32, np.int64, np.uint8):

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 import gpuscan as gs
 from gpuscan.operators.named_operators import BUILTINS
-from tests.harness.devices import kept_plans_and_pipelines, small_binding
+from tests.harness.devices import count_plans_and_pipelines, small_binding
 from tests.laws import dtype_of
-from tests.oracle import AFFINE, LATER, MATRICES, assert_same, one_by_one, several, shared, some, words
+from tests.oracle import AFFINE, LATER, MATRICES, assert_same, limit_examples, one_by_one, several, some, words
 from tests.strategies import arrays, numbers
 
 
-@shared(40)
+@limit_examples(40)
 @given(data=st.data(), dtype=st.sampled_from(["uint8", "int16", "int32", "uint64", "float32"]))
 def test_any_array(device: gs.Device, data: st.DataObject, dtype: str) -> None:
     """Reduce any shape, memory order and axis, all elements as well; from NumPy and from the device."""
@@ -167,7 +167,7 @@ def test_numpy_reduces_with_every_operator(name: str) -> None:
 # ----- Several axes, maps, `keepdims` and `out`
 
 
-@shared(40)
+@limit_examples(40)
 @given(data=st.data())
 def test_several_axes(device: gs.Device, data: st.DataObject) -> None:
     """Reduce any set of axes, in whatever order it is named, into an array of the caller's too."""
@@ -272,7 +272,7 @@ def test_stages_that_scans_and_reductions_share_are_compiled_once(
     monkeypatch.setattr(gpu, "create_shader_module", lambda *args, **kw: texts.append(kw["code"]) or make(*args, **kw))
     monkeypatch.setenv("GPUSCAN_STRATEGY", "three_dispatch")
     op, x = gs.operator(lambda l, r: l * r + 3 * (l + r) + 6), np.arange(70_000, dtype=np.uint32)
-    _, kernels = kept_plans_and_pipelines(own_device)
+    _, kernels = count_plans_and_pipelines(own_device)
     total = gs.reduce(x, op, device=own_device)
     assert_same(gs.scan(x, op, device=own_device)[-1:], np.array([total]))
-    assert len(texts) == len(set(texts)) < kept_plans_and_pipelines(own_device)[1] - kernels
+    assert len(texts) == len(set(texts)) < count_plans_and_pipelines(own_device)[1] - kernels

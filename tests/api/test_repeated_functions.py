@@ -17,12 +17,12 @@ X = np.random.default_rng(0).integers(-8, 8, N).astype(np.int32)
 Y = np.random.default_rng(1).integers(-8, 8, N).astype(np.int32)
 
 
-def scaled(factor: Any) -> Callable[[Any], Any]:
+def scale_by(factor: Any) -> Callable[[Any], Any]:
     """Return a map that closes over a factor."""
     return lambda x: x * factor
 
 
-def added(term: Any) -> Callable[[Any], Any]:
+def add_term(term: Any) -> Callable[[Any], Any]:
     """Return a map that closes over a term."""
     return lambda x: x + term
 
@@ -38,10 +38,10 @@ def test_what_closures_hold(device: gs.Device) -> None:
     for x in (X, on_device):
         for factor in (2, 3, 2, 2, np.int32(3), 5, 2):
             holder[0] = settings["factor"] = factor
-            plus = added(factor)
+            plus = add_term(factor)
             wanted = np.cumsum(X * np.int32(factor), dtype=np.int32)
             maps = (
-                scaled(factor),
+                scale_by(factor),
                 lambda v, f=factor: v * f,
                 lambda v: v * holder[0],
                 lambda v: v * settings["factor"],
@@ -87,12 +87,12 @@ def test_functions_that_count(device: gs.Device) -> None:
         assert_same(one.numpy(), sums)
         assert_same(other.numpy(), largest)
 
-    def counted(v: Any) -> Any:
+    def count_call(v: Any) -> Any:
         calls[0] += 1
         return v
 
     for _ in range(3):
-        assert_same(gs.scan(x, before=counted).numpy(), sums)
+        assert_same(gs.scan(x, before=count_call).numpy(), sums)
     # It reads a list, so it is traced at each call.
     assert calls[0] >= 6
 

@@ -23,9 +23,9 @@ from tests.oracle import (
     assert_scans,
     boundaries,
     half_of,
+    limit_examples,
     one_by_one,
-    shared,
-    shared_strategies,
+    pick_strategies,
     small_tiles,
     some,
     strategies_in_turn,
@@ -118,7 +118,7 @@ def test_many_short_rows_and_few_long_ones(device: gs.Device) -> None:
         x = words(np.random.default_rng(5), 2, shape)
         problem = make_problem(x, AFFINE, axis=1)
         wanted = one_by_one(AFFINE.function, x, axis=1)
-        for strategy in shared_strategies(device, turn):
+        for strategy in pick_strategies(device, turn):
             got = scan_with(device, problem, strategy, tile=small_tiles(device)[0])
             for result, field in zip(got, wanted, strict=True):
                 assert_same(result, field, (strategy, shape))
@@ -129,7 +129,7 @@ def test_few_columns(device: gs.Device) -> None:
     for turn, shape in some(device, enumerate([(1, 2), (2, 2), (40, 3), (257, 3), (3000, 2), (3, 50, 4)])):
         x = np.random.default_rng(7).integers(0, 2**32, shape, dtype=np.uint32)
         wanted = ufunc_scan("add", x, axis=len(shape) - 2)
-        for strategy in shared_strategies(device, turn):
+        for strategy in pick_strategies(device, turn):
             assert_same(gs.scan(x, axis=-2, device=device, strategy=strategy), wanted, (shape, strategy))
 
 
@@ -138,18 +138,18 @@ def test_large_arrays_in_the_planned_shape(device: gs.Device, log: int) -> None:
     length = 2**log + 13
     x = np.random.default_rng(6).integers(0, 2**32, length, dtype=np.uint32)
     wanted = ufunc_scan("add", x)
-    for strategy in shared_strategies(device, log):
+    for strategy in pick_strategies(device, log):
         assert_same(gs.scan(x, device=device, strategy=strategy), wanted, strategy)
 
 
-@shared(50)
+@limit_examples(50)
 @given(asked=scans(), data=st.data())
 def test_any_array_and_any_options(device: gs.Device, asked: Any, data: st.DataObject) -> None:
     """Scan shapes of 1 to 5 axes in any memory order, by every strategy, through the public function."""
     assert_scans(*asked, device, data.draw(st.sampled_from(["auto", *strategies_on(device)])))
 
 
-@shared(30)
+@limit_examples(30)
 @given(shape=shapes(), reverse=st.booleans(), seed=st.integers(0, 2**32 - 1))
 def test_reverse_is_flip_of_scan_of_flip(device: gs.Device, shape: tuple[int, ...], reverse: bool, seed: int) -> None:
     x = numbers(np.random.default_rng(seed), "uint32", shape)

@@ -22,7 +22,7 @@ from tests.oracle import (
     cut_one_by_one,
     heads_along,
     one_by_one,
-    shared_strategies,
+    pick_strategies,
     small_tiles,
     words,
 )
@@ -74,7 +74,7 @@ def test_under_each_strategy(device: gs.Device, layout: str) -> None:
     x, cuts = words(rng, 2, shape), offsets(rng, shape[axis], 90, full=True)
     scanned = cut_one_by_one(AFFINE.function, x, heads_along(axis, shape, segments=cuts), axis=axis)  # type: ignore[arg-type]
     problem = segments_of(x, AFFINE, axis=axis, segments=cuts)
-    for strategy in shared_strategies(device, layout == "rows"):
+    for strategy in pick_strategies(device, layout == "rows"):
         got = scan_with(device, problem, strategy, tile=tile)
         for result, field in zip(got, scanned, strict=True):
             assert_same(result, field[cuts[1:] - 1], strategy)

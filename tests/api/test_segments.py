@@ -22,8 +22,8 @@ from tests.oracle import (
     MATRICES,
     assert_same,
     half_of,
+    limit_examples,
     one_by_one,
-    shared,
     small_tiles,
     strategies_in_turn,
     strategies_on,
@@ -82,7 +82,7 @@ def test_operators_without_identity(device: gs.Device, exclusive: bool) -> None:
             assert_same(result, field, op)
 
 
-@shared(25)
+@limit_examples(25)
 @given(data=st.data(), dtype=st.sampled_from(["uint8", "int16", "int32", "uint64"]))
 def test_any_segments(device: gs.Device, data: st.DataObject, dtype: str) -> None:
     """Cut by offsets and by keys, from NumPy and device arrays."""

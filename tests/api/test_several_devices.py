@@ -17,7 +17,7 @@ import gpuscan as gs
 from gpuscan.device import disk_cache, tile_cache
 from gpuscan.engine import device_speeds
 from gpuscan.engine.device_speeds import relative_speeds
-from gpuscan.planning.partition import next_devices, ordered_stretches, segment_shares, shares, stretches, stripes
+from gpuscan.planning.partition import cut_scan_axis, next_devices, segment_shares, shares, stretches, stripes
 from tests.harness.devices import device_as_if, mark_lost, pool_of
 from tests.harness.teams import cut_finely, set_speeds
 from tests.oracle import assert_same
@@ -177,7 +177,7 @@ def test_arrays_on_devices_are_cut_by_the_roles_of_devices() -> None:
     found = stretches(100 << 20, [1, 1])
     assert [(s.device, (s.stop - s.start) >> 20) for s in found] == [(0, 20), (1, 40), (0, 40)]
     speeds = [4, 1, 2]
-    parts = ordered_stretches(3300, speeds)
+    parts = cut_scan_axis(3300, speeds)
     times = [(s.stop - s.start) / speeds[s.device] for s in parts]
     assert [s.device for s in parts] == [0, 1, 2, 0]
     assert np.allclose([2 * times[0], *times[1:]], times[1], rtol=0.01)

@@ -175,17 +175,17 @@ def test_sort_by_key(device: gs.Device, length: int) -> None:
     for descending in (False, True):
         order = order_of(keys, descending=descending)
         for values in (*arrays.values(), pair, dict(arrays)):
-            on_device = mapped(device.asarray, values)
+            on_device = map_bundle(device.asarray, values)
             found_keys, found = gs.sort_by_key(device.asarray(keys), on_device, descending=descending)
             assert isinstance(found_keys, gs.Array)
             np.testing.assert_array_equal(np.asarray(found_keys), keys[order])
-            assert_equal(found, mapped(lambda array, order=order: array[order], values))
+            assert_equal(found, map_bundle(lambda array, order=order: array[order], values))
             found_keys, found = gs.sort_by_key(keys, values, descending=descending)
             np.testing.assert_array_equal(found_keys, keys[order])
-            assert_equal(found, mapped(lambda array, order=order: array[order], values))
+            assert_equal(found, map_bundle(lambda array, order=order: array[order], values))
 
 
-def mapped(function: Callable[..., Any], values: Any) -> Any:
+def map_bundle(function: Callable[..., Any], values: Any) -> Any:
     """Return the values, or the bundle of them, with the function applied to each."""
     if isinstance(values, dict):
         return {name: function(value) for name, value in values.items()}

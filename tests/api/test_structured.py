@@ -15,14 +15,14 @@ MAP = np.dtype([("gain", np.int16, (2, 2)), ("shift", np.int64, 2)])
 NESTED = np.dtype([("moments", [("count", np.uint8), ("total", np.int64)]), ("valid", bool)])
 
 
-def composed(left: Any, right: Any) -> dict[str, Any]:
+def compose_maps(left: Any, right: Any) -> dict[str, Any]:
     """Return the composition of two maps ``x -> A x + b``: first the left one, then the right one."""
     gain = right["gain"].astype(np.int64)
     moved = (gain @ left["shift"][..., None])[..., 0]
     return {"gain": right["gain"] @ left["gain"], "shift": moved + right["shift"]}
 
 
-def pooled(left: Any, right: Any) -> dict[str, Any]:
+def pool_moments(left: Any, right: Any) -> dict[str, Any]:
     """Return sums of nested fields, and True if all operands are valid."""
     sums = {name: left["moments"][name] + right["moments"][name] for name in ("count", "total")}
     return {"moments": sums, "valid": left["valid"] & right["valid"]}
@@ -46,7 +46,7 @@ def moments(*shape: int) -> Array:
     return x
 
 
-def accumulated(function: Any, x: Array, axis: int = 0) -> Array:
+def scan_by_definition(function: Any, x: Array, axis: int = 0) -> Array:
     """Scan a structured array by the definition."""
     y = np.moveaxis(x.copy(), axis, 0)
     for i in range(1, len(y)):
@@ -63,7 +63,7 @@ def put(target: Array, value: Any) -> None:
             target[name] = part
 
 
-CASES = [(composed, maps), (pooled, moments)]
+CASES = [(compose_maps, maps), (pool_moments, moments)]
 
 
 @pytest.fixture(params=["device", "numpy"])
@@ -78,25 +78,27 @@ def test_scans(where: Any, function: Any, make: Any) -> None:
     x = make(500)
     got = gs.scan(x, function, device=where)
     assert got.dtype == x.dtype
-    np.testing.assert_array_equal(got, accumulated(function, x))
+    np.testing.assert_array_equal(got, scan_by_definition(function, x))
     out = np.zeros_like(x)
     assert gs.scan(x, function, out=out, device=where) is out
     np.testing.assert_array_equal(out, got)
     x = make(6, 35)
     for axis in (0, 1):
-        np.testing.assert_array_equal(gs.scan(x, function, axis=axis, device=where), accumulated(function, x, axis))
+        np.testing.assert_array_equal(
+            gs.scan(x, function, axis=axis, device=where), scan_by_definition(function, x, axis)
+        )
 
 
 @pytest.mark.parametrize(("function", "make"), CASES)
 def test_reductions_and_chunks(where: Any, function: Any, make: Any) -> None:
     """Reduce the whole array and rows, and scan chunks."""
     x = make(6, 35)
-    whole, rows = accumulated(function, x.reshape(-1))[-1], accumulated(function, x, 1)[:, -1]
+    whole, rows = scan_by_definition(function, x.reshape(-1))[-1], scan_by_definition(function, x, 1)[:, -1]
     assert gs.reduce(x, function, device=where) == whole
     np.testing.assert_array_equal(gs.reduce(x, function, axis=1, device=where), rows)
     chunks = list(gs.scan_chunks([x[0], x[1, :3], x[1, 3:]], function, device=where))
     assert [chunk.dtype for chunk in chunks] == [x.dtype] * 3
-    np.testing.assert_array_equal(np.concatenate(chunks), accumulated(function, x[:2].reshape(-1)))
+    np.testing.assert_array_equal(np.concatenate(chunks), scan_by_definition(function, x[:2].reshape(-1)))
 
 
 def test_aligned_fields_stay_aligned(where: Any) -> None:
@@ -111,7 +113,7 @@ def test_aligned_fields_stay_aligned(where: Any) -> None:
     def both(left: Any, right: Any) -> Any:
         return left[0] + right[0], sums(left[1], right[1])
 
-    wanted = accumulated(sums, x)
+    wanted = scan_by_definition(sums, x)
     found = [gs.scan(x, sums, device=where), np.concatenate(list(gs.scan_chunks([x], sums, device=where)))]
     found.append(gs.scan((x["n"], x), both, device=where)[1])
     for got in found:
@@ -128,26 +130,26 @@ def test_a_tuple_of_structured_arrays(where: Any) -> None:
     x = (maps(80), np.arange(80, dtype=np.uint8))
 
     def both(left: Any, right: Any) -> Any:
-        return composed(left[0], right[0]), left[1] + right[1]
+        return compose_maps(left[0], right[0]), left[1] + right[1]
 
     got = gs.scan(x, both, device=where)
-    np.testing.assert_array_equal(got[0], accumulated(composed, x[0]))
+    np.testing.assert_array_equal(got[0], scan_by_definition(compose_maps, x[0]))
     np.testing.assert_array_equal(got[1], np.cumsum(x[1], dtype=np.uint8))
 
 
 def test_reductions_of_all_elements(where: Any) -> None:
     """Reduce structured arrays alone and in bundles; the result is an element, and fields also have positions."""
     x, codes = maps(6, 35), np.arange(210, dtype=np.uint8).reshape(6, 35)
-    wanted = accumulated(composed, x.reshape(-1))[-1]
+    wanted = scan_by_definition(compose_maps, x.reshape(-1))[-1]
 
     def both(left: Any, right: Any) -> Any:
-        return composed(left[0], right[0]), left[1] + right[1]
+        return compose_maps(left[0], right[0]), left[1] + right[1]
 
-    def named(left: Any, right: Any) -> Any:
-        return {"map": composed(left["map"], right["map"]), "code": left["code"] + right["code"]}
+    def combine_fields(left: Any, right: Any) -> Any:
+        return {"map": compose_maps(left["map"], right["map"]), "code": left["code"] + right["code"]}
 
     pair = gs.reduce((x, codes), both, device=where)
-    fields = gs.reduce({"map": x, "code": codes}, named, device=where)
+    fields = gs.reduce({"map": x, "code": codes}, combine_fields, device=where)
     for record, code in (pair, (fields["map"], fields["code"])):
         assert isinstance(record, np.void)
         assert record == wanted
@@ -155,8 +157,8 @@ def test_reductions_of_all_elements(where: Any) -> None:
     sums = gs.reduce(PAIRS.reshape(1, 3), lambda l, r: (l[0] + r[0], l[1] * r[1]), device=where)
     assert isinstance(sums, np.void)
     assert sums.tolist() == (9, 48.0)
-    nested = gs.reduce(moments(6, 35), pooled, device=where)
-    assert nested == accumulated(pooled, moments(6, 35).reshape(-1))[-1]
+    nested = gs.reduce(moments(6, 35), pool_moments, device=where)
+    assert nested == scan_by_definition(pool_moments, moments(6, 35).reshape(-1))[-1]
 
 
 def test_vectors_of_records(where: Any) -> None:
@@ -174,11 +176,11 @@ def test_vectors_of_records(where: Any) -> None:
 def test_initial_and_wrong_out(where: Any) -> None:
     x = maps(50)
     unit = {"gain": np.eye(2, dtype=np.int16), "shift": np.zeros(2, np.int64)}
-    got = gs.scan(x, composed, exclusive=True, initial=unit, device=where)
-    np.testing.assert_array_equal(got[1:], accumulated(composed, x)[:-1])
+    got = gs.scan(x, compose_maps, exclusive=True, initial=unit, device=where)
+    np.testing.assert_array_equal(got[1:], scan_by_definition(compose_maps, x)[:-1])
     assert got[0] == np.array([(unit["gain"], unit["shift"])], MAP)[0]
     with pytest.raises(TypeError, match="was passed for a structured result; pass a structured array with the fields"):
-        gs.scan(x, composed, out=np.zeros(50, NESTED), device=where)
+        gs.scan(x, compose_maps, out=np.zeros(50, NESTED), device=where)
 
 
 PAIRS = np.array([(1, 2.0), (3, 4.0), (5, 6.0)], [("count", np.int32), ("scale", np.float32)])

@@ -137,7 +137,7 @@ def test_a_wrong_result_is_told(device: Device) -> None:
     assert measure(one, SUMS, SUMS.inputs()).wrong
 
 
-@pytest.mark.usefixtures("listed_adapters")
+@pytest.mark.usefixtures("skip_without_adapters")
 def test_the_command_writes_figures(tmp_path: Path) -> None:
     """Write a file as benchmarks/make_tables.py reads it."""
     path = tmp_path / "out.json"

@@ -25,56 +25,56 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that gets the name of each template that is compiled."""
     names: list[str] = []
     compile_template = jinja2.Environment.compile
 
-    def noted(self: jinja2.Environment, source: str, name: str, filename: str) -> object:
+    def note_name(self: jinja2.Environment, source: str, name: str, filename: str) -> object:
         names.append(name)
         return compile_template(self, source, name, filename)
 
-    monkeypatch.setattr(jinja2.Environment, "compile", noted)
+    monkeypatch.setattr(jinja2.Environment, "compile", note_name)
     return names
 
 
-def rendered() -> str:
+def render_greeting() -> str:
     """Return what the next process would render."""
     templates._environment.cache_clear()
     return templates.render("greeting.wgsl", name="world")
 
 
-def test_a_template_is_compiled_once_for_each_text(folder: Path, compiled: list[str]) -> None:
-    assert [rendered(), rendered()] == ["hello world\n"] * 2
-    assert compiled == ["greeting.wgsl"]
+def test_a_template_is_compiled_once_for_each_text(folder: Path, compilations: list[str]) -> None:
+    assert [render_greeting(), render_greeting()] == ["hello world\n"] * 2
+    assert compilations == ["greeting.wgsl"]
     (folder / "greeting.wgsl").write_text("good-bye {{ name }}\n")
-    assert rendered() == "good-bye world\n"
-    assert len(compiled) == 2
+    assert render_greeting() == "good-bye world\n"
+    assert len(compilations) == 2
 
 
-def test_damaged_files_are_written_again(folder: Path, compiled: list[str]) -> None:
-    rendered()
+def test_damaged_files_are_written_again(folder: Path, compilations: list[str]) -> None:
+    render_greeting()
     (kept,) = (folder / "__pycache__").iterdir()
     for content in (b"", b"nonsense", kept.read_bytes()[:-7]):
         kept.write_bytes(content)
-        assert rendered() == "hello world\n"
-    assert len(compiled) == 4
+        assert render_greeting() == "hello world\n"
+    assert len(compilations) == 4
 
 
 def test_a_folder_that_cannot_be_written(folder: Path) -> None:
     (folder / "__pycache__").write_text("not a folder")
-    assert rendered() == "hello world\n"
+    assert render_greeting() == "hello world\n"
 
 
 def test_nothing_is_written_where_python_writes_nothing(
-    folder: Path, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, compilations: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Assert that such a process reads what another one wrote, as Python does."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    assert rendered() == "hello world\n"
+    assert render_greeting() == "hello world\n"
     assert not (folder / "__pycache__").exists()
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    rendered()
+    render_greeting()
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    assert rendered() == "hello world\n"
-    assert len(compiled) == 2
+    assert render_greeting() == "hello world\n"
+    assert len(compilations) == 2

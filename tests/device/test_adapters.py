@@ -14,7 +14,7 @@ from gpuscan.device import adapters, forks
 from gpuscan.errors import AdapterNotFoundError
 from tests.fakes import MESA, FakeAdapter
 
-pytestmark = pytest.mark.usefixtures("listed_adapters")
+pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
 LAVAPIPE = FakeAdapter("llvmpipe", "CPU", "Vulkan", frozenset({"subgroup", "shader-f64"}), about=MESA)
 SWIFTSHADER = FakeAdapter("SwiftShader", "CPU", "Vulkan", frozenset({"subgroup"}), about=MESA)
@@ -27,43 +27,43 @@ MOBILE = FakeAdapter("Mobile", "IntegratedGPU", "OpenGL", storage_buffers=4)
 
 
 @pytest.fixture
-def listed(monkeypatch: pytest.MonkeyPatch):
+def list_only(monkeypatch: pytest.MonkeyPatch):
     """Return a function that lets wgpu list these adapters, and no others."""
 
-    def listed(*found: FakeAdapter) -> None:
+    def list_only(*found: FakeAdapter) -> None:
         monkeypatch.setattr(adapters, "_found", None)
         monkeypatch.setattr(forks, "_user", None)
         monkeypatch.setattr(forks, "_searched", False)
         monkeypatch.setattr(wgpu.gpu, "enumerate_adapters_sync", lambda: list(found))
 
     monkeypatch.delenv(adapters.ADAPTER_VARIABLE, raising=False)
-    return listed
+    return list_only
 
 
-def test_best_first(listed):
+def test_best_first(list_only):
     """Assert the order: discrete, integrated, CPU; Vulkan before OpenGL; more features before fewer."""
-    listed(SWIFTSHADER, LLVMPIPE, IRIS_OPENGL, LAVAPIPE, GEFORCE, IRIS)
+    list_only(SWIFTSHADER, LLVMPIPE, IRIS_OPENGL, LAVAPIPE, GEFORCE, IRIS)
     assert adapters.find_adapters() == [GEFORCE, IRIS, IRIS_OPENGL, LAVAPIPE, SWIFTSHADER, LLVMPIPE]
 
 
-def test_adapters_without_compute_are_left_out(listed):
+def test_adapters_without_compute_are_left_out(list_only):
     """Assert that OpenGL below 4.3 is not listed, which can only draw."""
-    listed(OLD_OPENGL, LAVAPIPE)
+    list_only(OLD_OPENGL, LAVAPIPE)
     assert adapters.find_adapters() == [LAVAPIPE]
 
 
-def test_a_driver_listed_twice_counts_once_but_two_cards_stay_two(listed):
+def test_a_driver_listed_twice_counts_once_but_two_cards_stay_two(list_only):
     """Assert that two cards of one model are both listed, though they look like one card listed twice."""
     twin = FakeAdapter("GeForce RTX", "DiscreteGPU", "Vulkan")
     again = FakeAdapter("llvmpipe", "CPU", "Vulkan", LAVAPIPE.features, about=MESA)
-    listed(LAVAPIPE, GEFORCE, again, twin)
+    list_only(LAVAPIPE, GEFORCE, again, twin)
     assert adapters.find_adapters() == [GEFORCE, twin, LAVAPIPE]
 
 
-def test_equal_cards_are_told_apart_by_a_number(listed):
+def test_equal_cards_are_told_apart_by_a_number(list_only):
     """Give equal cards summaries of their own, which also choose them; other summaries stay as they are."""
     twin = FakeAdapter("GeForce RTX", "DiscreteGPU", "Vulkan")
-    listed(GEFORCE, twin, LAVAPIPE)
+    list_only(GEFORCE, twin, LAVAPIPE)
     assert adapters.choose_adapter("geforce") is GEFORCE
     summaries = [adapters.summary_of(adapter) for adapter in (GEFORCE, twin, LAVAPIPE)]
     assert summaries == [f"{GEFORCE.summary}, card 0", f"{GEFORCE.summary}, card 1", LAVAPIPE.summary]
@@ -81,9 +81,9 @@ def test_equal_cards_are_told_apart_by_a_number(listed):
         (LLVMPIPE, LLVMPIPE),
     ],
 )
-def test_choose(listed, wanted, meant):
+def test_choose(list_only, wanted, meant):
     """Choose an adapter by part of its summary in any case, or by the adapter itself."""
-    listed(LLVMPIPE, LAVAPIPE, GEFORCE)
+    list_only(LLVMPIPE, LAVAPIPE, GEFORCE)
     assert adapters.choose_adapter(wanted) is meant
 
 
@@ -106,16 +106,16 @@ def test_the_variable_may_hold_a_number(monkeypatch):
 
 
 @pytest.mark.parametrize("wanted", [1.5, object(), True, b"llvmpipe"])
-def test_what_is_no_adapter(listed, wanted):
+def test_what_is_no_adapter(list_only, wanted):
     """Assert that a TypeError says which values name an adapter."""
-    listed(LAVAPIPE)
+    list_only(LAVAPIPE)
     with pytest.raises(TypeError, match=f"a wgpu adapter or a wgpu device; got {type(wanted).__name__}"):
         adapters.choose_adapter(wanted)
 
 
-def test_the_variable_names_the_default_but_does_not_overrule(listed, monkeypatch):
+def test_the_variable_names_the_default_but_does_not_overrule(list_only, monkeypatch):
     """Assert that GPUSCAN_ADAPTER counts only if the caller names no adapter."""
-    listed(LAVAPIPE, GEFORCE)
+    list_only(LAVAPIPE, GEFORCE)
     monkeypatch.setenv(adapters.ADAPTER_VARIABLE, " llvm ")
     assert adapters.choose_adapter() is LAVAPIPE
     assert adapters.choose_adapter("geforce") is GEFORCE
@@ -124,9 +124,9 @@ def test_the_variable_names_the_default_but_does_not_overrule(listed, monkeypatc
 
 
 @pytest.mark.parametrize("wanted", ["cpu", "CPU"])
-def test_cpu_could_mean_numpy(listed, wanted):
+def test_cpu_could_mean_numpy(list_only, wanted):
     """Assert that "cpu" chooses no software adapter, and that the message names the choices."""
-    listed(LAVAPIPE, GEFORCE)
+    list_only(LAVAPIPE, GEFORCE)
     assert wanted.casefold() in LAVAPIPE.summary.casefold()
     with pytest.raises(AdapterNotFoundError, match="could mean NumPy") as error:
         adapters.choose_adapter(wanted)
@@ -136,9 +136,9 @@ def test_cpu_could_mean_numpy(listed, wanted):
 
 
 @pytest.mark.parametrize("wanted", ["radeon", "GeForce 2"])
-def test_no_such_adapter(listed, wanted):
+def test_no_such_adapter(list_only, wanted):
     """Assert that the message has the request, the adapters of the machine, and the way out."""
-    listed(LAVAPIPE, GEFORCE)
+    list_only(LAVAPIPE, GEFORCE)
     with pytest.raises(AdapterNotFoundError) as error:
         adapters.choose_adapter(wanted)
     message = str(error.value)
@@ -147,18 +147,18 @@ def test_no_such_adapter(listed, wanted):
     assert "install" in message
 
 
-def test_the_variable_is_named_where_it_is_wrong(listed, monkeypatch):
+def test_the_variable_is_named_where_it_is_wrong(list_only, monkeypatch):
     """Assert that the message names the environment variable, which the caller may not know about."""
-    listed(LAVAPIPE)
+    list_only(LAVAPIPE)
     monkeypatch.setenv(adapters.ADAPTER_VARIABLE, "radeon")
     with pytest.raises(AdapterNotFoundError, match=r"'radeon' \(from GPUSCAN_ADAPTER\)"):
         adapters.choose_adapter()
 
 
 @pytest.mark.parametrize("found", [[], [LAVAPIPE]])
-def test_the_variable_that_asks_for_no_gpu(listed, monkeypatch, found):
+def test_the_variable_that_asks_for_no_gpu(list_only, monkeypatch, found):
     """Assert that a call for an adapter gets an error about the variable, not about drivers."""
-    listed(*found)
+    list_only(*found)
     monkeypatch.setenv(adapters.ADAPTER_VARIABLE, "NumPy")
     with pytest.raises(
         AdapterNotFoundError, match="GPUSCAN_ADAPTER=numpy asks for no GPU; unset the variable"
@@ -169,9 +169,9 @@ def test_the_variable_that_asks_for_no_gpu(listed, monkeypatch, found):
         assert adapters.choose_adapter("llvm") is LAVAPIPE
 
 
-def test_no_adapter_at_all(listed, monkeypatch):
+def test_no_adapter_at_all(list_only, monkeypatch):
     """Assert that the message says what to install."""
-    listed()
+    list_only()
     monkeypatch.delenv("VK_DRIVER_FILES", raising=False)
     monkeypatch.delenv("VK_ICD_FILENAMES", raising=False)
     with pytest.raises(AdapterNotFoundError, match=r"no GPU adapter at all; install.*mesa-vulkan-drivers.*numpy"):
@@ -188,9 +188,9 @@ def test_finding_adapters_is_silent():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_where_there_is_no_adapter_a_fork_changes_nothing(listed, monkeypatch):
+def test_where_there_is_no_adapter_a_fork_changes_nothing(list_only, monkeypatch):
     """Assert that a child of a process that used no GPU falls back to NumPy as its parent does."""
-    listed()
+    list_only()
     monkeypatch.delenv("VK_DRIVER_FILES", raising=False)
     monkeypatch.delenv("VK_ICD_FILENAMES", raising=False)
     adapters.find_adapters()
@@ -205,6 +205,6 @@ def test_where_there_is_no_adapter_a_fork_changes_nothing(listed, monkeypatch):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_adapters_below_the_minimum_of_webgpu_are_left_out(listed):
-    listed(MOBILE, LLVMPIPE)
+def test_adapters_below_the_minimum_of_webgpu_are_left_out(list_only):
+    list_only(MOBILE, LLVMPIPE)
     assert adapters.find_adapters() == [LLVMPIPE]

@@ -17,7 +17,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.device import capability_probe
 from gpuscan.device.capability_probe import HALVES, Litmus, ProbeBench, probe
-from gpuscan.device.requirements import checked_limits, wanted_features, wanted_limits
+from gpuscan.device.requirements import check_limits, choose_features, choose_limits
 from gpuscan.planning.capabilities import Capabilities
 from tests.harness.builds import count_measurements
 from tests.harness.devices import small_binding
@@ -30,12 +30,12 @@ BOUNDED_SECONDS = 60
 def wgpu_device(adapter):
     """Return a device with everything that the probe asks for."""
     return adapter.request_device_sync(
-        required_features=wanted_features(adapter), required_limits=wanted_limits(adapter)
+        required_features=choose_features(adapter), required_limits=choose_limits(adapter)
     )
 
 
 @pytest.fixture(scope="module")
-def found(adapter, wgpu_device) -> Capabilities:
+def fresh_findings(adapter, wgpu_device) -> Capabilities:
     """Return freshly measured findings."""
     return probe(adapter, wgpu_device, refresh=True)
 
@@ -50,55 +50,59 @@ KNOWN = {
 VERDICTS = ("progress_earlier", "progress_later", "starts_in_order")
 
 
-def test_verdicts(found):
+def test_verdicts(fresh_findings):
     """Assert that the probe finds what is known about an adapter."""
-    known = [truth for (name, backend), truth in KNOWN.items() if name in found.name and backend == found.backend]
+    known = [
+        truth
+        for (name, backend), truth in KNOWN.items()
+        if name in fresh_findings.name and backend == fresh_findings.backend
+    ]
     if known:
-        assert (found.subgroup_size, *(getattr(found, name) for name in VERDICTS)) == known[0]
-    assert found.progress_later == (found.started_while_spinning == found.litmus_workgroups)
-    assert 0 < found.started_while_spinning <= found.litmus_workgroups
+        assert (fresh_findings.subgroup_size, *(getattr(fresh_findings, name) for name in VERDICTS)) == known[0]
+    assert fresh_findings.progress_later == (fresh_findings.started_while_spinning == fresh_findings.litmus_workgroups)
+    assert 0 < fresh_findings.started_while_spinning <= fresh_findings.litmus_workgroups
 
 
-def test_verdicts_are_stable(adapter, wgpu_device, found):
+def test_verdicts_are_stable(adapter, wgpu_device, fresh_findings):
     """Assert that repeated probes come to the same verdicts."""
     again = probe(adapter, wgpu_device, refresh=True)
     for name in ("subgroup_sizes", "lanes_in_order", *VERDICTS, "packs_halves", "timestamps"):
-        assert getattr(again, name) == getattr(found, name), name
-    assert 0.02 < again.spins_per_second / found.spins_per_second < 50
+        assert getattr(again, name) == getattr(fresh_findings, name), name
+    assert 0.02 < again.spins_per_second / fresh_findings.spins_per_second < 50
 
 
-def test_the_chain_by_number_sees_who_waits_in_vain(wgpu_device, found):
+def test_the_chain_by_number_sees_who_waits_in_vain(wgpu_device, fresh_findings):
     """Assert that the chain by number counts the workgroups that see no post, within bounded waits."""
     litmus = Litmus(workgroups=64, workgroup_size=32, chain_seconds=0, later_seconds=0, pauses=0)
-    bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in found.features)
+    bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in fresh_findings.features)
     words = bench.run({"chain": (1, 60_000), "order": (1, 60_000)}).words
     assert words["next_ticket"] == 64  # the chain of tickets leaves nothing that the other takes for its own
     assert words["waited_by_number"] + words["found_by_number"] == 64
-    assert words["waited_by_number"] == 0 if found.starts_in_order else words["found_by_number"] > 0
-    nobody = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in found.features)
+    assert words["waited_by_number"] == 0 if fresh_findings.starts_in_order else words["found_by_number"] > 0
+    nobody = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in fresh_findings.features)
     words = nobody.run({"order": (1, 0)}).words  # who may not look sees nothing
     assert (words["found_by_number"], words["waited_by_number"]) == (1, 63)
 
 
-def test_packing_of_halves_that_rounds_another_way_is_seen(wgpu_device, found):
+def test_packing_of_halves_that_rounds_another_way_is_seen(wgpu_device, fresh_findings):
     """Assert that only SwiftShader is seen to cut bits off: llvmpipe and NVIDIA's GPUs round as NumPy."""
     litmus = Litmus(workgroups=1, workgroup_size=48, chain_seconds=0, later_seconds=0, pauses=0)
-    bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in found.features)
+    bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in fresh_findings.features)
     alike = bench.run({"halves": (0, 0)}).words["halves_alike"]
     assert 1 << 11 < alike <= HALVES  # what a half can hold needs no rounding
-    if "SwiftShader" in found.name:
+    if "SwiftShader" in fresh_findings.name:
         assert alike < HALVES
-    if "llvmpipe" in found.name or found.vendor == "NVIDIA":
+    if "llvmpipe" in fresh_findings.name or fresh_findings.vendor == "NVIDIA":
         assert alike == HALVES
-    assert found.packs_halves == (alike == HALVES and found.adapter_type != "CPU")
+    assert fresh_findings.packs_halves == (alike == HALVES and fresh_findings.adapter_type != "CPU")
 
 
-def test_loops_end_early_on_llvmpipe(found):
+def test_loops_end_early_on_llvmpipe(fresh_findings):
     """Assert that llvmpipe's limit holds for all loops of an invocation together."""
-    if "llvmpipe" in found.name:
-        assert 60_000 < found.loop_iterations <= 65_535
+    if "llvmpipe" in fresh_findings.name:
+        assert 60_000 < fresh_findings.loop_iterations <= 65_535
     else:
-        assert found.loop_iterations == 0
+        assert fresh_findings.loop_iterations == 0
 
 
 def test_the_probe_is_quick(adapter, wgpu_device):
@@ -108,12 +112,12 @@ def test_the_probe_is_quick(adapter, wgpu_device):
     assert time.perf_counter() - start < BOUNDED_SECONDS
 
 
-def test_features_and_limits_are_the_devices(found, wgpu_device):
+def test_features_and_limits_are_the_devices(fresh_findings, wgpu_device):
     """Assert that the record has the features and limits of the device, not those of the adapter."""
-    assert found.features == set(wgpu_device.features)
-    assert dict(found.limits) == {name: int(value) for name, value in wgpu_device.limits.items()}
-    assert found.float64 == ({"shader-f64", "shader-int64"} <= set(wgpu_device.features))
-    assert bool(found.subgroup_sizes) == ("subgroup" in wgpu_device.features)
+    assert fresh_findings.features == set(wgpu_device.features)
+    assert dict(fresh_findings.limits) == {name: int(value) for name, value in wgpu_device.limits.items()}
+    assert fresh_findings.float64 == ({"shader-f64", "shader-int64"} <= set(wgpu_device.features))
+    assert bool(fresh_findings.subgroup_sizes) == ("subgroup" in wgpu_device.features)
 
 
 def test_a_device_without_features(adapter):
@@ -146,13 +150,13 @@ def test_found_on_a_device_of_small_limits(adapter, tmp_path: Path, monkeypatch)
     assert len(used) == 1
 
 
-def test_a_damaged_cache_means_measuring(adapter, wgpu_device, found, tmp_path: Path, monkeypatch):
+def test_a_damaged_cache_means_measuring(adapter, wgpu_device, fresh_findings, tmp_path: Path, monkeypatch):
     """Assert that the probe measures again and replaces the damaged file."""
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path))
-    capability_probe.store_findings(found)
+    capability_probe.store_findings(fresh_findings)
     [file] = (tmp_path / "probe").iterdir()
     file.write_text("{")
-    assert probe(adapter, wgpu_device).progress_earlier == found.progress_earlier
+    assert probe(adapter, wgpu_device).progress_earlier == fresh_findings.progress_earlier
     assert len(file.read_text()) > 100
 
 
@@ -183,7 +187,7 @@ def test_limits_that_there_are_not(adapter: wgpu.GPUAdapter, error: Any, match: 
 
 @pytest.mark.parametrize("name", ["max-buffer-size", "max_buffer_size", "maxBufferSize"])
 def test_limits_by_every_name(adapter: wgpu.GPUAdapter, name: str) -> None:
-    assert checked_limits(adapter, {name: np.int64(1 << 20)}) == {"max-buffer-size": 1 << 20}
+    assert check_limits(adapter, {name: np.int64(1 << 20)}) == {"max-buffer-size": 1 << 20}
 
 
 def test_small_limits_are_kept_to(adapter: wgpu.GPUAdapter) -> None:

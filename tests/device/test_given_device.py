@@ -12,7 +12,7 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan.device.requirements import wanted_features
+from gpuscan.device.requirements import choose_features
 from tests.harness.builds import count_measurements
 from tests.harness.devices import queue_of
 from tests.oracle import assert_same, ufunc_scan
@@ -124,7 +124,7 @@ def test_what_a_given_device_lacks(adapter: wgpu.GPUAdapter, gpu: wgpu.GPUDevice
 
 
 def test_features_of_a_given_device_are_used(adapter: wgpu.GPUAdapter) -> None:
-    features = wanted_features(adapter)
+    features = choose_features(adapter)
     device = gs.Device(adapter.request_device_sync(required_features=features), unsafe=True)
     own = gs.Device(adapter).capabilities
     assert (device.capabilities.subgroup_size, device.capabilities.float64) == (own.subgroup_size, own.float64)

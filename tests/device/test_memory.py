@@ -19,7 +19,7 @@ from tests.harness.devices import (
     MAX_BIND_GROUPS,
     RUNS_BEFORE_PARAMETERS_ARE_WRITTEN_AHEAD,
     all_adapters,
-    kept_bind_groups,
+    count_bind_groups,
 )
 
 # Calls on the best adapter: more than any cache keeps entries.
@@ -91,7 +91,7 @@ def test_nothing_grows(own_device: gs.Device) -> None:
         if call in (calls // 4, calls - 1):
             gc.collect()
             device.synchronize()
-            marks.append((device.memory_usage(), resident(), kept_bind_groups(device)))
+            marks.append((device.memory_usage(), resident(), count_bind_groups(device)))
     (early, resident_early, _), (late, resident_late, groups) = marks
     assert late.bytes_in_use == early.bytes_in_use
     assert late.bytes_reserved <= early.bytes_reserved * 1.25
@@ -110,7 +110,7 @@ def test_bind_groups_of_a_callers_buffers(own_device: gs.Device) -> None:
         plan.record(encoder, source, target)
         gpu.queue.submit([encoder.finish()])
         np.testing.assert_array_equal(np.frombuffer(gpu.queue.read_buffer(target), np.uint32), np.arange(1, 1001))
-        return kept_bind_groups(device)
+        return count_bind_groups(device)
 
     source = gpu.create_buffer_with_data(data=np.ones(1000, np.uint32), usage=usage)
     targets = [gpu.create_buffer(size=4000, usage=usage) for _ in range(3)]
@@ -122,9 +122,9 @@ def test_bind_groups_of_a_callers_buffers(own_device: gs.Device) -> None:
     gone = weakref.ref(targets[1])
     del targets[1]
     assert gone() is None
-    assert kept_bind_groups(device) == before + 1
+    assert count_bind_groups(device) == before + 1
     del source
-    assert kept_bind_groups(device) == 0
+    assert count_bind_groups(device) == 0
 
 
 def test_the_interpreter_ends_quietly(adapter: wgpu.GPUAdapter) -> None:

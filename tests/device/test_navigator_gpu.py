@@ -111,13 +111,13 @@ def js_limits(limits: Any) -> Any:
 
 
 def js_adapter(real: wgpu.GPUAdapter) -> Any:
-    def opened(asked: dict[str, Any]) -> Any:
+    def open_js_device(asked: dict[str, Any]) -> Any:
         limits = {re.sub(r"(?<=[a-z])(?=[A-Z\d])", "-", key).lower(): n for key, n in asked["requiredLimits"].items()}
         return lambda: JsDevice(real.request_device_sync(required_limits=limits))
 
     info = SimpleNamespace(vendor="google", architecture="swiftshader", device="", description="")
     features = SimpleNamespace(values=list)
-    return SimpleNamespace(info=info, features=features, limits=js_limits(real.limits), requestDevice=opened)
+    return SimpleNamespace(info=info, features=features, limits=js_limits(real.limits), requestDevice=open_js_device)
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_vendors_have_their_numbers(page: SimpleNamespace) -> None:
 def test_a_page_has_one_backend_and_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run calls of other threads here, and refuse several devices."""
     monkeypatch.setattr(transfer, "IN_BROWSER", True)
-    assert transfer.begun(None, lambda: 3).result() == 3  # type: ignore[arg-type]
+    assert transfer.start_call(None, lambda: 3).result() == 3  # type: ignore[arg-type]
     with pytest.raises(NotImplementedError, match="2 devices were passed"):
         transfer.serve_devices(2)
     assert not backends.IN_BROWSER

@@ -123,10 +123,10 @@ def test_missing_and_unknown_fields_are_refused():
 def test_features_and_limits_to_ask_for():
     """Ask for the useful features that the adapter has, and for mapped storage only if memory is shared."""
     features = frozenset({"subgroup", "shader-f64", "multiview", "mappable-primary-buffers"})
-    assert probe.wanted_features(FakeAdapter(features=features)) == ["subgroup", "shader-f64"]
+    assert probe.choose_features(FakeAdapter(features=features)) == ["subgroup", "shader-f64"]
     shared = FakeAdapter(adapter_type="IntegratedGPU", features=features)
-    assert probe.wanted_features(shared) == ["subgroup", "shader-f64", "mappable-primary-buffers"]
-    limits = probe.wanted_limits(FakeAdapter())  # type: ignore[arg-type]
+    assert probe.choose_features(shared) == ["subgroup", "shader-f64", "mappable-primary-buffers"]
+    limits = probe.choose_limits(FakeAdapter())  # type: ignore[arg-type]
     assert limits["max-buffer-size"] == 1 << 30
     assert "max-texture-dimension-1d" not in limits
 
@@ -141,7 +141,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "gpuscan" / "probe"
 
 
-def described(found: Capabilities) -> dict[str, Any]:
+def describe_findings(found: Capabilities) -> dict[str, Any]:
     """Return the fields that a device reports of itself."""
     return {each.name: getattr(found, each.name) for each in fields(found)}
 
@@ -149,9 +149,9 @@ def described(found: Capabilities) -> dict[str, Any]:
 def test_what_is_stored_is_loaded(folder):
     """Assert that there is one readable file and nothing else."""
     found = capabilities()
-    assert capability_probe.load_findings(described(found)) is None
+    assert capability_probe.load_findings(describe_findings(found)) is None
     capability_probe.store_findings(found)
-    assert capability_probe.load_findings(described(found)) == found
+    assert capability_probe.load_findings(describe_findings(found)) == found
     [file] = folder.iterdir()
     assert json.loads(file.read_text())["content"]["name"] == "GeForce"
 
@@ -162,7 +162,7 @@ def test_what_is_stored_is_loaded(folder):
 def test_another_driver_or_version_is_another_entry(folder, change):
     """Assert that another driver, version or set of features has findings of its own."""
     capability_probe.store_findings(capabilities())
-    assert capability_probe.load_findings(described(capabilities(**change))) is None
+    assert capability_probe.load_findings(describe_findings(capabilities(**change))) is None
 
 
 def test_another_version_of_gpuscan_is_another_entry(folder, monkeypatch):
@@ -170,7 +170,7 @@ def test_another_version_of_gpuscan_is_another_entry(folder, monkeypatch):
     found = capabilities()
     capability_probe.store_findings(found)
     monkeypatch.setattr(capability_probe, "__version__", "99")
-    assert capability_probe.load_findings(described(found)) is None
+    assert capability_probe.load_findings(describe_findings(found)) is None
 
 
 DAMAGE = {
@@ -193,9 +193,9 @@ def test_a_damaged_file_counts_as_absent_and_is_mended(folder, damage):
     capability_probe.store_findings(found)
     [file] = folder.iterdir()
     file.write_bytes(damage)
-    assert capability_probe.load_findings(described(found)) is None
+    assert capability_probe.load_findings(describe_findings(found)) is None
     capability_probe.store_findings(found)
-    assert capability_probe.load_findings(described(found)) == found
+    assert capability_probe.load_findings(describe_findings(found)) == found
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_wrong_field_counts_as_damage(folder, name, value):
     data = json.loads(file.read_text())
     data["content"][name] = value
     file.write_text(json.dumps(data))
-    assert capability_probe.load_findings(described(found)) is None
+    assert capability_probe.load_findings(describe_findings(found)) is None
 
 
 @pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e999"])
@@ -274,8 +274,8 @@ def test_another_adapters_file_is_not_taken(folder):
     first_text, second_text = first.read_text(), second.read_text()
     first.write_text(second_text)
     second.write_text(first_text)
-    assert capability_probe.load_findings(described(found)) is None
-    assert capability_probe.load_findings(described(other)) is None
+    assert capability_probe.load_findings(describe_findings(found)) is None
+    assert capability_probe.load_findings(describe_findings(other)) is None
 
 
 @pytest.mark.parametrize("what", ["a file in the folder's place", "a folder in the file's place"])
@@ -292,7 +292,7 @@ def test_a_cache_that_cannot_be_used_is_done_without(folder, what):
         file.mkdir()
         (file / "full").touch()
     before = sorted(folder.parent.rglob("*"))
-    assert capability_probe.load_findings(described(found)) is None
+    assert capability_probe.load_findings(describe_findings(found)) is None
     capability_probe.store_findings(found)
     assert sorted(folder.parent.rglob("*")) == before
 
@@ -301,7 +301,7 @@ def test_distrust_of_another_process_is_not_taken_over(folder):
     """Assert that a file has nothing to say about timeouts: other programs may have caused them."""
     found = capabilities()
     capability_probe.store_findings(replace(found, distrusted=("lookback",)))
-    assert capability_probe.load_findings(described(found)) == found
+    assert capability_probe.load_findings(describe_findings(found)) == found
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="only the cache folder of Linux follows the variable")

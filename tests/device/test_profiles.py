@@ -105,7 +105,7 @@ def test_a_profile_is_read_while_another_thread_scans(device: gs.Device) -> None
     x = np.ones(3000, np.int32)
     y = device.asarray(x)
 
-    def profiled() -> None:
+    def profile_scan() -> None:
         with device.profile() as profile:
             gs.scan(x, device=device)
             for _ in range(3):
@@ -116,7 +116,7 @@ def test_a_profile_is_read_while_another_thread_scans(device: gs.Device) -> None
         gs.compact(y, x > 0)
         gs.scan(x.reshape(100, 30), axis=0, device=device)
 
-    while_another_thread(scans, profiled, 60)
+    while_another_thread(scans, profile_scan, 60)
 
 
 def test_a_profile_is_read_while_another_thread_submits_what_it_recorded(device: gs.Device) -> None:
@@ -129,7 +129,7 @@ def test_a_profile_is_read_while_another_thread_submits_what_it_recorded(device:
         plan.record(encoder, x, y)
         device.wgpu_device.queue.submit([encoder.finish()])
 
-    def profiled() -> None:
+    def profile_scan() -> None:
         with device.profile() as profile:
             gs.scan(x)
             for _ in range(3):
@@ -137,7 +137,7 @@ def test_a_profile_is_read_while_another_thread_submits_what_it_recorded(device:
         profiles.append(profile)
 
     profiles: list[Any] = []
-    while_another_thread(records, profiled, 60)
+    while_another_thread(records, profile_scan, 60)
     assert None not in [profile.gpu_seconds for profile in profiles]
 
 

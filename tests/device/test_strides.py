@@ -22,10 +22,10 @@ def views(draw: st.DrawFn) -> np.ndarray[Any, Any]:
     shape = draw(st.lists(st.integers(0, 5), min_size=0, max_size=4))
     x = np.arange(int(np.prod(shape)), dtype=draw(st.sampled_from(["u1", "i2", "f4", "c8"]))).reshape(shape)
     x = x.transpose(draw(st.permutations(range(x.ndim))))
-    return taken(x, draw(indices(x.shape)))
+    return take_view(x, draw(indices(x.shape)))
 
 
-def taken(x: np.ndarray[Any, Any], index: tuple[Any, ...]) -> np.ndarray[Any, Any]:
+def take_view(x: np.ndarray[Any, Any], index: tuple[Any, ...]) -> np.ndarray[Any, Any]:
     """Return a view by an index. An ellipsis keeps NumPy from returning a number."""
     view: np.ndarray[Any, Any] = x[index if Ellipsis in index else (*index, ...)]
     return view
@@ -61,8 +61,8 @@ def same_layout(x: np.ndarray[Any, Any], shape: Any, strides: Any) -> bool:
 def test_indices(data: st.DataObject) -> None:
     x = data.draw(views())
     index = data.draw(indices(x.shape))
-    wanted = taken(x, index)
-    shape, strides, offset = layout.indexed(x.shape, x.strides, index)
+    wanted = take_view(x, index)
+    shape, strides, offset = layout.index_layout(x.shape, x.strides, index)
     assert same_layout(wanted, shape, strides)
     assert wanted.size == 0 or offset == address(wanted) - address(x)
 
@@ -79,7 +79,7 @@ def test_reshapes(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(0, 2))):
         lengths.insert(data.draw(st.integers(0, len(lengths))), 1)
     wanted = tuple(lengths) if x.size else (0, 3)
-    strides = layout.reshaped(x.shape, x.strides, wanted)
+    strides = layout.reshape_strides(x.shape, x.strides, wanted)
     try:
         view = x.reshape(wanted, copy=False)
     except ValueError:
@@ -95,7 +95,7 @@ def test_order_and_reach(x: np.ndarray[Any, Any]) -> None:
     low, high = layout.reach(x.shape, x.strides, x.itemsize)
     bounds = np.lib.array_utils.byte_bounds(x)
     assert x.size == 0 or (address(x) + low, address(x) + high) == bounds
-    axes = layout.joined(x.shape, x.strides)
+    axes = layout.join_axes(x.shape, x.strides)
     assert int(np.prod([n for n, _ in axes])) == x.size
 
 
@@ -103,7 +103,7 @@ def test_order_and_reach(x: np.ndarray[Any, Any]) -> None:
 def test_shared_bytes(data: st.DataObject) -> None:
     """Assert that views that share an element are found, and that the columns of a table share none."""
     x = np.zeros((4, 6), np.int16)
-    a, b = (taken(x, data.draw(indices(x.shape))) for _ in "ab")
+    a, b = (take_view(x, data.draw(indices(x.shape))) for _ in "ab")
     mine, theirs = ((v.shape, v.strides, address(v) - address(x), 2) for v in (a, b))
     assert layout.may_share_bytes(mine, theirs) or not np.shares_memory(a, b)
     table = x.strides
@@ -115,7 +115,7 @@ def test_shared_bytes(data: st.DataObject) -> None:
 @pytest.mark.parametrize("index", [[1, 2], np.array([0]), True, 1.5, "gain", (slice(None), [0])])
 def test_other_indices_are_refused(index: Any) -> None:
     with pytest.raises(IndexError, match="indices are integers, slices"):
-        layout.indexed((3, 4), (16, 4), index)
+        layout.index_layout((3, 4), (16, 4), index)
 
 
 def test_impossible_requests_are_refused() -> None:
@@ -126,16 +126,16 @@ def test_impossible_requests_are_refused() -> None:
         ((0, -5), "axis 1 has 4 entries"),
     ):
         with pytest.raises(IndexError, match=match):
-            layout.indexed((3, 4), (16, 4), index)
+            layout.index_layout((3, 4), (16, 4), index)
     with pytest.raises(IndexError, match="0 entries; pass a slice"):
-        layout.indexed((0,), (4,), 0)
-    assert layout.resolved_shape((3, 4), (-1, 6)) == (2, 6)
+        layout.index_layout((0,), (4,), 0)
+    assert layout.resolve_shape((3, 4), (-1, 6)) == (2, 6)
     for wanted in ((5, -1), (7,), (-1, 0)):
         with pytest.raises(ValueError, match="pass lengths with the product 12"):
-            layout.resolved_shape((3, 4), wanted)
+            layout.resolve_shape((3, 4), wanted)
     for wanted in ((-1, -1), (-2, 6)):
         with pytest.raises(ValueError, match="at most one -1"):
-            layout.resolved_shape((3, 4), wanted)
+            layout.resolve_shape((3, 4), wanted)
     for axes in ((0,), (0, 0), (0, 2)):
         with pytest.raises(ValueError, match="pass each axis of 2 once: 0 to 1"):
             layout.permutation(2, axes)

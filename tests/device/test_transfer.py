@@ -51,7 +51,7 @@ def test_an_error_in_the_middle_leaves_the_device_in_order(device: gs.Device, mo
     x = random_bytes(9 * PIECE)
     calls = 0
 
-    def interrupted(*arguments: Any) -> None:
+    def interrupt_fifth_copy(*arguments: Any) -> None:
         nonlocal calls
         calls += 1
         if calls == 5:
@@ -60,7 +60,7 @@ def test_an_error_in_the_middle_leaves_the_device_in_order(device: gs.Device, mo
 
     held = device.asarray(x)
     before = device.memory_usage()
-    monkeypatch.setattr(transfer, "copy", interrupted)
+    monkeypatch.setattr(transfer, "copy", interrupt_fifth_copy)
     for move in (
         lambda: upload(queue_of(device), x, held.buffer, 0, pool_of(device)),
         lambda: download(queue_of(device), pool_of(device), held.buffer, 0, np.empty_like(x)),
@@ -90,13 +90,13 @@ def test_an_interrupted_copy_leaves_no_thread_at_work(monkeypatch: pytest.Monkey
         time.sleep(0.1)
         done.append(len(into))
 
-    def interrupted(future: Future[None]) -> None:
+    def interrupt_wait(future: Future[None]) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(transfer, "TRANSFERS", replace(transfer.TRANSFERS, min_copy_share_bytes=1000))
     monkeypatch.setattr(transfer, "_THREADS", 8)
     monkeypatch.setattr(transfer.np, "copyto", slow)
-    monkeypatch.setattr(transfer.Future, "result", interrupted)
+    monkeypatch.setattr(transfer.Future, "result", interrupt_wait)
     with pytest.raises(KeyboardInterrupt):
         copy(np.zeros(8000, np.uint8), random_bytes(8000))
     assert done == [1000] * 8

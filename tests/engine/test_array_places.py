@@ -17,7 +17,7 @@ import pytest
 
 import gpuscan as gs
 from tests.harness.builds import count_copies
-from tests.harness.devices import kept_plans_and_pipelines
+from tests.harness.devices import count_plans_and_pipelines
 from tests.harness.scans import make_problem, scan_on_device_with
 from tests.oracle import Array, assert_same, small_tiles, strategies_in_turn, tile_in_turn, ufunc_scan
 
@@ -170,10 +170,10 @@ def test_another_slice_compiles_nothing(device: gs.Device) -> None:
         gs.reduce(a.reshape(-1)[start : start + 1000])
 
     calls(1)
-    compiled = kept_plans_and_pipelines(device)[1]
+    compiled = count_plans_and_pipelines(device)[1]
     for start in (3, 6, 11):
         calls(start)
-    assert kept_plans_and_pipelines(device)[1] == compiled
+    assert count_plans_and_pipelines(device)[1] == compiled
 
 
 def test_the_input_stays_where_two_results_are_in_one_buffer(device: gs.Device) -> None:

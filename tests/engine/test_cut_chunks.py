@@ -97,13 +97,13 @@ def test_keys_may_be_read_into_one_array(device: gs.Device) -> None:
     """Assert that the last key of a chunk is kept, although the caller fills the array again."""
     keys = np.empty(3, np.int8)
 
-    def filled_again() -> Any:
+    def refill_keys() -> Any:
         for number in range(4):
             keys[:] = number // 2
             yield keys
 
     for where in (device, "numpy"):
-        got = gs.scan_chunks(itertools.repeat(np.ones(3, np.uint8), 4), keys=filled_again(), device=where)
+        got = gs.scan_chunks(itertools.repeat(np.ones(3, np.uint8), 4), keys=refill_keys(), device=where)
         assert [part.tolist() for part in got] == [[1, 2, 3], [4, 5, 6]] * 2
 
 

@@ -126,7 +126,7 @@ def test_an_interrupted_call(own_device: gs.Device, monkeypatch: pytest.MonkeyPa
     for size, calls in ((len(X), 0), (large, 2)):
         x, count = np.ones(size, np.uint32), calls
 
-        def interrupted(submit: Callable[[], Any]) -> Any:
+        def interrupt_submit(submit: Callable[[], Any]) -> Any:
             nonlocal count
             index = submit()
             count -= 1
@@ -135,7 +135,7 @@ def test_an_interrupted_call(own_device: gs.Device, monkeypatch: pytest.MonkeyPa
             return index
 
         with monkeypatch.context() as patched:
-            replace_submit(device, patched, interrupted)
+            replace_submit(device, patched, interrupt_submit)
             with pytest.raises(KeyboardInterrupt):
                 gs.scan(x, device=device)
         assert device.memory_usage().bytes_in_use == 0
@@ -150,7 +150,7 @@ def test_an_interrupt_in_a_callback_of_a_submission(own_device: gs.Device, monke
     plan = device.plan(len(X), np.uint32, "add")
     dropped: list[BaseException] = []
 
-    def called_back(submit: Callable[[], Any]) -> Any:
+    def signal_and_submit(submit: Callable[[], Any]) -> Any:
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt as error:
@@ -173,7 +173,7 @@ def test_an_interrupt_in_a_callback_of_a_submission(own_device: gs.Device, monke
     for call in calls:
         handler = signal.getsignal(signal.SIGINT)
         with monkeypatch.context() as patched:
-            replace_submit(device, patched, called_back)
+            replace_submit(device, patched, signal_and_submit)
             with pytest.raises(KeyboardInterrupt):
                 call()
         assert not dropped
@@ -238,13 +238,13 @@ def test_a_device_that_is_destroyed_before_its_commands_are_submitted(adapter: w
     encoder = opened.encoder()
     finish = opened.library.checked.wgpuCommandEncoderFinish
 
-    def destroyed(*arguments: Any) -> Any:
+    def finish_and_destroy(*arguments: Any) -> Any:
         commands = finish(*arguments)
         own_device.wgpu_device.destroy()
         return commands
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(opened.library.checked, "wgpuCommandEncoderFinish", destroyed)
+        patched.setattr(opened.library.checked, "wgpuCommandEncoderFinish", finish_and_destroy)
         with pytest.raises(RuntimeError, match="device is lost"):
             opened.submit(encoder)
     with pytest.raises(gs.DeviceLostError, match="was lost"):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.device.device_array import empty, uploaded
+from gpuscan.device.device_array import empty, upload_array
 from gpuscan.engine.group_tables import (
     FewLabels,
     TabledGroups,
@@ -64,11 +64,11 @@ def test_stages(device: gs.Device, options: dict[str, Any]) -> None:
     before = twins.scan_carries(join, own, seeds)
     results = twins.scan_groups(join, items, each_label, STRETCH, before, problem.seeds if problem.exclusive else None)
     whole = twins.reduce_carries(join, own, seeds)
-    few = FewLabels(uploaded(device._context, labels), groups)
+    few = FewLabels(upload_array(device._context, labels), groups)
     for subgroups in ways(device):
         found = plan_table(device._executor, problem, few, subgroups=subgroups, stretch=STRETCH)
         assert found is not None
-        leaves = [uploaded(device._context, each) for each in x]
+        leaves = [upload_array(device._context, each) for each in x]
         for stages, expected in ((1, own), (2, before)):
             part = replace(found, table=replace(found.table, kernels=found.table.kernels[:stages]))
             known, carries = shape_of(found.table, run(device, part, leaves)[0])
@@ -109,7 +109,7 @@ def test_neutral_carries(device: gs.Device, op: str, dtype: Any) -> None:
     x[:50] = -np.zeros(50, dtype)
     labels = rng.integers(0, groups - 1, length).astype(np.uint8)
     problem = make_problem(x, op)
-    few = FewLabels(uploaded(device._context, labels), groups)
+    few = FewLabels(upload_array(device._context, labels), groups)
     options: dict[str, Any] = {"subgroups": True, "stretch": STRETCH}
     found = plan_table(device._executor, problem, few, **options)
     assert found is not None
@@ -119,7 +119,7 @@ def test_neutral_carries(device: gs.Device, op: str, dtype: Any) -> None:
     join = Joiner(problem.operator, make_problem(wide, op, axis=1).element)
     own = twins.combine_groups(join, (wide,), labels[None].astype(np.int64), groups, STRETCH)
     part = replace(found, table=replace(found.table, kernels=found.table.kernels[:1]))
-    known, carries = shape_of(found.table, run(device, part, [uploaded(device._context, x)])[0])
+    known, carries = shape_of(found.table, run(device, part, [upload_array(device._context, x)])[0])
     assert known.all()
     expected = np.where(own.known, own.carries[0], np.array(combine.neutral, np.uint32).view(wide.dtype))
     got = carries[..., 0].view(wide.dtype)
@@ -152,21 +152,21 @@ def test_speculative_combination(device: gs.Device) -> None:
     options: dict[str, Any] = {"subgroups": True, "stretch": STRETCH}
     filled = replace(problem, fill=(np.zeros(1, np.int32),))
 
-    def found(labels: Array, count: int | None) -> TabledGroups | None:
+    def try_combination(labels: Array, count: int | None) -> TabledGroups | None:
         return combine_speculatively(
-            device._executor, filled, uploaded(device._context, labels), count, reduces=True, **options
+            device._executor, filled, upload_array(device._context, labels), count, reduces=True, **options
         )
 
     for count in (None, 40):
-        groups = found(labels, count)
+        groups = try_combination(labels, count)
         assert groups is not None
         assert groups.table.count == (count or labels.max() + 1)
         (reduced,) = reduce_by_table(device._executor, filled, groups, None)
         np.testing.assert_array_equal(reduced.read(), np.bincount(labels, x, count or 0))
-    assert found(labels, 20) is None
+    assert try_combination(labels, 20) is None
     for wrong in (-1, 1 << 33):
-        assert found(np.where(labels > 0, labels, wrong), None) is None
-    assert found(np.where(labels > 0, labels, -1).astype(np.int8), None) is None
+        assert try_combination(np.where(labels > 0, labels, wrong), None) is None
+    assert try_combination(np.where(labels > 0, labels, -1).astype(np.int8), None) is None
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float32], ids=str)
@@ -180,39 +180,39 @@ def test_remembered_number_of_labels(device: gs.Device, dtype: Any) -> None:
     executor = device._executor
     x, labels = rng.standard_normal(length).astype(dtype), rng.integers(0, 37, length).astype(np.uint16)
     labels[-1] = 36
-    problem, there = make_problem(x, "add"), uploaded(device._context, labels)
+    problem, there = make_problem(x, "add"), upload_array(device._context, labels)
     options: dict[str, Any] = {"subgroups": True, "stretch": 600}
     in_order = dtype == np.float32
 
-    def found(*, reduces: bool, all_stages: bool = False) -> TabledGroups | None:
+    def try_combination(*, reduces: bool, all_stages: bool = False) -> TabledGroups | None:
         filled = replace(problem, fill=(np.zeros(1, dtype),)) if reduces else problem
         return combine_speculatively(executor, filled, there, None, reduces=reduces, all_stages=all_stages, **options)
 
-    def scanned(groups: TabledGroups | None) -> Array:
+    def scan_by_labels(groups: TabledGroups | None) -> Array:
         assert groups is not None
         return scan_by_table(executor, problem, groups, None)[0].read()
 
     executor.label_counts.clear()
-    assert found(reduces=False) is None
+    assert try_combination(reduces=False) is None
     few = count_labels(executor, problem, there, exact=True)
     assert few is not None
-    exact = scanned(plan_table(executor, problem, few, **options))
+    exact = scan_by_labels(plan_table(executor, problem, few, **options))
     for all_stages in (False, True):
-        got = scanned(found(reduces=False, all_stages=all_stages))
+        got = scan_by_labels(try_combination(reduces=False, all_stages=all_stages))
         np.testing.assert_array_equal(got.view(np.uint32), exact.view(np.uint32))
-    sums = found(reduces=True)
+    sums = try_combination(reduces=True)
     assert sums is not None
     (result,) = reduce_by_table(executor, replace(problem, fill=(np.zeros(1, dtype),)), sums, None)
     np.testing.assert_allclose(result.read(), np.bincount(labels, x), rtol=1e-4, atol=1e-3)
     # There are fewer labels now: the order of combination could be another one.
-    there = uploaded(device._context, np.minimum(labels, 35))
+    there = upload_array(device._context, np.minimum(labels, 35))
     executor.label_counts.keep(memory_key(there), 37)
-    assert (found(reduces=False, all_stages=True) is None) == in_order
-    assert scanned(found(reduces=False)).shape == (length,)
+    assert (try_combination(reduces=False, all_stages=True) is None) == in_order
+    assert scan_by_labels(try_combination(reduces=False)).shape == (length,)
     # There are more labels now.
     executor.label_counts.keep(memory_key(there), 35)
-    assert found(reduces=False) is None
-    assert found(reduces=True) is not None
+    assert try_combination(reduces=False) is None
+    assert try_combination(reduces=True) is not None
 
 
 def test_turns_and_parts(device: gs.Device) -> None:
@@ -224,7 +224,7 @@ def test_turns_and_parts(device: gs.Device) -> None:
     length = 200 * 5 - 3
     x, labels = words(rng, 2, length), rng.integers(0, 5, length).astype(np.int64)
     problem = make_problem(x, AFFINE, exclusive=True)
-    few = FewLabels(uploaded(device._context, labels), 5)
+    few = FewLabels(upload_array(device._context, labels), 5)
     found = plan_table(device._executor, problem, few, subgroups=True, stretch=5)
     assert found is not None
     kernels = tuple(
@@ -244,7 +244,7 @@ def run(device: gs.Device, groups: TabledGroups, leaves: list[Any]) -> list[Arra
     context, table = device._context, groups.table
     count = table.results if table.kernels[-1].stage == "reduce_carries" else groups.problem.size
     stores = table.kernels[-1].stores_results
-    results = [uploaded(context, np.full(count, 0xA5A5A5A5, np.uint32)) for _ in range(2 if stores else 0)]
+    results = [upload_array(context, np.full(count, 0xA5A5A5A5, np.uint32)) for _ in range(2 if stores else 0)]
     junk = empty(context, (table.words,), np.uint32)
     context.wgpu_device.queue.write_buffer(junk.buffer, junk.offset, np.full(table.words, 0xA5A5A5A5, np.uint32))
     memory = run_stages(context, groups, leaves, results, junk)

@@ -27,11 +27,11 @@ def submissions(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> list[
     queue = queue_of(own_device)
     send = queue._send
 
-    def counted(commands: Any) -> None:
+    def note_submit(commands: Any) -> None:
         made.append("submit")
         send(commands)
 
-    monkeypatch.setattr(queue, "_send", counted)
+    monkeypatch.setattr(queue, "_send", note_submit)
     return made
 
 
@@ -146,27 +146,27 @@ def test_nothing_overtakes_a_held_run(device: gs.Device) -> None:
     """Assert that uploads, kernels, reads and a caller's own commands come after the scans before them."""
     source, result = device.asarray(X), device.empty(X.shape, X.dtype)
 
-    def held() -> gs.Array:
+    def scan_into_result() -> gs.Array:
         device.wgpu_device.queue.write_buffer(result.buffer, 0, np.zeros_like(X))
         gs.scan(source, out=result)
         return result
 
     for _ in range(2):
-        held()
-    assert_same(held().numpy(), SUM)
-    assert_same(held()[::-3].numpy(), SUM[::-3])
-    assert_same(held().copy().numpy(), SUM)
-    assert_same(held().read_async().result(), SUM)
-    assert_same(gs.scan(held()).numpy(), np.cumsum(SUM, dtype=np.uint32))
+        scan_into_result()
+    assert_same(scan_into_result().numpy(), SUM)
+    assert_same(scan_into_result()[::-3].numpy(), SUM[::-3])
+    assert_same(scan_into_result().copy().numpy(), SUM)
+    assert_same(scan_into_result().read_async().result(), SUM)
+    assert_same(gs.scan(scan_into_result()).numpy(), np.cumsum(SUM, dtype=np.uint32))
     gpu = device.wgpu_device
-    assert_same(np.frombuffer(gpu.queue.read_buffer(held().buffer, 0, X.nbytes), np.uint32), SUM)
+    assert_same(np.frombuffer(gpu.queue.read_buffer(scan_into_result().buffer, 0, X.nbytes), np.uint32), SUM)
     encoder = gpu.create_command_encoder()
     copy = device.empty(X.shape, X.dtype)
     encoder.copy_buffer_to_buffer(result.buffer, 0, copy.buffer, 0, X.nbytes)
-    held()
+    scan_into_result()
     gpu.queue.submit([encoder.finish()])
     assert_same(copy.numpy(), SUM)
-    held()
+    scan_into_result()
     gpu.queue.write_buffer(result.buffer, 0, X)
     assert_same(result.numpy(), X)
 

@@ -40,7 +40,9 @@ def waiting_on(device: gs.Device, folds: bool = False) -> list[str]:
     return [strategy for strategy in strategies_on(device) if strategy not in barred]
 
 
-def hindered(device: gs.Device, problem: Problem, strategy: str, scheduler: str, **options: Any) -> list[Array]:
+def scan_when_hindered(
+    device: gs.Device, problem: Problem, strategy: str, scheduler: str, **options: Any
+) -> list[Array]:
     """Scan twice under a hostile scheduler, require the same bits in bounded time, and return the result.
 
     Only the second run is timed: the first compiles.
@@ -66,7 +68,7 @@ def test_float_sums_have_the_bits_of_unhindered_ones(device: gs.Device, schedule
             for strategy in waiting_on(device, folds):
                 options = {"tile": tile, "one_workgroup_folds": folds}
                 assert plan_with(device, problem, strategy, scheduler=scheduler, **options).posts
-                (got,) = hindered(device, problem, strategy, scheduler, **options)
+                (got,) = scan_when_hindered(device, problem, strategy, scheduler, **options)
                 assert_same(got, wanted, (strategy, tile, n))
 
 
@@ -77,7 +79,9 @@ def test_an_operator_that_does_not_commute(device: gs.Device, scheduler: str) ->
     options: dict[str, Any] = {"axis": 1, "exclusive": True, "reverse": True}
     wanted = gs.scan(x, AFFINE, device="numpy", **options)
     for strategy in waiting_on(device):
-        got = hindered(device, make_problem(x, AFFINE, **options), strategy, scheduler, tile=tiles_on(device)[-1])
+        got = scan_when_hindered(
+            device, make_problem(x, AFFINE, **options), strategy, scheduler, tile=tiles_on(device)[-1]
+        )
         for field, result in zip(wanted, got, strict=True):
             assert_same(result, field, strategy)
 
@@ -89,7 +93,7 @@ def test_a_fold_of_matrices(device: gs.Device, scheduler: str) -> None:
     wanted = gs.scan(x, "matmul", device="numpy")
     options: dict[str, Any] = {"tile": replace(tiles_on(device)[-1], chunk=1), "one_workgroup_folds": True}
     for strategy in waiting_on(device, folds=True):
-        (got,) = hindered(device, make_problem(x, "matmul"), strategy, scheduler, **options)
+        (got,) = scan_when_hindered(device, make_problem(x, "matmul"), strategy, scheduler, **options)
         assert_same(got, wanted, strategy)
 
 
@@ -97,14 +101,14 @@ def test_a_fold_of_matrices(device: gs.Device, scheduler: str) -> None:
 def test_columns(device: gs.Device, scheduler: str) -> None:
     x = np.random.default_rng(2).integers(0, 2**32, (9_000, 5), dtype=np.uint32)
     for strategy in waiting_on(device):
-        (got,) = hindered(device, make_problem(x, axis=0), strategy, scheduler)
+        (got,) = scan_when_hindered(device, make_problem(x, axis=0), strategy, scheduler)
         assert_same(got, ufunc_scan("add", x), strategy)
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_posts_that_never_come_besides(device: gs.Device, scheduler: str) -> None:
     x = np.random.default_rng(3).integers(0, 2**32, 20_000, dtype=np.uint32)
-    (got,) = hindered(device, make_problem(x), "fallback", scheduler, tile=tiles_on(device)[-1], withheld=3)
+    (got,) = scan_when_hindered(device, make_problem(x), "fallback", scheduler, tile=tiles_on(device)[-1], withheld=3)
     assert_same(got, ufunc_scan("add", x))
 
 
@@ -113,7 +117,7 @@ def test_auto_ends_in_a_right_result(own_device: gs.Device) -> None:
     x = np.random.default_rng(4).integers(0, 2**32, 400_000, dtype=np.uint32)
     for scheduler in SCHEDULERS:
         for options in ({"tile": small_tiles(device)[-1]}, {}):
-            (got,) = hindered(device, make_problem(x), "auto", scheduler, **options)
+            (got,) = scan_when_hindered(device, make_problem(x), "auto", scheduler, **options)
             assert_same(got, ufunc_scan("add", x), scheduler)
 
 
@@ -135,5 +139,5 @@ def test_look_ahead_hands_the_fold_over(own_device: gs.Device, monkeypatch: pyte
         assert (kernel.strategy, kernel.wait_policy.in_rounds) == ("lookahead", in_rounds)
         (wanted,) = scan_with(device, problem, "three_dispatch", tile=tile)
         for piece_bytes in (None, 20_000):  # pieces carry a prefix into the next one
-            (got,) = hindered(device, problem, "lookahead", piece_bytes=piece_bytes, **options)
+            (got,) = scan_when_hindered(device, problem, "lookahead", piece_bytes=piece_bytes, **options)
             assert_same(got, wanted, tile)

@@ -85,7 +85,7 @@ def test_processes_that_share_an_adapter(adapter: wgpu.GPUAdapter, tmp_path: Pat
     code = f"""
 import sys
 import numpy as np, gpuscan as gs
-from tests.harness.devices import timed_out
+from tests.harness.devices import count_timeouts
 from tests.harness.scans import make_problem, scan_with
 from tests.oracle import small_tiles
 device = gs.Device({adapter.summary!r}, unsafe=True)
@@ -98,7 +98,7 @@ for _ in range(int(sys.argv[1])):
         scan_with(device, make_problem(x), "lookback", tile=small_tiles(device)[0], withheld=2)
     except gs.ProgressTimeoutError:
         assert np.array_equal(gs.scan(x, device=device), wanted)
-print(*device.capabilities.distrusted, *timed_out(device).items())
+print(*device.capabilities.distrusted, *count_timeouts(device).items())
 """
     home = {name: str(tmp_path) for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA")}
     beside = [start(code, str(times), environment=home) for times in (3, 1, 0)]
@@ -204,19 +204,19 @@ import atexit
 def last():
     for _ in range(20):
         assert gs.scan(x, device=device)[-1] == len(x)
-        queue._finished = interrupted
+        queue._finish_encoder = interrupted
         try:
             gs.scan(x, device=device)
         except KeyboardInterrupt:
             pass  # the call's buffers were destroyed
-        queue._finished = finished
+        queue._finish_encoder = finished
     print("done")
 atexit.register(last)
 import numpy as np, gpuscan as gs
 from tests.harness.devices import queue_of
 device = gs.Device({adapter.summary!r})
 queue = queue_of(device)
-finished = queue._finished
+finished = queue._finish_encoder
 def interrupted(encoder):
     raise KeyboardInterrupt
 x = np.ones(3 << 19, np.uint32)

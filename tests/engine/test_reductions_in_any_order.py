@@ -14,7 +14,7 @@ from gpuscan.operators.code import combine_code
 from gpuscan.operators.named_operators import BUILTINS
 from tests.harness.scans import make_problem, scan_with
 from tests.laws import dtype_of
-from tests.oracle import Array, assert_same, boundaries, half_of, one_of, shared_strategies, small_tiles, some
+from tests.oracle import Array, assert_same, boundaries, half_of, one_of, pick_strategies, small_tiles, some
 
 INTEGERS = ("int8", "uint16", "int32", "uint64", "int64")
 FLOATS = ("float16", "bfloat16", "float32")
@@ -41,7 +41,7 @@ def last(device: gs.Device, x: Any, op: Any, strategy: str, **options: Any) -> A
     return np.asarray(scan_with(device, problem, strategy, **given)[0])
 
 
-def drawn(dtype: str, shape: Any) -> Array:
+def draw_numbers(dtype: str, shape: Any) -> Array:
     """Draw odd numbers, so that products keep a trace of every factor."""
     rng = np.random.default_rng(11)
     if dtype == "bool":
@@ -76,7 +76,7 @@ def test_every_operator_and_dtype(device: gs.Device, name: str) -> None:
     ufunc: np.ufunc = getattr(np, name)
     for turn, dtype in some(device, enumerate(DTYPES[name])):
         for shape in one_of(device, ((5_003,), (3, 1024), (7, 33)), turn + len(name)):
-            x = drawn(dtype, shape)
+            x = draw_numbers(dtype, shape)
             wanted = ufunc.reduce(x, axis=-1, dtype=x.dtype)
             assert_same(gs.reduce(x, name, axis=-1, device=device), wanted, (dtype, shape))
 
@@ -84,13 +84,13 @@ def test_every_operator_and_dtype(device: gs.Device, name: str) -> None:
 @pytest.mark.parametrize("op", ["add", "maximum"])
 def test_sizes_around_tiles(device: gs.Device, op: str) -> None:
     """Assert that nothing past the end is combined, in any part of a tile."""
-    x = drawn("int32", 3 * 2**13)
+    x = draw_numbers("int32", 3 * 2**13)
     if op == "maximum":
         x = -(abs(x >> 1) | 1)  # zeros past the end would be the greatest
     ufunc: np.ufunc = getattr(np, op)
     for turn, tile in enumerate(small_tiles(device)):
         lengths = [n for n in boundaries(tile) if n <= x.size]
-        for strategy in shared_strategies(device, turn):
+        for strategy in pick_strategies(device, turn):
             for length in some(device, lengths):
                 got = last(device, x[:length], op, strategy, tile=tile)
                 assert_same(got[0], ufunc.reduce(x[:length], dtype=x.dtype), (tile, strategy, length))
@@ -98,14 +98,14 @@ def test_sizes_around_tiles(device: gs.Device, op: str) -> None:
 
 def test_options(device: gs.Device) -> None:
     """Reduce in pieces, with an initial value, with a fold by one workgroup, and reversed rows."""
-    x = drawn("int32", 30_001)
+    x = draw_numbers("int32", 30_001)
     total = np.add.reduce(x, dtype=x.dtype)
     for turn, tile in half_of(device, enumerate(small_tiles(device))):
-        for strategy in shared_strategies(device, turn):
+        for strategy in pick_strategies(device, turn):
             for given in ({"piece_bytes": 1 << 14}, {"one_workgroup_folds": True}, {"reverse": True}):
                 assert_same(last(device, x, "add", strategy, tile=tile, **given)[0], total, (strategy, given))
             assert_same(last(device, x, "add", strategy, tile=tile, initial=np.int32(77))[0], total + np.int32(77))
-    rows = drawn("uint16", (5, 4096))
+    rows = draw_numbers("uint16", (5, 4096))
     for reverse in (False, True):
         got = last(device, rows, "maximum", "auto", axis=1, reverse=reverse, initial=np.uint16(9))
         assert_same(got.ravel(), np.maximum.reduce(rows, axis=1))
@@ -136,6 +136,6 @@ def test_other_operators_keep_their_order(device: gs.Device) -> None:
     """Assert that a sum of floats is the last element of the scan, bit for bit."""
     x = np.random.default_rng(3).normal(size=20_001).astype(np.float32)
     for turn, tile in enumerate(small_tiles(device)):
-        for strategy in shared_strategies(device, turn):
+        for strategy in pick_strategies(device, turn):
             scanned = scan_with(device, make_problem(x), strategy, tile=tile)[0]
             assert_same(last(device, x, "add", strategy, tile=tile)[0], scanned[-1], (tile, strategy))

@@ -37,10 +37,10 @@ LENGTHS = [1, 3, 16, 63, 100, 1031]
 DTYPES = ["float32", "float16", "int8", "uint16", "int64", "complex64"]
 
 
-def flipped(value: Any) -> Any:
+def flip_rows(value: Any) -> Any:
     """Return the rows in reverse order of elements, for each array of a bundle."""
     if isinstance(value, tuple):
-        return tuple(map(flipped, value))
+        return tuple(map(flip_rows, value))
     return np.flip(np.asarray(value), 1)
 
 
@@ -54,7 +54,7 @@ def gates(l: Any, r: Any) -> Any:
 
 def assert_flipped(got: Any, wanted: Any, note: Any = "") -> None:
     """Require that `got` has the bits of `wanted` in reverse."""
-    pairs = zip(got, flipped(wanted), strict=True) if isinstance(got, tuple) else [(got, flipped(wanted))]
+    pairs = zip(got, flip_rows(wanted), strict=True) if isinstance(got, tuple) else [(got, flip_rows(wanted))]
     for one, other in pairs:
         assert_same(np.asarray(one), np.ascontiguousarray(other), note)
 
@@ -74,7 +74,7 @@ def test_rows_that_share_tiles(device: gs.Device, dtype: str) -> None:
             poison(device, x.nbytes)
             (got,) = scan_with(device, backwards, strategy, tile=tile)
             if dtype == "complex64":  # NumPy rounds complex products in another way
-                (wanted,) = scan_with(device, make_problem(flipped(x), **options), strategy, tile=tile)
+                (wanted,) = scan_with(device, make_problem(flip_rows(x), **options), strategy, tile=tile)
                 assert_flipped(got, wanted, (length, tile, strategy))
             else:
                 (twin,) = twin_of(backwards, tile)
@@ -93,7 +93,7 @@ def test_narrow_rows_that_are_joined_once(device: gs.Device, dtype: str) -> None
         options: dict[str, Any] = {"axis": 1, "exclusive": turn % 2 == 1}
         if turn % 3 == 0:
             options["initial"] = np.arange(len(x)).astype(dtype)
-        forwards, backwards = make_problem(flipped(x), **options), make_problem(x, reverse=True, **options)
+        forwards, backwards = make_problem(flip_rows(x), **options), make_problem(x, reverse=True, **options)
         (wanted,) = twin_of(forwards, tile)
         for strategy in strategies_in_turn(device, turn):
             poison(device, x.nbytes)
@@ -127,7 +127,7 @@ def test_any_rows_in_the_planned_shape(device: gs.Device, data: st.DataObject) -
     x = floats(dtype, rows, length)
     options: dict[str, Any] = {"axis": 1, "exclusive": data.draw(st.booleans())}
     options["strategy"] = data.draw(st.sampled_from(["auto", *strategies_on(device)]))
-    wanted = gs.scan(flipped(x), device=device, **options)
+    wanted = gs.scan(flip_rows(x), device=device, **options)
     assert_flipped(gs.scan(x, reverse=True, device=device, **options), wanted)
     assert_flipped(gs.scan(device.asarray(x), reverse=True, **options).numpy(), wanted)
 
@@ -135,7 +135,7 @@ def test_any_rows_in_the_planned_shape(device: gs.Device, data: st.DataObject) -
 def test_bundles_in_the_planned_shape(device: gs.Device) -> None:
     for length in some(device, (63, 64, 300)):
         pair = (floats("float32", 50, length), floats("float32", 50, length) + 1)
-        wanted = gs.scan(flipped(pair), gates, axis=1, device=device)
+        wanted = gs.scan(flip_rows(pair), gates, axis=1, device=device)
         assert_flipped(gs.scan(pair, gates, axis=1, reverse=True, device=device), wanted, length)
 
 
@@ -144,7 +144,7 @@ def test_on_the_cpu() -> None:
         x = floats("float32", 3 + 1500 // length, length)
         pair = (x, floats("float32", *x.shape) + 1)
         for operand, op in ((x, "add"), (pair, gates)):
-            wanted = gs.scan(flipped(operand), op, axis=1, device="numpy")
+            wanted = gs.scan(flip_rows(operand), op, axis=1, device="numpy")
             assert_flipped(gs.scan(operand, op, axis=1, reverse=True, device="numpy"), wanted, length)
 
 
@@ -156,7 +156,7 @@ def test_piece_by_piece(device: gs.Device, dtype: str, length: int) -> None:
     initial = np.arange(len(x)).astype(dtype)
     for strategy in strategies_in_turn(device, length):
         tile = small_tiles(device)[-1]
-        forwards = make_problem(flipped(x), axis=1, initial=initial)
+        forwards = make_problem(flip_rows(x), axis=1, initial=initial)
         (wanted,) = scan_with(device, forwards, strategy, tile=tile)
         backwards = make_problem(x, axis=1, reverse=True, initial=initial)
         (got,) = scan_with(device, backwards, strategy, tile=tile, piece_bytes=1 << 15)
@@ -185,10 +185,10 @@ def test_larger_than_a_binding(device: gs.Device, adapter: wgpu.GPUAdapter, leng
     initial = np.arange(len(x), dtype=np.float32)
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
     got = gs.scan(small.asarray(x), axis=1, reverse=True, initial=initial).numpy()
-    wanted = gs.scan(flipped(x), axis=1, initial=initial, device=device)
-    np.testing.assert_allclose(got, flipped(wanted), rtol=1e-3, atol=1e-2)
+    wanted = gs.scan(flip_rows(x), axis=1, initial=initial, device=device)
+    np.testing.assert_allclose(got, flip_rows(wanted), rtol=1e-3, atol=1e-2)
     if length != 37:
-        assert_flipped(got, gs.scan(flipped(x), axis=1, initial=initial, device=small))
+        assert_flipped(got, gs.scan(flip_rows(x), axis=1, initial=initial, device=small))
 
 
 @pytest.mark.parametrize("length", [48, 63])
@@ -196,26 +196,26 @@ def test_larger_than_a_binding(device: gs.Device, adapter: wgpu.GPUAdapter, leng
 def test_recorded_and_in_place(device: gs.Device, dtype: str, length: int) -> None:
     """Assert that a recorded plan refuses in-place rows that share words, and that a call copies them."""
     x = floats(dtype, 40, length)
-    wanted = gs.scan(flipped(x), axis=1, device=device)
+    wanted = gs.scan(flip_rows(x), axis=1, device=device)
     plan = device.plan(x.shape, x.dtype, "add", axis=1, reverse=True)
 
-    def recorded(source: gs.Array, target: gs.Array) -> gs.Array:
+    def record_and_submit(source: gs.Array, target: gs.Array) -> gs.Array:
         encoder = device.wgpu_device.create_command_encoder()
         plan.record(encoder, source, target)
         device.wgpu_device.queue.submit([encoder.finish()])
         return target
 
     poison(device, x.nbytes)
-    assert_flipped(recorded(device.asarray(x), device.empty(x.shape, x.dtype)).numpy(), wanted)
+    assert_flipped(record_and_submit(device.asarray(x), device.empty(x.shape, x.dtype)).numpy(), wanted)
     array = device.asarray(x)
     shares = traits_of(plan)["scan"].shares_words
     assert shares == (dtype == "int16" and length % tile_of(plan).chunk > 0)
     if shares:
         with pytest.raises(ValueError, match="another dst"):
-            recorded(array, array)
+            record_and_submit(array, array)
         assert_same(array.numpy(), x)
     else:
-        assert_flipped(recorded(array, array).numpy(), wanted)
+        assert_flipped(record_and_submit(array, array).numpy(), wanted)
     array = device.asarray(x)
     assert gs.scan(array, axis=1, reverse=True, out=array) is array
     assert_flipped(array.numpy(), wanted)
@@ -226,7 +226,7 @@ def test_elements_of_a_neighbour(device: gs.Device, length: int) -> None:
     """Assert that the gradient of a recurrence takes the neighbours' gates and states, in either direction."""
     given = [floats("float32", 50, length) / 5 + shift for shift in (0, 1, 2)]
     start = np.arange(50, dtype=np.float32)
-    forwards = gs.linear_recurrence_vjp(*(device.asarray(flipped(x)) for x in given), initial=start)
+    forwards = gs.linear_recurrence_vjp(*(device.asarray(flip_rows(x)) for x in given), initial=start)
     backwards = gs.linear_recurrence_vjp(*map(device.asarray, given), initial=start, reverse=True)
     assert_flipped(backwards[:2], forwards[:2])
     assert_same(np.asarray(backwards[2]), np.asarray(forwards[2]))
@@ -238,7 +238,7 @@ def test_elements_of_several_accesses(device: gs.Device) -> None:
     op = gs.operator(maps_of_vectors, name="maps of vectors", element_axes=1)
     tile = replace(small_tiles(device)[-1], chunk=1)
     for strategy in strategies_in_turn(device, 0):
-        (wanted,) = scan_with(device, make_problem(flipped(rows), op, axis=1), strategy, tile=tile)
+        (wanted,) = scan_with(device, make_problem(flip_rows(rows), op, axis=1), strategy, tile=tile)
         (got,) = scan_with(device, make_problem(rows, op, axis=1, reverse=True), strategy, tile=tile)
         assert_flipped(got, wanted, strategy)
 
@@ -248,6 +248,6 @@ def test_a_row_alone_in_a_tile_of_rows(device: gs.Device) -> None:
     x = floats("float32", 1, 4096)
     tile = TileShape(32, 0, 1, 4, per_row=True)
     for strategy in strategies_on(device):
-        (wanted,) = scan_with(device, make_problem(flipped(x), axis=1), strategy, tile=tile)
+        (wanted,) = scan_with(device, make_problem(flip_rows(x), axis=1), strategy, tile=tile)
         (got,) = scan_with(device, make_problem(x, axis=1, reverse=True), strategy, tile=tile)
         assert_flipped(got, wanted, strategy)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import gpuscan as gs
 from gpuscan.planning.tile_shapes import TileShape
-from tests.harness.scans import MIN_ROW, make_problem, planned_tile, scan_with
+from tests.harness.scans import MIN_ROW, find_tile, make_problem, scan_with
 from tests.harness.stages import twin_of
 from tests.oracle import (
     AFFINE,
@@ -20,10 +20,10 @@ from tests.oracle import (
     Array,
     assert_same,
     half_of,
+    limit_examples,
     one_by_one,
+    pick_strategies,
     several,
-    shared,
-    shared_strategies,
     some,
     strategies_in_turn,
     strategies_on,
@@ -81,7 +81,7 @@ def test_float_bits(device: gs.Device) -> None:
         for turn, length in some(device, enumerate(lengths(tile))):
             problem = make_problem(rng.standard_normal((4, length)).astype(np.float32), axis=1)
             (wanted,) = twin_of(problem, tile)
-            for strategy in shared_strategies(device, turn):
+            for strategy in pick_strategies(device, turn):
                 (got,) = scan_with(device, problem, strategy, tile=tile)
                 assert_same(got, wanted, (tile, length, strategy))
 
@@ -91,7 +91,7 @@ def test_pieces_are_whole_rows(device: gs.Device, reverse: bool) -> None:
     """Assert that an array scanned in pieces has the bits of one that is scanned whole."""
     x = np.random.default_rng(2).standard_normal((37, 4 * MIN_ROW)).astype(np.float32)
     problem = make_problem(x, axis=1, reverse=reverse)
-    tile = planned_tile(device, problem)
+    tile = find_tile(device, problem)
     assert isinstance(tile, TileShape)
     assert tile.per_row
     (wanted,) = twin_of(problem, tile)
@@ -133,7 +133,7 @@ def test_in_place(device: gs.Device) -> None:
     assert_same(array.numpy(), np.cumsum(x, axis=1, dtype=np.uint32))
 
 
-@shared(20)
+@limit_examples(20)
 @given(st.data())
 def test_any_row(device: gs.Device, data: st.DataObject) -> None:
     """Reduce and scan rows of about the smallest length that gets tiles of its own."""

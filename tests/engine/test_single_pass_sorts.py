@@ -19,7 +19,7 @@ from gpuscan.reference import sort as twins
 from tests.api.test_sort import assert_sorted, keys_of, order_of
 from tests.engine.test_sorting import RADIX_BITS, tile_call, tile_values, ways
 from tests.harness.builds import shorten_waits
-from tests.harness.devices import device_as_if, timed_out
+from tests.harness.devices import count_timeouts, device_as_if
 from tests.harness.sorts import run_stage, sort_in_tiles
 
 RADIX = 1 << RADIX_BITS
@@ -187,7 +187,7 @@ def test_waits_that_time_out(own_device: gs.Device, monkeypatch: pytest.MonkeyPa
     if asked == "by name":
         with pytest.raises(gs.ProgressTimeoutError, match="'lookback' was asked for"):
             assert_sorts(device, keys, strategy="lookback", **options)
-        assert timed_out(device) == {"lookback": 1}
+        assert count_timeouts(device) == {"lookback": 1}
         monkeypatch.setenv("GPUSCAN_STRATEGY", "lookahead")  # sorts take look-back in its place
         with pytest.raises(gs.ProgressTimeoutError, match="'lookback' was asked for"):
             assert_sorts(device, keys, **options)
@@ -196,7 +196,7 @@ def test_waits_that_time_out(own_device: gs.Device, monkeypatch: pytest.MonkeyPa
         for times in (1, 2, 3):
             assert choose_sort_strategy(device.capabilities) == "lookback"
             assert_sorts(device, keys, **options)
-            assert timed_out(device) == ({"lookback": times} if times < 3 else {})
+            assert count_timeouts(device) == ({"lookback": times} if times < 3 else {})
         assert device.capabilities.distrusted == ("lookback",)
         assert choose_sort_strategy(device.capabilities) == "fallback"
     else:
@@ -207,9 +207,9 @@ def test_waits_that_time_out(own_device: gs.Device, monkeypatch: pytest.MonkeyPa
         sort_in_tiles(device, keys, False, tile_size=TILE, **options)
         with pytest.raises(gs.ProgressTimeoutError, match="a sort by strategy 'lookback'"):
             device.synchronize()
-        assert timed_out(device) == {"lookback": 1}
+        assert count_timeouts(device) == {"lookback": 1}
         assert_sorts(device, keys, **options)  # waits for its report now, and goes on by three dispatches
-        assert timed_out(device) == {"lookback": 2}
+        assert count_timeouts(device) == {"lookback": 2}
     assert time.perf_counter() - begin < SECONDS
 
 

@@ -10,7 +10,7 @@ import pytest
 import gpuscan as gs
 from gpuscan.elements import SCALARS
 from tests.harness.builds import count_plans, shorten_waits, withhold_posts
-from tests.harness.devices import device_as_if, force_strategy, poison, timed_out
+from tests.harness.devices import count_timeouts, device_as_if, force_strategy, poison
 from tests.harness.scans import SMALL_ARRAY_BYTES
 from tests.oracle import assert_same, small_tiles, strategies_in_turn, ufunc_scan
 
@@ -48,15 +48,15 @@ def test_a_call_is_planned_once(device: gs.Device, monkeypatch: pytest.MonkeyPat
             counts.append(len(planned))
         return counts
 
-    def planned_at_the_first_call() -> bool:
+    def is_planned_once() -> bool:
         first, second = plans_of_two_calls()
         return first > 0 and second == 0
 
-    assert planned_at_the_first_call()
+    assert is_planned_once()
     device = device_as_if(device, distrusted=("lookback",))
-    assert planned_at_the_first_call()
+    assert is_planned_once()
     monkeypatch.setenv("GPUSCAN_STRATEGY", "three_dispatch")
-    assert planned_at_the_first_call()
+    assert is_planned_once()
 
 
 def test_sizes_about_the_limit(device: gs.Device) -> None:
@@ -114,7 +114,7 @@ def test_a_small_scan_that_times_out_is_done_another_way(
     x = np.arange(5000, dtype=np.uint32)
     for times in (1, 2):
         assert_same(gs.scan(x, device=device), np.cumsum(x, dtype=np.uint32))
-        assert timed_out(device) == {"lookback": times}
+        assert count_timeouts(device) == {"lookback": times}
 
 
 def test_errors(device: gs.Device) -> None:

@@ -61,7 +61,7 @@ def problems(tiles: int, tile: TileShape) -> dict[str, Problem]:
 def twin(problem: Problem, tile: TileShape) -> tuple[Joiner, TileSums]:
     """Return the scans inside the tiles, on NumPy, and the operator that joins them."""
     join = Joiner(problem.operator, problem.element, problem.rows > 1)
-    flat = [reference.flattened(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
+    flat = [reference.flatten_rows(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
     return join, scan_tile(join, tile, reference.load(problem, flat))
 
 
@@ -106,7 +106,7 @@ def test_scan(device: gs.Device) -> None:
         items = scan(join, sums, prefixes, exclusive=problem.exclusive)
         stored = reference.store(problem, items)
         for got, field in zip(results, stored, strict=True):
-            assert_same(reference.flattened(problem, got), field, (tile, note))
+            assert_same(reference.flatten_rows(problem, got), field, (tile, note))
 
 
 @pytest.mark.parametrize("folds", [False, True])
@@ -151,4 +151,4 @@ def test_posts(device: gs.Device, strategy: str, folds: bool) -> None:
 
         stored = reference.store(problem, scan(join, sums, prefixes, exclusive=problem.exclusive))
         for got, field in zip(run.results, stored, strict=True):
-            assert_same(reference.flattened(problem, got), field, (tile, note))
+            assert_same(reference.flatten_rows(problem, got), field, (tile, note))

@@ -21,7 +21,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.problem.problem import Problem
 from gpuscan.tools.files import scan_in_pieces
-from tests.harness.devices import force_strategy, timed_out
+from tests.harness.devices import count_timeouts, force_strategy
 from tests.harness.scans import make_problem, origin_of_piece, scan_chunks_with, scan_with, single_piece_bytes
 from tests.laws import dtype_of
 from tests.oracle import AFFINE, NO_IDENTITY, assert_same, half_of, small_tiles, strategies_in_turn, ufunc_scan, words
@@ -79,7 +79,7 @@ def test_a_piece_that_timed_out_is_done_again(
     problem = make_problem(np.random.default_rng(1).standard_normal(60_000).astype(np.float32))
     tile = small_tiles(own_device)[0]
     (got,) = scan_with(own_device, problem, tile=tile, piece_bytes=1, withheld=2)
-    assert timed_out(own_device) == {"lookback": 1}
+    assert count_timeouts(own_device) == {"lookback": 1}
     (wanted,) = scan_with(device, problem, "three_dispatch", tile=tile)
     assert_same(got, wanted)
 
@@ -221,13 +221,13 @@ def test_chunks_on_numpy() -> None:
         assert_same(np.concatenate(list(got)), gs.scan(x, device="numpy", **options), options)
     chunk = np.zeros(5, np.int32)
 
-    def filled_again() -> Iterator[np.ndarray[Any, Any]]:
+    def refill_chunk() -> Iterator[np.ndarray[Any, Any]]:
         for _ in range(3):
             chunk[:] = 1
             yield chunk
 
     for options in ({}, {"exclusive": True}, {"after": lambda v: v}, {"after": lambda v: (v, v)}):
-        for number, result in enumerate(gs.scan_chunks(filled_again(), device="numpy", **options)):  # type: ignore[arg-type]
+        for number, result in enumerate(gs.scan_chunks(refill_chunk(), device="numpy", **options)):  # type: ignore[arg-type]
             for field in result if isinstance(result, tuple) else [result]:
                 assert_same(field, np.arange(5, dtype=np.int32) + number * 5 + ("exclusive" not in options), options)
                 field[:] = 99  # the caller's to write to, as the chunk is
@@ -241,7 +241,7 @@ def test_chunks_on_numpy() -> None:
 # ----- Files
 
 
-def stored(path: Path, x: np.ndarray[Any, Any]) -> Path:
+def save_array(path: Path, x: np.ndarray[Any, Any]) -> Path:
     np.save(path, x)
     return path
 
@@ -250,7 +250,7 @@ def test_file_to_file(device: gs.Device, tmp_path: Path) -> None:
     """Scan files along any axis and of any memory order; the progress ends at the input's size."""
     x = np.random.default_rng(6).integers(0, 2**31, (7, 300_001), dtype=np.uint32)
     for order in "CF":
-        source = np.load(stored(tmp_path / "in.npy", np.asarray(x, order=order)), mmap_mode="r")  # type: ignore[call-overload]
+        source = np.load(save_array(tmp_path / "in.npy", np.asarray(x, order=order)), mmap_mode="r")  # type: ignore[call-overload]
         for options in ({"axis": 0}, {"axis": 1, "reverse": True}):
             steps: list[int] = []
             scan_in_pieces(source, tmp_path / "out.npy", steps.append, op="add", device=device, **options)
@@ -263,7 +263,7 @@ def test_file_to_file(device: gs.Device, tmp_path: Path) -> None:
 
 def test_copy_on_write_pages_are_kept(device: gs.Device, tmp_path: Path) -> None:
     x = np.ones(2 << 20, np.float32)
-    private = np.load(stored(tmp_path / "in.npy", x), mmap_mode="c")
+    private = np.load(save_array(tmp_path / "in.npy", x), mmap_mode="c")
     private[5] = 100
     got = gs.scan(private, device=device)
     assert got[-1] == len(x) + 99
@@ -275,11 +275,11 @@ def test_copy_on_write_pages_are_kept(device: gs.Device, tmp_path: Path) -> None
 def test_pages_that_no_file_holds_are_kept(device: gs.Device, shape: tuple[int, ...]) -> None:
     """Assert that the pages of a plain map stay, since it may be private and they exist nowhere else."""
 
-    def mapped() -> Any:
+    def map_pages() -> Any:
         pages = mmap.mmap(-1, 4 * math.prod(shape), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         return np.ndarray(shape, np.uint32, buffer=pages)
 
-    x, out = mapped(), mapped()
+    x, out = map_pages(), map_pages()
     x[...], out[...] = 1, 7
     expected = np.cumsum(x, axis=0, dtype=np.uint32)
     got = gs.scan(x, axis=0, out=out, device=device)

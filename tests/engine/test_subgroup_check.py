@@ -18,12 +18,12 @@ SUMS = X.cumsum(dtype=np.int32)
 
 
 @pytest.fixture
-def varied(own_device: gs.Device) -> gs.Device:
+def varying_device(own_device: gs.Device) -> gs.Device:
     """Return a device of a vendor with compilers that choose the subgroup size."""
     return device_as_if(own_device, vendor="Intel", adapter_type="IntegratedGPU")
 
 
-def recorded(device: gs.Device, strategy: str, *, in_place: bool = False) -> Any:
+def record_and_submit(device: gs.Device, strategy: str, *, in_place: bool = False) -> Any:
     """Record a plan, submit it without waiting, and return the array that it writes."""
     plan = device.plan(X.shape, X.dtype, strategy=strategy)
     source = device.asarray(X)
@@ -36,37 +36,37 @@ def recorded(device: gs.Device, strategy: str, *, in_place: bool = False) -> Any
 
 @pytest.mark.parametrize("in_place", [False, True])
 def test_a_recorded_plan_does_without_subgroups(
-    varied: gs.Device, monkeypatch: pytest.MonkeyPatch, in_place: bool
+    varying_device: gs.Device, monkeypatch: pytest.MonkeyPatch, in_place: bool
 ) -> None:
     pretend_wrong_subgroup_size(monkeypatch, lambda kernel: True)
     for _ in range(2):
-        assert_same(recorded(varied, "three_dispatch", in_place=in_place), SUMS)
-    varied.synchronize()
+        assert_same(record_and_submit(varying_device, "three_dispatch", in_place=in_place), SUMS)
+    varying_device.synchronize()
 
 
 @pytest.mark.parametrize("stage", ["reduce", "scan_totals", "scan"])
-def test_every_stage_tells(varied: gs.Device, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+def test_every_stage_tells(varying_device: gs.Device, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
     pretend_wrong_subgroup_size(monkeypatch, lambda kernel: kernel.stage == stage)
-    assert_same(gs.scan(X, device=varied, strategy="three_dispatch"), SUMS)
-    assert has_mismatched_kernels(varied) == (varied.capabilities.subgroup_size > 0)
+    assert_same(gs.scan(X, device=varying_device, strategy="three_dispatch"), SUMS)
+    assert has_mismatched_kernels(varying_device) == (varying_device.capabilities.subgroup_size > 0)
 
 
 def test_a_recorded_single_pass_does_without_subgroups(
-    varied: gs.Device, monkeypatch: pytest.MonkeyPatch, adapter: wgpu.GPUAdapter
+    varying_device: gs.Device, monkeypatch: pytest.MonkeyPatch, adapter: wgpu.GPUAdapter
 ) -> None:
     """Assert that a software adapter that plays a GPU runs only fallback: its threads need longer waits."""
     pretend_wrong_subgroup_size(monkeypatch, lambda kernel: True)
     cpu = adapter.info["adapter_type"] == "CPU"
-    for strategy in ["fallback"] if cpu else strategies_on(varied):
-        assert_same(recorded(varied, strategy), SUMS, strategy)
-    varied.synchronize()
+    for strategy in ["fallback"] if cpu else strategies_on(varying_device):
+        assert_same(record_and_submit(varying_device, strategy), SUMS, strategy)
+    varying_device.synchronize()
 
 
-def test_a_recorded_plan_keeps_subgroups_that_are_as_planned(varied: gs.Device) -> None:
+def test_a_recorded_plan_keeps_subgroups_that_are_as_planned(varying_device: gs.Device) -> None:
     """Assert that the first record of a kind runs one tile of its own to learn the size."""
-    target = recorded(varied, "three_dispatch")
-    assert has_verified_kernels(varied) == (varied.capabilities.subgroup_size > 0)
-    assert not has_mismatched_kernels(varied)
+    target = record_and_submit(varying_device, "three_dispatch")
+    assert has_verified_kernels(varying_device) == (varying_device.capabilities.subgroup_size > 0)
+    assert not has_mismatched_kernels(varying_device)
     assert_same(target, SUMS)
 
 
@@ -78,38 +78,42 @@ def test_where_one_size_is_known_a_recorded_plan_says_that_it_differed(
     if not device.capabilities.subgroup_size:
         return  # there is nothing to mistake
     pretend_wrong_subgroup_size(monkeypatch, lambda kernel: True)
-    target = recorded(device, "three_dispatch")
+    target = record_and_submit(device, "three_dispatch")
     with pytest.raises(gs.GpuscanError, match="another size"):
         target.numpy()
     assert not device.capabilities.distrusted
-    assert_same(recorded(device, "three_dispatch"), SUMS)
+    assert_same(record_and_submit(device, "three_dispatch"), SUMS)
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_in_place_where_only_some_shaders_differ(varied: gs.Device, monkeypatch: pytest.MonkeyPatch, cut: bool) -> None:
+def test_in_place_where_only_some_shaders_differ(
+    varying_device: gs.Device, monkeypatch: pytest.MonkeyPatch, cut: bool
+) -> None:
     """Assert that a run that has overwritten its input is not repeated without subgroups."""
     x = X
     if cut:
         # The smallest piece takes 6 MiB where tiles with subgroups and tiles without have to fit into it.
         x = np.tile(X, 40)
-        limits = dict(varied.capabilities.limits) | {"max-storage-buffer-binding-size": 7 << 20}
-        varied = device_as_if(varied, limits=limits)
+        limits = dict(varying_device.capabilities.limits) | {"max-storage-buffer-binding-size": 7 << 20}
+        varying_device = device_as_if(varying_device, limits=limits)
     pretend_wrong_subgroup_size(monkeypatch, lambda kernel: kernel.spec.carried if cut else kernel.stage == "reduce")
     for _ in range(2):
-        array = varied.asarray(x)
+        array = varying_device.asarray(x)
         gs.scan(array, out=array)
         assert_same(array, x.cumsum(dtype=np.int32))
 
 
 @pytest.mark.parametrize("way", ["array", "long array", "device array", "plan"])
-def test_a_size_that_differed_is_remembered(varied: gs.Device, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_a_size_that_differed_is_remembered(
+    varying_device: gs.Device, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
     pretend_wrong_subgroup_size(monkeypatch, lambda kernel: True)
-    runs = count_runs(varied, monkeypatch)
+    runs = count_runs(varying_device, monkeypatch)
     x = np.tile(X, 3) if way == "long array" else X[:4000]
-    given: Any = varied.asarray(x) if way in ("device array", "plan") else x
-    plan = varied.plan(x.shape, x.dtype, strategy="three_dispatch")
+    given: Any = varying_device.asarray(x) if way in ("device array", "plan") else x
+    plan = varying_device.plan(x.shape, x.dtype, strategy="three_dispatch")
     for call in range(3):
         runs.clear()
-        got = plan(given) if way == "plan" else gs.scan(given, device=varied, strategy="three_dispatch")
+        got = plan(given) if way == "plan" else gs.scan(given, device=varying_device, strategy="three_dispatch")
         assert_same(got, x.cumsum(dtype=np.int32))
         assert call == 0 or len(runs) == 1

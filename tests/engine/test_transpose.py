@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from tests.harness.builds import count_reads, is_transposed_on, transpose_any_size, uploaded_in_order
+from tests.harness.builds import count_reads, is_transposed_on, transpose_any_size, upload_in_order
 from tests.harness.devices import device_as_if
-from tests.oracle import AFFINE, assert_same, one_by_one, shared, some, strategies_in_turn, ufunc_scan
+from tests.oracle import AFFINE, assert_same, limit_examples, one_by_one, some, strategies_in_turn, ufunc_scan
 
 DTYPES = ["uint8", "int16", "bool", "float16"]
 
@@ -38,7 +38,7 @@ def test_every_strategy(device: gs.Device, monkeypatch: pytest.MonkeyPatch, numb
             assert_same(got.numpy(), ufunc_scan(op, x, axis=axis), (shape, strategy))
 
 
-@shared(25)
+@limit_examples(25)
 @given(
     shape=st.lists(st.integers(1, 9), min_size=2, max_size=4),
     axis=st.integers(0, 2),
@@ -98,7 +98,7 @@ def test_arrays_of_the_cpu_in_any_memory_order(
     transpose_any_size(monkeypatch)
     x = np.random.default_rng(3).integers(0, 9, (4, 6, 20)).astype(dtype).transpose(order)
     assert is_transposed_on(gpu, x) == (order != (0, 1, 2))
-    assert_same(uploaded_in_order(gpu, x).numpy(), np.ascontiguousarray(x))
+    assert_same(upload_in_order(gpu, x).numpy(), np.ascontiguousarray(x))
     with monkeypatch.context() as patched:
         patched.setattr(np, "ascontiguousarray", refuse_copies)
         for axis in range(3):

@@ -11,8 +11,8 @@ import wgpu
 import gpuscan as gs
 from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.builds import wait_with_pauses
-from tests.harness.devices import device_as_if, store_tuned_tiles, tuned_tiles_of
-from tests.harness.scans import make_problem, planned_tile, scan_with, tile_of
+from tests.harness.devices import device_as_if, find_tuned_tiles, store_tuned_tiles
+from tests.harness.scans import find_tile, make_problem, scan_with, tile_of
 from tests.oracle import AFFINE, assert_same, strategies_on, words
 
 LENGTH = 50_001
@@ -25,13 +25,13 @@ def gpu(device: gs.Device) -> gs.Device:
 
 def shape_for(device: gs.Device) -> TileShape:
     """Return a tile that the planner would not take, in the order of its own; without subgroups in another order."""
-    planned = planned_tile(device, make_problem(np.ones(LENGTH, np.float32)))
+    planned = find_tile(device, make_problem(np.ones(LENGTH, np.float32)))
     assert isinstance(planned, TileShape)
     return planned.same_order()[-1] if planned.subgroup_size else TileShape(128, 0, 1, 16)
 
 
 @pytest.fixture
-def tuned(own_device: gs.Device, adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
+def device_with_tile(own_device: gs.Device, adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
     """Return a device for which `gpuscan tune` has found a tile for single words."""
     if own_device.capabilities.adapter_type == "CPU":
         wait_with_pauses(monkeypatch)
@@ -39,31 +39,35 @@ def tuned(own_device: gs.Device, adapter: wgpu.GPUAdapter, monkeypatch: pytest.M
     return gpu(gs.Device(adapter))
 
 
-def test_a_device_takes_the_tiles_that_were_stored_for_it(own_device: gs.Device, tuned: gs.Device) -> None:
-    assert tuned_tiles_of(own_device) == {}
+def test_a_device_takes_the_tiles_that_were_stored_for_it(own_device: gs.Device, device_with_tile: gs.Device) -> None:
+    assert find_tuned_tiles(own_device) == {}
     shape = shape_for(gpu(own_device))
-    assert tuned_tiles_of(tuned) == {(1, LENGTH): shape}
-    planned = planned_tile(gpu(own_device), make_problem(np.ones(LENGTH, np.uint32)))
+    assert find_tuned_tiles(device_with_tile) == {(1, LENGTH): shape}
+    planned = find_tile(gpu(own_device), make_problem(np.ones(LENGTH, np.uint32)))
     taken = shape if shape.subgroup_size else planned
     assert shape != planned
-    assert tile_of(tuned.plan(LENGTH, np.uint32, "add")) == taken
+    assert tile_of(device_with_tile.plan(LENGTH, np.uint32, "add")) == taken
     x = np.arange(LENGTH, dtype=np.uint32)
-    np.testing.assert_array_equal(gs.scan(x, device=tuned), np.cumsum(x, dtype=np.uint32))
+    np.testing.assert_array_equal(gs.scan(x, device=device_with_tile), np.cumsum(x, dtype=np.uint32))
 
 
-def test_every_way_to_scan_has_the_bits_of_an_untuned_device(own_device: gs.Device, tuned: gs.Device) -> None:
+def test_every_way_to_scan_has_the_bits_of_an_untuned_device(
+    own_device: gs.Device, device_with_tile: gs.Device
+) -> None:
     x = np.random.default_rng(7).normal(size=LENGTH).astype(np.float32)
     expected = gs.scan(x, device=gpu(own_device))
     np.testing.assert_allclose(expected, np.cumsum(x.astype(np.float64)), rtol=1e-4, atol=1e-3)
-    results: dict[str, Any] = {name: gs.scan(x, device=tuned, strategy=name) for name in strategies_on(tuned)}
-    results["an array on the device"] = gs.scan(tuned.asarray(x), device=tuned).numpy()
-    results["chunks"] = np.concatenate(list(gs.scan_chunks(np.array_split(x, 7), device=tuned)))
-    results["pieces"] = scan_with(tuned, make_problem(x), piece_bytes=1 << 14)[0]
-    results["a plan"] = tuned.plan(LENGTH, np.float32, "add")(x)
-    source, target = tuned.asarray(x), tuned.asarray(np.full(LENGTH, np.nan, np.float32))
-    encoder = tuned.wgpu_device.create_command_encoder()
-    tuned.plan(LENGTH, np.float32, "add").record(encoder, source, target)
-    tuned.wgpu_device.queue.submit([encoder.finish()])
+    results: dict[str, Any] = {
+        name: gs.scan(x, device=device_with_tile, strategy=name) for name in strategies_on(device_with_tile)
+    }
+    results["an array on the device"] = gs.scan(device_with_tile.asarray(x), device=device_with_tile).numpy()
+    results["chunks"] = np.concatenate(list(gs.scan_chunks(np.array_split(x, 7), device=device_with_tile)))
+    results["pieces"] = scan_with(device_with_tile, make_problem(x), piece_bytes=1 << 14)[0]
+    results["a plan"] = device_with_tile.plan(LENGTH, np.float32, "add")(x)
+    source, target = device_with_tile.asarray(x), device_with_tile.asarray(np.full(LENGTH, np.nan, np.float32))
+    encoder = device_with_tile.wgpu_device.create_command_encoder()
+    device_with_tile.plan(LENGTH, np.float32, "add").record(encoder, source, target)
+    device_with_tile.wgpu_device.queue.submit([encoder.finish()])
     results["a recorded plan"] = target.numpy()
     for name, result in results.items():
         np.testing.assert_array_equal(np.asarray(result).view(np.uint32), expected.view(np.uint32), err_msg=name)
@@ -93,7 +97,9 @@ def test_bands_do_not_change_the_bits(device: gs.Device, number: int) -> None:
             assert_same(got, field, (shape, strategy))
 
 
-def test_scans_that_were_not_measured_keep_the_planners_tile(own_device: gs.Device, tuned: gs.Device) -> None:
+def test_scans_that_were_not_measured_keep_the_planners_tile(
+    own_device: gs.Device, device_with_tile: gs.Device
+) -> None:
     x = np.ones(LENGTH, np.float32)
     others = (
         make_problem(x, "logaddexp"),
@@ -101,4 +107,4 @@ def test_scans_that_were_not_measured_keep_the_planners_tile(own_device: gs.Devi
         make_problem(x.astype(np.float16)),
     )
     for problem in others:
-        assert planned_tile(tuned, problem) == planned_tile(gpu(own_device), problem)
+        assert find_tile(device_with_tile, problem) == find_tile(gpu(own_device), problem)

@@ -14,7 +14,7 @@ import gpuscan as gs
 from gpuscan.device.reports import FIRST_PAUSE, TIMEOUT_WINDOW, TIMEOUTS_TO_GIVE_UP, WATCH_SECONDS
 from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.builds import shorten_waits, withhold_posts
-from tests.harness.devices import auto_strategy, device_as_if, distrust, pass_time, timed_out
+from tests.harness.devices import auto_strategy, count_timeouts, device_as_if, distrust, pass_time
 from tests.harness.scans import make_problem, plan_with, scan_with, traits_of
 from tests.oracle import AFFINE, assert_same, half_of, safe_strategies, small_tiles, tile_in_turn, ufunc_scan, words
 
@@ -96,7 +96,7 @@ def test_a_strategy_is_given_up_for_a_while(own_device: gs.Device, monkeypatch: 
         for times in range(1, TIMEOUTS_TO_GIVE_UP):
             time_out()
             assert device.capabilities.distrusted == ()
-            assert timed_out(device)[chosen] == times
+            assert count_timeouts(device)[chosen] == times
         time_out()
         assert chosen in device.capabilities.distrusted
         assert auto_strategy(device) != chosen
@@ -155,8 +155,8 @@ def test_auto_goes_on_by_another_path(own_device: gs.Device) -> None:
     assert device.capabilities.distrusted == ()
     assert auto_strategy(device) == chosen  # it is still trusted
     if chosen in WAITING:
-        assert timed_out(device)
-        assert set(timed_out(device)) <= set(WAITING)
+        assert count_timeouts(device)
+        assert set(count_timeouts(device)) <= set(WAITING)
     else:
         assert chosen in safe_strategies(device)
 
@@ -184,5 +184,5 @@ def test_auto_succeeds_whatever_it_starts_with(
     tile = None if x.ndim == 2 else small_tiles(device)[0]
     (got,) = scan_with(device, make_problem(x, axis=x.ndim - 1), "auto", tile=tile, withheld=2)
     assert_same(got, ufunc_scan("add", x, axis=x.ndim - 1))
-    assert timed_out(device)["lookback"] == 1
+    assert count_timeouts(device)["lookback"] == 1
     assert device.capabilities.distrusted == ()

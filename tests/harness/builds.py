@@ -34,11 +34,11 @@ def withhold_posts(monkeypatch: pytest.MonkeyPatch, *, every: int = 2, tile: Til
     """Leave out posts in every scan that is planned from now on, through whatever function it is called."""
     forced: dict[str, Any] = {"test_build": InjectedFaults(every)} | ({} if tile is None else {"tile": tile})
 
-    def planned(*given: Any, **options: Any) -> ScanPlan:
+    def plan_with_faults(*given: Any, **options: Any) -> ScanPlan:
         return plan_scan(*given, **(options | forced))
 
     for module in (planner, plan_module):
-        monkeypatch.setattr(module, "plan_scan", planned)
+        monkeypatch.setattr(module, "plan_scan", plan_with_faults)
 
 
 def end_in_time(monkeypatch: pytest.MonkeyPatch, in_time: Callable[[], bool]) -> None:
@@ -110,9 +110,9 @@ def is_transposed_on(device: gs.Device, x: Array) -> bool:
     return host_arrays.transposes_on_device(device._context, x)
 
 
-def uploaded_in_order(device: gs.Device, x: Array) -> gs.Array:
+def upload_in_order(device: gs.Device, x: Array) -> gs.Array:
     """Return a copy of the array on the device in C order, transposed there."""
-    return gs.Array.of(device, host_arrays.placed(device._context, x))
+    return gs.Array.of(device, host_arrays.place_on_device(device._context, x))
 
 
 def pretend_wrong_subgroup_size(monkeypatch: pytest.MonkeyPatch, picks: Callable[[Any], bool]) -> None:
@@ -147,11 +147,11 @@ def count_runs(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     tile_state = device._context.tile_state
     begin, runs = tile_state.begin, []
 
-    def counted(kind: Any) -> Any:
+    def note_begin(kind: Any) -> Any:
         runs.append(kind)
         return begin(kind)
 
-    monkeypatch.setattr(tile_state, "begin", counted)
+    monkeypatch.setattr(tile_state, "begin", note_begin)
     return runs
 
 
@@ -159,11 +159,11 @@ def count_plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return a list that grows by at least one entry with each call that plans."""
     plans: list[Any] = []
 
-    def counted(*given: Any, **options: Any) -> ScanPlan:
+    def note_plan(*given: Any, **options: Any) -> ScanPlan:
         plans.append(given)
         return plan_scan(*given, **options)
 
-    monkeypatch.setattr(planner, "plan_scan", counted)
+    monkeypatch.setattr(planner, "plan_scan", note_plan)
     return plans
 
 
@@ -171,11 +171,11 @@ def count_measurements(monkeypatch: pytest.MonkeyPatch) -> list[wgpu.GPUDevice]:
     """Return a list that grows by the wgpu device of each probe that measures instead of reading the cache."""
     measure, measured = capability_probe._measure, []
 
-    def counted(wgpu_device: wgpu.GPUDevice, found: Any) -> Any:
+    def note_measurement(wgpu_device: wgpu.GPUDevice, found: Any) -> Any:
         measured.append(wgpu_device)
         return measure(wgpu_device, found)
 
-    monkeypatch.setattr(capability_probe, "_measure", counted)
+    monkeypatch.setattr(capability_probe, "_measure", note_measurement)
     return measured
 
 
@@ -184,16 +184,16 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     reads: list[int] = []
     read, read_and_check = DeviceArray.read, context.DeviceContext.read_and_check
 
-    def counted(array: DeviceArray) -> Array:
+    def note_read(array: DeviceArray) -> Array:
         reads.append(array.nbytes)
         return read(array)
 
-    def counted_with_reports(device: context.DeviceContext, *stretches: tuple[Any, int, int]) -> Any:
+    def note_checked_read(device: context.DeviceContext, *stretches: tuple[Any, int, int]) -> Any:
         reads.extend(nbytes for _, _, nbytes in stretches)
         return read_and_check(device, *stretches)
 
-    monkeypatch.setattr(DeviceArray, "read", counted)
-    monkeypatch.setattr(context.DeviceContext, "read_and_check", counted_with_reports)
+    monkeypatch.setattr(DeviceArray, "read", note_read)
+    monkeypatch.setattr(context.DeviceContext, "read_and_check", note_checked_read)
     return reads
 
 
@@ -202,7 +202,7 @@ def count_waits(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> list[str]
     waits: list[str] = []
     queue = device._context.queue
 
-    def counted(name: str, method: Any) -> Any:
+    def note_calls(name: str, method: Any) -> Any:
         def call(*given: Any, **options: Any) -> Any:
             waits.append(name)
             return method(*given, **options)
@@ -210,7 +210,7 @@ def count_waits(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> list[str]
         return call
 
     for name in ("map", "wait_idle", "is_soon_idle"):
-        monkeypatch.setattr(queue, name, counted(name, getattr(queue, name)))
+        monkeypatch.setattr(queue, name, note_calls(name, getattr(queue, name)))
     return waits
 
 
@@ -219,16 +219,16 @@ def count_copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     copies: list[int] = []
     copy, scatter = element_copy.copy_elements, element_copy.scatter
 
-    def counted(view: element_copy.StridedView, result: DeviceArray, **options: Any) -> None:
+    def note_copy(view: element_copy.StridedView, result: DeviceArray, **options: Any) -> None:
         copies.append(view.nbytes)
         copy(view, result, **options)
 
-    def counted_scatter(source: element_copy.StridedView, target: element_copy.StridedView) -> None:
+    def note_scatter(source: element_copy.StridedView, target: element_copy.StridedView) -> None:
         copies.append(source.nbytes)
         scatter(source, target)
 
-    monkeypatch.setattr(element_copy, "copy_elements", counted)
-    monkeypatch.setattr(element_copy, "scatter", counted_scatter)
+    monkeypatch.setattr(element_copy, "copy_elements", note_copy)
+    monkeypatch.setattr(element_copy, "scatter", note_scatter)
     return copies
 
 
@@ -239,22 +239,22 @@ def count_transfers(monkeypatch: pytest.MonkeyPatch, device: gs.Device) -> list[
     mapping: Any = native_queue.NativeMapping if isinstance(queue, native_queue.NativeQueue) else PublicMapping
     write, view, made = queue.write, mapping.view, gpu.create_buffer_with_data
 
-    def counted_write(buffer: wgpu.GPUBuffer, offset: int, data: Array) -> None:
+    def note_write(buffer: wgpu.GPUBuffer, offset: int, data: Array) -> None:
         moved.append(data.nbytes)
         write(buffer, offset, data)
 
-    def counted_view(self: Any, size: int, offset: int = 0) -> Any:
+    def note_view(self: Any, size: int, offset: int = 0) -> Any:
         moved.append(size)
         return view(self, size, offset)
 
-    def counted_buffer(self: wgpu.GPUDevice, *, data: Any, usage: int, **options: Any) -> Any:
+    def note_buffer(self: wgpu.GPUDevice, *, data: Any, usage: int, **options: Any) -> Any:
         if not usage & wgpu.BufferUsage.UNIFORM:
             moved.append(memoryview(data).nbytes)
         return made(self, data=data, usage=usage, **options)
 
-    monkeypatch.setattr(queue, "write", counted_write)
-    monkeypatch.setattr(mapping, "view", counted_view)
-    monkeypatch.setattr(gpu, "create_buffer_with_data", counted_buffer)
+    monkeypatch.setattr(queue, "write", note_write)
+    monkeypatch.setattr(mapping, "view", note_view)
+    monkeypatch.setattr(gpu, "create_buffer_with_data", note_buffer)
     return moved
 
 

@@ -21,7 +21,7 @@ from gpuscan.device.buffer_pool import BufferPool
 from gpuscan.device.profiles import Profiles
 from gpuscan.device.queue import Queue
 from gpuscan.device.reports import RunLog
-from gpuscan.device.requirements import wanted_features, wanted_limits
+from gpuscan.device.requirements import choose_features, choose_limits
 from gpuscan.device.tile_state import GROWTH
 from gpuscan.engine.executor import Executor
 from gpuscan.planning.strategies import starts_in_order
@@ -43,7 +43,7 @@ def can_open(adapter: wgpu.GPUAdapter) -> bool:
     """Return True if the driver opens the adapter: some list an OpenGL adapter and then refuse it."""
     try:
         adapter.request_device_sync(
-            required_features=wanted_features(adapter), required_limits=wanted_limits(adapter)
+            required_features=choose_features(adapter), required_limits=choose_limits(adapter)
         ).destroy()
     except RuntimeError:
         return False
@@ -127,7 +127,7 @@ def distrust(device: gs.Device, strategy: str) -> None:
         device._context.note_timeout(strategy)
 
 
-def timed_out(device: gs.Device) -> dict[str, int]:
+def count_timeouts(device: gs.Device) -> dict[str, int]:
     """Return the strategies that timed out on the device and are not given up, and how often they did lately."""
     return {strategy: len(times) for strategy, times in device._context.runs.timeouts._times.items()}
 
@@ -187,16 +187,16 @@ def replace_submit(
 ) -> None:
     """Call `submit` where the device's queue calls wgpu to submit or to poll; its argument is that call."""
 
-    def replaced(original: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_call(original: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *arguments: submit(lambda: original(*arguments))
 
     opened = queue_of(device)
     if isinstance(opened, queue.NativeQueue):
         library = opened.library.checked
         for name in ("wgpuQueueSubmitForIndex", "wgpuDevicePoll"):
-            monkeypatch.setattr(library, name, replaced(getattr(library, name)))
+            monkeypatch.setattr(library, name, wrap_call(getattr(library, name)))
     else:
-        monkeypatch.setattr(device.wgpu_device.queue, "submit", replaced(device.wgpu_device.queue.submit))
+        monkeypatch.setattr(device.wgpu_device.queue, "submit", wrap_call(device.wgpu_device.queue.submit))
 
 
 def poison(device: gs.Device, *sizes: int) -> None:
@@ -208,27 +208,27 @@ def poison(device: gs.Device, *sizes: int) -> None:
         device._context.pool.give(buffer)
 
 
-def kept_bind_groups(device: gs.Device) -> int:
+def count_bind_groups(device: gs.Device) -> int:
     """Return how many bind groups the device keeps."""
     return len(device._context.bind_groups)
 
 
-def kept_plans_and_pipelines(device: gs.Device) -> tuple[int, int]:
+def count_plans_and_pipelines(device: gs.Device) -> tuple[int, int]:
     """Return how many plans and compiled shaders the device keeps."""
     return len(device._executor.planner._plans), len(device._context._pipelines)
 
 
-def kept_programs(device: gs.Device) -> int:
+def count_programs(device: gs.Device) -> int:
     """Return how many programs the device keeps."""
     return sum(isinstance(kept, tuple) for kept in list(device._context.programs.values()))
 
 
-def recorded_runs(device: gs.Device) -> int:
+def count_recorded_runs(device: gs.Device) -> int:
     """Return how many recorded runs the device still reads reports of."""
     return len(device._context.runs.recorded)
 
 
-def recorded_states(device: gs.Device) -> int:
+def count_recorded_states(device: gs.Device) -> int:
     """Return how many buffers those reports are in."""
     return len({id(run.state) for run in device._context.runs.recorded})
 
@@ -238,7 +238,7 @@ def store_tuned_tiles(device: gs.Device, tiles: dict[tuple[int, int], TileShape]
     assert tile_cache.store(device.capabilities, tiles) is not None
 
 
-def tuned_tiles_of(device: gs.Device) -> dict[tuple[int, int], TileShape]:
+def find_tuned_tiles(device: gs.Device) -> dict[tuple[int, int], TileShape]:
     """Return the tuned tiles that the device has loaded."""
     return dict(device._context.tuned)
 

@@ -12,7 +12,7 @@ import numpy as np
 import gpuscan as gs
 from gpuscan.api import plan as plan_module
 from gpuscan.api.linear_recurrence import gradients
-from gpuscan.api.reductions import segmented_reduction
+from gpuscan.api.reductions import make_segmented_reduction
 from gpuscan.api.scan_chunks import chunk_problems
 from gpuscan.elements import min_chunk
 from gpuscan.engine.device_arrays import scan_device
@@ -56,7 +56,7 @@ def make_problem(x: Any, op: Any = "add", **options: Any) -> Problem:
 
 def segments_of(x: Any, op: Any, **options: Any) -> Problem:
     """Return the normalised request of ``gs.reduce(x, op, segments=..., **options)``."""
-    return segmented_reduction(x, resolve(op), **options)
+    return make_segmented_reduction(x, resolve(op), **options)
 
 
 def scan_with(
@@ -216,7 +216,7 @@ def tile_of(plan: plan_module.Plan) -> Tile:
     return plan._plan.tile
 
 
-def planned_tile(device: gs.Device, problem: Problem) -> Tile:
+def find_tile(device: gs.Device, problem: Problem) -> Tile:
     """Return the tile that the planner takes for a problem on the device."""
     return device._executor.planner.plan(scan_spec(problem, device.capabilities), "auto").tile
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.device.device_array import uploaded
+from gpuscan.device.device_array import upload_array
 from gpuscan.engine.record import stage_dispatch
 from gpuscan.engine.sorting import sort_device
 from gpuscan.planning import heuristics
@@ -43,9 +43,11 @@ def run_stage(
         values: the variables of the template.
     """
     context = device._context
-    arrays = [uploaded(context, np.ascontiguousarray(each)) for each in inputs]
+    arrays = [upload_array(context, np.ascontiguousarray(each)) for each in inputs]
     outputs = [
-        uploaded(context, np.full(size, 0xA5A5A5A5 if size > 3 else 0, np.uint32) if isinstance(size, int) else size)
+        upload_array(
+            context, np.full(size, 0xA5A5A5A5 if size > 3 else 0, np.uint32) if isinstance(size, int) else size
+        )
         for size in sizes
     ]
     following = iter(outputs)
@@ -63,7 +65,7 @@ def run_stage(
 
 def sort_in_tiles(device: gs.Device, keys: Array, descending: bool, **options: Any) -> tuple[Array, Array]:
     """Return the keys in order along the last axis, and their indices, from a sort by tiles of a given shape."""
-    array = uploaded(device._context, keys)
+    array = upload_array(device._context, keys)
     found = sort_device(
         device._executor, array, keys.ndim - 1, descending=descending, with_keys=True, with_places=True, **options
     )

@@ -42,11 +42,11 @@ class TintCheck:
         patch.setattr(kind, "create_shader_module", compile_and_note)
 
     def note(self, label: str, text: str) -> None:
-        """Note a text for `refused`, unless it needs types that only naga has."""
+        """Note a text for `find_refusals`, unless it needs types that only naga has."""
         if not WIDE_TYPES.search(text):
             self.noted.setdefault(text, label)
 
-    def refused(self) -> list[str]:
+    def find_refusals(self) -> list[str]:
         """Compile what was noted, and return Tint's message about each text that it refuses."""
         if not self.noted or importlib.util.find_spec("wgpudawn") is None:  # tests/device/test_dawn.py needs it
             return []

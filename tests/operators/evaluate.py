@@ -40,7 +40,7 @@ def words_of(array: np.ndarray[Any, Any], field: Field) -> np.ndarray[Any, Any]:
 
 
 def array_of(words: np.ndarray[Any, Any], field: Field, length: int, in_range: bool) -> np.ndarray[Any, Any]:
-    """Return the array of such words: the inverse of `words_of`. `in_range` is that of `unpacked`."""
+    """Return the array of such words: the inverse of `words_of`. `in_range` is that of `split_fields`."""
     scalar = field.scalar
     compute = scalar.dtype
     if scalar.bits < 32:
@@ -55,7 +55,7 @@ def array_of(words: np.ndarray[Any, Any], field: Field, length: int, in_range: b
     return stored_form
 
 
-def loaded(element: Element, type_name: str, buffer: str, native_int64: bool) -> str:
+def format_load(element: Element, type_name: str, buffer: str, native_int64: bool) -> str:
     """Return WGSL for an element read from row `i` of a buffer of words."""
     fields, at = [], 0
     for field in element.fields:
@@ -68,7 +68,7 @@ def loaded(element: Element, type_name: str, buffer: str, native_int64: bool) ->
     return fields[0] if element.single else f"{type_name}({', '.join(fields)})"
 
 
-def stored(element: Element, variable: str, native_int64: bool) -> list[str]:
+def format_words(element: Element, variable: str, native_int64: bool) -> list[str]:
     """Return the words of an element."""
     words = []
     for index, field in enumerate(element.fields):
@@ -79,7 +79,7 @@ def stored(element: Element, variable: str, native_int64: bool) -> list[str]:
     return words
 
 
-def declared(name: str, element: Element, native_int64: bool) -> str:
+def declare_type(name: str, element: Element, native_int64: bool) -> str:
     if element.single:
         return f"alias {name} = {element.fields[0].wgsl(native_int64)};"
     members = "\n".join(f"    {field.name}: {field.wgsl(native_int64)}," for field in element.fields)
@@ -88,12 +88,12 @@ def declared(name: str, element: Element, native_int64: bool) -> str:
 
 def shader(code: Code, call: str, types: Sequence[tuple[str, Element]], inputs: Sequence[str], native: bool) -> str:
     """Return a whole shader that stores the words of `call` for each element."""
-    lines = [declared(name, element, native) for name, element in types]
+    lines = [declare_type(name, element, native) for name, element in types]
     lines += [f"@group(0) @binding({k}) var<storage, read> {name}: array<u32>;" for k, name in enumerate(inputs)]
     lines.append(f"@group(0) @binding({len(inputs)}) var<storage, read_write> results: array<u32>;")
     lines.append(render("shared/arithmetic.wgsl", helpers=code.helpers, native_int64=native))
     lines.append(code.source)
-    words = stored(code.result, "result", native)
+    words = format_words(code.result, "result", native)
     stores = "\n".join(f"    results[i * {len(words)}u + {k}u] = {word};" for k, word in enumerate(words))
     lines.append(
         "@compute @workgroup_size(64)\nfn main(@builtin(global_invocation_id) id: vec3<u32>) {\n"
@@ -125,7 +125,7 @@ def run(
     return np.frombuffer(device.queue.read_buffer(buffers[-1]), np.uint32).reshape(length, words)
 
 
-def unpacked(rows: np.ndarray[Any, Any], element: Element, in_range: bool = True) -> list[np.ndarray[Any, Any]]:
+def split_fields(rows: np.ndarray[Any, Any], element: Element, in_range: bool = True) -> list[np.ndarray[Any, Any]]:
     """Return the arrays of the fields. Narrow integers are held to their range if `in_range`, else cut to it."""
     arrays, at = [], 0
     for field in element.fields:
@@ -149,13 +149,13 @@ def evaluate_map(
     code = map_code(function, element, "evaluated", native_int64, argument_type="Source", result_type="Result")
     source = shader(
         code,
-        f"evaluated({loaded(element, 'Source', 'values', native_int64)})",
+        f"evaluated({format_load(element, 'Source', 'values', native_int64)})",
         [("Source", element), ("Result", code.result)],
         ["values"],
         native_int64,
     )
     rows = np.hstack([words_of(a.reshape(length, -1), f) for a, f in zip(arrays, element.fields, strict=True)])
-    results = unpacked(run(device, source, [rows], length, code.result.words), code.result)
+    results = split_fields(run(device, source, [rows], length, code.result.words), code.result)
     return code.result.structure.unflatten(results)
 
 
@@ -170,11 +170,11 @@ def evaluate_combine(
 ) -> list[np.ndarray[Any, Any]]:
     """Return the operator's result on two lists of field arrays, computed on the GPU."""
     code = combine_code(operator, element, native_int64)
-    call = ", ".join(loaded(element, "Element", buffer, native_int64) for buffer in ("lefts", "rights"))
+    call = ", ".join(format_load(element, "Element", buffer, native_int64) for buffer in ("lefts", "rights"))
     source = shader(code, f"combine({call})", [("Element", element)], ["lefts", "rights"], native_int64)
     length = len(left[0])
     rows = [
         np.hstack([words_of(a.reshape(length, -1), f) for a, f in zip(side, element.fields, strict=True)])
         for side in (left, right)
     ]
-    return unpacked(run(device, source, rows, length, element.words), element, in_range=not code.wraps_late)
+    return split_fields(run(device, source, rows, length, element.words), element, in_range=not code.wraps_late)

@@ -13,7 +13,7 @@ from gpuscan.elements import LEAF, Element, Structure, element_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators.adjoint import ONE, ZERO, adjoint, cotangents, pattern_of, transitions
 from gpuscan.operators.derivatives import DERIVATIVES
-from gpuscan.operators.evaluation import copied, evaluated
+from gpuscan.operators.evaluation import copy_nodes, evaluate_fields
 from gpuscan.operators.expression_graph import Graph, Node, reachable
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import operator
@@ -85,13 +85,13 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def derived(function: Callable[[Any, Any], Any], element: Element) -> tuple[list[Node], list[Node]]:
+def differentiate_pair(function: Callable[[Any, Any], Any], element: Element) -> tuple[list[Node], list[Node]]:
     """Return the result of a function of a pair, and its derivative with respect to both."""
     ((traced,),) = trace_map(lambda pair: function(*pair), element, "f").fields
     graph = Graph()
     inputs = [graph.input(0, i, 0, field.scalar) for i, field in enumerate(element.fields)]
     places = {node: inputs[node.data[1]] for node in reachable([traced]) if node.op == "input"}
-    (result,) = copied([traced], graph, places)
+    (result,) = copy_nodes([traced], graph, places)
     found = cotangents(graph, [(result, graph.constant(1, result.scalar))], inputs, "f")
     return [result], [graph.constant(0, result.scalar) if node is None else node for node in found]
 
@@ -101,14 +101,14 @@ def values(nodes: list[Node], element: Element, leaves: list[Array]) -> list[Arr
     result = element_of(
         [np.dtype(np.float32)] * len(nodes), Structure("tuple", tuple(range(len(nodes))), (LEAF,) * len(nodes))
     )
-    return evaluated([[node] for node in nodes], element, result, leaves)
+    return evaluate_fields([[node] for node in nodes], element, result, leaves)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_derivatives_are_those_of_finite_differences(name: str) -> None:
     """Compare with central differences."""
     element = element_of([np.dtype(np.float32)] * 2, PAIR)
-    result, gradients = derived(FUNCTIONS[name], element)
+    result, gradients = differentiate_pair(FUNCTIONS[name], element)
     wide = name in ("real", "imag", "complex")  # complex64 is computed in float32
     step, tolerance = (1e-2, 1e-3) if wide else (STEP, 1e-6)
     for place, gradient in enumerate(values(gradients, element, [A, B])):
@@ -128,7 +128,7 @@ def test_every_derivative_is_tried() -> None:
 def test_zero_times_infinity_is_zero_where_the_graph_knows_it() -> None:
     """Take the logarithm of what `np.where` leaves out: its infinite slope does not reach the gradient."""
     element = element_of([np.dtype(np.float32)] * 2, PAIR)
-    _, gradients = derived(lambda a, b: np.where(a > 0, np.log(a), b), element)
+    _, gradients = differentiate_pair(lambda a, b: np.where(a > 0, np.log(a), b), element)
     da, db = values(gradients, element, [np.array([0.0, 2.0]), np.array([1.0, 1.0])])
     assert (da == [0, 0.5]).all()
     assert (db == [1, 0]).all()
@@ -138,7 +138,7 @@ def test_what_the_bits_of_numbers_give_has_no_derivative() -> None:
     """Differentiate a function that reads the bits of its argument."""
     element = element_of([np.dtype(np.float32)] * 2, PAIR)
     with pytest.raises(OperatorError, match="reads the bits of numbers"):
-        derived(lambda a, b: (a.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32) + b, element)
+        differentiate_pair(lambda a, b: (a.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32) + b, element)
 
 
 # ----- Backward passes
@@ -221,13 +221,13 @@ def test_transitions_compose_affine_maps(rows: list[str]) -> None:
         numbers = {letter: rng.integers(2, 9) for letter in "abcd"} | {"0": 0, "1": 1}
         return np.array([[numbers[letter] for letter in row] for row in rows]), rng.integers(-9, 9, size)
 
-    def stored(matrix: Array, vector: Array, carried: int) -> Any:
+    def pack_transition(matrix: Array, vector: Array, carried: int) -> Any:
         return tuple(np.asarray(number) for number in (*(matrix[place] for place in found.places), *vector, carried))
 
     matrix, vector = draw()
-    combined = stored(matrix, vector, 0)
+    combined = pack_transition(matrix, vector, 0)
     for carried in range(1, 4):
         other, b = draw()
-        combined = found.operator(combined, stored(other, b, carried))
+        combined = found.operator(combined, pack_transition(other, b, carried))
         matrix, vector = other @ matrix, other @ vector + b
-        assert np.array_equal(np.array(combined), np.array(stored(matrix, vector, carried)))
+        assert np.array_equal(np.array(combined), np.array(pack_transition(matrix, vector, carried)))

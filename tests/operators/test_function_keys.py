@@ -24,7 +24,7 @@ class Settings:
     scale = 2.0
 
 
-def closed(value: Any) -> Callable[[Any], Any]:
+def close_over(value: Any) -> Callable[[Any], Any]:
     """Return a function that closes over a value."""
     return lambda x: x * value
 
@@ -42,17 +42,17 @@ def calls_other(x: Any) -> Any:
 def test_equal_values() -> None:
     """Functions of the same code that close over equal values have equal keys."""
     for value in (1, 1.0, True, None, "a", np.float32(0.1), np.dtype(np.int8), (1, (2.0,)), np.arange(3), np.add, abs):
-        assert function_key(closed(value)) is not None, value
+        assert function_key(close_over(value)) is not None, value
         again = value.copy() if isinstance(value, np.ndarray) else value
-        assert function_key(closed(value)) == function_key(closed(again))
-    assert function_key(closed(by_name)) == function_key(closed(by_name))
+        assert function_key(close_over(value)) == function_key(close_over(again))
+    assert function_key(close_over(by_name)) == function_key(close_over(by_name))
 
 
 def test_different_values() -> None:
     """Assert that values of several types, signs and dtypes differ, and so do functions of other code."""
     values: list[Any] = [1, 1.0, True, np.float32(1), np.int32(1), 0.0, -0.0, (1,), (1.0,), np.ones(1), np.ones(2)]
     values += [np.float32("nan"), -np.float32("nan"), np.ones(1, np.float32), by_name, calls_other, "1", 1j]
-    keys = [function_key(closed(value)) for value in values]
+    keys = [function_key(close_over(value)) for value in values]
     assert None not in keys
     assert len(set(keys)) == len(values)
     assert function_key(lambda x, k=1: x * k) != function_key(lambda x, k=2: x * k)
@@ -86,10 +86,10 @@ def test_names_of_fixed_functions() -> None:
     assert function_key(np.broadcast_shapes) is np.broadcast_shapes
 
     @wraps(np.broadcast_shapes)
-    def scaled(x: Any) -> Any:
+    def scale_number(x: Any) -> Any:
         return x * SCALE
 
-    assert function_key(scaled) is None
+    assert function_key(scale_number) is None
 
 
 def test_what_may_change() -> None:
@@ -107,12 +107,12 @@ def test_what_may_change() -> None:
 
     counter = iter(range(9))
     changing: list[Any] = [
-        closed([2.0]),
-        closed(float("nan")),
-        closed(SETTINGS),
-        closed(Settings),
-        closed(np.zeros(4096)),
-        closed(np.array([object()])),
+        close_over([2.0]),
+        close_over(float("nan")),
+        close_over(SETTINGS),
+        close_over(Settings),
+        close_over(np.zeros(4096)),
+        close_over(np.array([object()])),
         lambda x: x * SETTINGS["scale"],
         lambda x: x * Settings.scale,
         lambda x: x + next(counter),

@@ -16,7 +16,7 @@ import pytest
 import gpuscan as gs
 from gpuscan.planning.heuristics import CPU, GPU
 from tests.harness.scans import make_problem, scan_with
-from tests.oracle import assert_same, half_of, shared_strategies, small_tiles, strategies_on
+from tests.oracle import assert_same, half_of, pick_strategies, small_tiles, strategies_on
 
 SIGNATURE = "fn combine(a: Element, b: Element) -> Element {\n"
 X = np.arange(5000, dtype=np.uint32)
@@ -133,7 +133,7 @@ GCD = """fn combine(a: Element, b: Element) -> Element {
 def test_loops_that_end_give_what_they_mean(device: gs.Device) -> None:
     """Compute greatest common divisors by Euclid's loop, and a product by shifts in nested loops."""
     x = np.random.default_rng(0).integers(1, 50, 3000).astype(np.uint32) * 2 ** np.uint32(6) * 3
-    for strategy in shared_strategies(device, 0):
+    for strategy in pick_strategies(device, 0):
         assert_same(
             gs.scan(x, gs.wgsl_operator(GCD, name="gcd"), device=device, strategy=strategy), np.gcd.accumulate(x)
         )

@@ -22,7 +22,7 @@ from tests.oracle import (
     half_of,
     maps_of_vectors,
     one_by_one,
-    shared_strategies,
+    pick_strategies,
     shares_cases,
     strategies_on,
     vectors,
@@ -79,7 +79,7 @@ def test_an_operator_that_does_not_commute_on_a_long_array(device: gs.Device) ->
     """
     x = words(np.random.default_rng(1), 4, LONG // 10 if shares_cases(device) else LONG)
     wanted = in_blocks(MATRICES.function, x)
-    for strategy in shared_strategies(device, 0):
+    for strategy in pick_strategies(device, 0):
         for result, field in zip(gs.scan(x, MATRICES, device=device, strategy=strategy), wanted, strict=True):
             np.testing.assert_array_equal(result, field, err_msg=strategy)
 
@@ -138,7 +138,7 @@ def of_vectors(width: int, identity: bool) -> Operator:
     return gs.operator(maps_of_vectors, identity=start, name="maps", element_axes=1)
 
 
-def scanned(x: Array, **options: Any) -> Array:
+def scan_one_by_one(x: Array, **options: Any) -> Array:
     return one_by_one(lambda l, r: (maps_of_vectors(l[0], r[0]),), (x,), **options)[0]
 
 
@@ -151,7 +151,7 @@ def test_vectors_of_every_width(device: gs.Device) -> None:
         x = vectors(width, "uint32", 1500 if width <= 5 or width in (8, 16, 17) else 32)  # or a tile
         seed = x[7] if exclusive and not identity else None
         begin = seed if seed is not None else (np.arange(width) == 0) if exclusive else None
-        wanted = scanned(x, exclusive=exclusive, reverse=reverse, initial=None if begin is None else (begin,))
+        wanted = scan_one_by_one(x, exclusive=exclusive, reverse=reverse, initial=None if begin is None else (begin,))
         problem = make_problem(
             x, of_vectors(width, identity), axis=0, exclusive=exclusive, reverse=reverse, initial=seed
         )
@@ -165,8 +165,8 @@ def test_vectors_of_packed_numbers(device: gs.Device, dtype: str, width: int) ->
     """Scan elements of an odd number of bytes, which begin anywhere in a word, also reversed."""
     x = vectors(width, dtype, 1001)
     op = of_vectors(width, True)
-    assert_same(gs.scan(x, op, device=device), scanned(x))
-    wanted = scanned(x, reverse=True, exclusive=True, initial=(np.arange(width) == 0,))
+    assert_same(gs.scan(x, op, device=device), scan_one_by_one(x))
+    wanted = scan_one_by_one(x, reverse=True, exclusive=True, initial=(np.arange(width) == 0,))
     assert_same(gs.scan(x, op, reverse=True, exclusive=True, device=device), wanted)
 
 
@@ -174,7 +174,7 @@ def test_vectors_in_rows_and_columns(device: gs.Device) -> None:
     """Assert that axes before the element's own are scanned as any others."""
     x = vectors(3, "uint32", 5 * 40 * 6).reshape(5, 40, 6, 3)
     for axis in (0, 1, 2, -1):
-        wanted = scanned(x, axis=axis % 3)
+        wanted = scan_one_by_one(x, axis=axis % 3)
         assert_same(gs.scan(x, of_vectors(3, False), axis=axis, device=device), wanted, axis)
         assert_same(gs.scan(x, of_vectors(3, False), axis=axis, device="numpy"), wanted, axis)
 
@@ -184,7 +184,7 @@ def test_an_exclusive_scan_needs_an_identity_or_initial(device: gs.Device) -> No
     op = of_vectors(3, False)
     with pytest.raises(ValueError, match=r"exclusive.*'maps'.*no identity.*initial="):
         gs.scan(x, op, exclusive=True, device=device)
-    wanted = scanned(x, exclusive=True, initial=(x[50],))
+    wanted = scan_one_by_one(x, exclusive=True, initial=(x[50],))
     assert_same(gs.scan(x, op, exclusive=True, initial=x[50], device=device), wanted)
 
 

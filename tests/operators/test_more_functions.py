@@ -12,10 +12,10 @@ import gpuscan as gs
 from gpuscan.api.device import Device
 from tests.operators.evaluate import evaluate_map, has_int64, open_device
 from tests.operators.numbers import INTEGERS, check, check_floats, float_pairs, forms_of_int64, integer_pairs
-from tests.oracle import assert_same, shared_strategies
+from tests.oracle import assert_same, pick_strategies
 
 
-def evaluated(adapter: wgpu.GPUAdapter, function: Any, arrays: tuple[Any, ...], axes: int = 0) -> Any:
+def evaluate_on(adapter: wgpu.GPUAdapter, function: Any, arrays: tuple[Any, ...], axes: int = 0) -> Any:
     return evaluate_map(open_device(adapter), function, arrays, native_int64=has_int64(adapter), axes=axes)
 
 
@@ -62,11 +62,11 @@ def test_inverse_hyperbolic_functions(adapter: wgpu.GPUAdapter) -> None:
         return {"arcsinh": np.arcsinh(b), "arccosh": np.arccosh(c), "arctanh": np.arctanh(a)}
 
     above_one = 1 + np.abs(wide)
-    results = evaluated(adapter, functions, (unit, wide, above_one))
+    results = evaluate_on(adapter, functions, (unit, wide, above_one))
     for name, expected in functions((unit, wide, above_one)).items():
         np.testing.assert_allclose(results[name], expected, rtol=1e-5, atol=1e-7, err_msg=name)
     edges = np.array([np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0, -2.0, 0.0], np.float32)
-    results = evaluated(adapter, functions, (edges, edges, edges))
+    results = evaluate_on(adapter, functions, (edges, edges, edges))
     with np.errstate(all="ignore"):
         for name, expected in functions((edges, edges, edges)).items():
             np.testing.assert_allclose(results[name], expected, rtol=1e-5, err_msg=name)
@@ -80,7 +80,7 @@ def test_undefined_values_of_functions(adapter: wgpu.GPUAdapter) -> None:
     def functions(x: Any) -> dict[str, Any]:
         return {name: getattr(np, name)(x[0]) for name in names}
 
-    results = evaluated(adapter, functions, (edges,))
+    results = evaluate_on(adapter, functions, (edges,))
     with np.errstate(all="ignore"):
         for name, expected in functions((edges,)).items():
             np.testing.assert_allclose(results[name], expected, rtol=1e-4, err_msg=name)
@@ -109,12 +109,12 @@ def test_complex_functions(adapter: wgpu.GPUAdapter) -> None:
             "inverse square": b**-2,
         }
 
-    results = evaluated(adapter, functions, (a, b))
+    results = evaluate_on(adapter, functions, (a, b))
     for name, expected in functions((a, b)).items():
         assert results[name].dtype == np.complex64
         close = np.abs(results[name] - expected) <= 1e-3 * np.abs(expected) + 1e-6
         assert np.all(close), (name, a[~close][:4], b[~close][:4], results[name][~close][:4])
-    exact = evaluated(adapter, lambda x: (x[0] / x[1], np.sqrt(x[0])), (a * 0 + 8, b * 0 + 4))
+    exact = evaluate_on(adapter, lambda x: (x[0] / x[1], np.sqrt(x[0])), (a * 0 + 8, b * 0 + 4))
     assert_same(exact[0], np.full(500, 2, np.complex64))
     np.testing.assert_allclose(exact[1], np.sqrt(a * 0 + 8), rtol=1e-6)
 
@@ -126,7 +126,7 @@ def test_complex_questions(adapter: wgpu.GPUAdapter) -> None:
     def questions(x: Any) -> dict[str, Any]:
         return {"nan": np.isnan(x[0]), "inf": np.isinf(x[0]), "finite": np.isfinite(x[0])}
 
-    results = evaluated(adapter, questions, (a,))
+    results = evaluate_on(adapter, questions, (a,))
     for name, expected in questions((a,)).items():
         assert_same(results[name], expected)
 
@@ -157,7 +157,7 @@ def test_axes_and_products_of_the_element(adapter: wgpu.GPUAdapter) -> None:
             "kept": np.mean(a * 3, axis=-2, keepdims=True),
         }
 
-    results = evaluated(adapter, operations, (a, b), axes=2)
+    results = evaluate_on(adapter, operations, (a, b), axes=2)
     for name, expected in operations((a, b)).items():
         np.testing.assert_allclose(results[name], expected, rtol=1e-6, atol=1e-6, err_msg=name)
 
@@ -171,7 +171,7 @@ def test_fmin_and_fmax_pass_over_nan(device: Device) -> None:
     x[:5] = np.nan
     for turn, ufunc in enumerate((np.fmin, np.fmax)):
         wanted = ufunc.accumulate(x)
-        for strategy in shared_strategies(device, turn):
+        for strategy in pick_strategies(device, turn):
             np.testing.assert_array_equal(gs.scan(x, ufunc, device=device, strategy=strategy), wanted)
         np.testing.assert_array_equal(gs.scan(x, ufunc.__name__, device="numpy"), wanted)
         exclusive = gs.scan(x, ufunc, exclusive=True, device=device)
@@ -252,7 +252,7 @@ def test_small_linear_algebra(adapter: wgpu.GPUAdapter) -> None:
             "wide": np.broadcast_to(a[..., :1, :], b.shape),
         }
 
-    results = evaluated(adapter, operations, (a, b), axes=2)
+    results = evaluate_on(adapter, operations, (a, b), axes=2)
     for name, expected in operations((a, b)).items():
         assert results[name].dtype == expected.dtype, name
         np.testing.assert_allclose(results[name], expected, rtol=2e-4, atol=2e-4, err_msg=name)
@@ -263,7 +263,7 @@ def test_small_linear_algebra(adapter: wgpu.GPUAdapter) -> None:
         positive = x[0] @ np.conj(x[0]).mT + np.eye(2, dtype=np.complex64)
         return np.linalg.inv(x[0]), np.linalg.det(x[0]), np.linalg.cholesky(positive)
 
-    inverse, det, factor = evaluated(adapter, of_complex, (z,), axes=2)
+    inverse, det, factor = evaluate_on(adapter, of_complex, (z,), axes=2)
     np.testing.assert_allclose(factor, of_complex((z,))[2], rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(inverse, np.linalg.inv(z), rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(det, np.linalg.det(z), rtol=1e-3, atol=1e-3)
@@ -289,7 +289,7 @@ def test_complex_waves_and_powers(adapter: wgpu.GPUAdapter) -> None:
             "angle": np.angle(a),
         }
 
-    results = evaluated(adapter, functions, (a, b))
+    results = evaluate_on(adapter, functions, (a, b))
     with np.errstate(all="ignore"):
         for name, expected in functions((a, b)).items():
             assert results[name].dtype == expected.dtype, name
@@ -300,7 +300,7 @@ def test_complex_waves_and_powers(adapter: wgpu.GPUAdapter) -> None:
 def test_more_functions_of_float64(adapter: wgpu.GPUAdapter) -> None:
     if not {"shader-f64", "shader-int64"} <= set(adapter.features):
         with pytest.raises(gs.OperatorError, match="64-bit numbers"):
-            evaluated(adapter, lambda x: np.tanh(x[0]), (np.ones(3),))
+            evaluate_on(adapter, lambda x: np.tanh(x[0]), (np.ones(3),))
         return
     rng = np.random.default_rng(12)
     x = np.concatenate([rng.uniform(-1, 1, 300) * 10.0 ** rng.uniform(-8, 2.5, 300), [0.0, -0.0, 700.0, -700.0]])
@@ -321,11 +321,11 @@ def test_more_functions_of_float64(adapter: wgpu.GPUAdapter) -> None:
             "hypot": np.hypot(x, unit),
         }
 
-    results = evaluated(adapter, functions, (x, unit, above))
+    results = evaluate_on(adapter, functions, (x, unit, above))
     for name, expected in functions((x, unit, above)).items():
         np.testing.assert_allclose(results[name], expected, rtol=1e-12, atol=1e-300, err_msg=name)
     edges = np.array([np.inf, -np.inf, np.nan])
-    results = evaluated(adapter, functions, (edges, edges, edges))
+    results = evaluate_on(adapter, functions, (edges, edges, edges))
     with np.errstate(all="ignore"):
         for name, expected in functions((edges, edges, edges)).items():
             np.testing.assert_array_equal(results[name], expected, err_msg=name)

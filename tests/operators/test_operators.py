@@ -369,16 +369,16 @@ def test_what_check_associative_cannot_try(op: Any, options: Any, error: Any, sa
         check_associative(op, **({"dtype": np.int32} | options))
 
 
-def clamped(l: Any, r: Any) -> Any:
+def clamp_sum(l: Any, r: Any) -> Any:
     return np.clip(l + r, 0, 100)
 
 
 def test_samples_of_the_callers_domain() -> None:
     """Try an operator on the elements that it is for, as values and by a function."""
     with pytest.raises(OperatorError, match="is not associative"):
-        check_associative(clamped, np.int32)
+        check_associative(clamp_sum, np.int32)
     for samples in ([0, 3, 60], np.arange(100), lambda rng, count: rng.integers(0, 99, count)):
-        check_associative(clamped, np.int32, samples)
+        check_associative(clamp_sum, np.int32, samples)
     turns = [np.array([[0, -1], [1, 0]], np.int8), np.eye(2, dtype=np.int8)]
     check_associative("matmul", np.float32, np.array(turns), shape=(2, 2))
     affine = operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0))

@@ -115,17 +115,17 @@ def test_expressions_are_computed_again() -> None:
 def test_what_is_revealed() -> None:
     """Assert that a graph depends on the outcome of a comparison, and not on the floats that were compared."""
 
-    def revealed(function: Any) -> list[Any]:
+    def list_revealed(function: Any) -> list[Any]:
         key, floats = floats_of(function)
         parameters = parameters_of(key, floats)
         trace_map(with_parameters(function, parameters, 0), NUMBER, "before")
         return [each.value for each in parameters.revealed.values()]
 
-    def closed(k: float) -> list[Callable[[Any], Any]]:
+    def make_functions(k: float) -> list[Callable[[Any], Any]]:
         return [lambda v: v * (1 - k), lambda v: v * k if k > 2 else v, lambda v: v * np.float32(k), lambda v: v**k]
 
     for k in (1.25, 3.0):
-        nothing, comparison, value, exponent = map(revealed, closed(k))
+        nothing, comparison, value, exponent = map(list_revealed, make_functions(k))
         assert nothing == []
         assert comparison == [k > 2]
         assert value == [np.float64(k).tobytes()]

@@ -113,13 +113,13 @@ def test_random_float_expressions(adapter: wgpu.GPUAdapter, trees: list[Any], se
     """Use whole numbers that are exact in float32, and operations that floats have."""
     exact = {"-", "abs", "sign", "square", "bool", "+", "*", "min", "max", "where<", "where=="}
 
-    def kept(tree: Any) -> Any:
+    def keep_exact(tree: Any) -> Any:
         if not isinstance(tree, tuple):
             return tree % 8 if isinstance(tree, int) else tree
         name, *args = tree
-        return (name if name in exact else ("abs" if len(args) == 1 else "max"), *(kept(arg) for arg in args))
+        return (name if name in exact else ("abs" if len(args) == 1 else "max"), *(keep_exact(arg) for arg in args))
 
-    trees = [kept(tree) for tree in trees]
+    trees = [keep_exact(tree) for tree in trees]
     left, right = np.random.default_rng(seed).integers(-3, 4, (2, 300)).astype(np.float32)
 
     def expressions(x: Any) -> Any:
@@ -181,7 +181,7 @@ def min_plus(left: Any, right: Any) -> Any:
     return np.min(left[..., :, :, None] + right[..., None, :, :], axis=-2)
 
 
-def permuted(left: Any, right: Any) -> Any:
+def compose_permutations(left: Any, right: Any) -> Any:
     """Return the composition of permutations: first the left one, then the right one."""
     return np.take_along_axis(right, left, axis=-1)
 
@@ -200,7 +200,7 @@ def quaternion(left: Any, right: Any) -> Any:
     )
 
 
-def rotated_and_scaled(left: Any, right: Any) -> Any:
+def rotate_and_scale(left: Any, right: Any) -> Any:
     result = np.empty_like(left)
     result[..., 0] = left[..., 1] * right[..., 0]
     result[..., 1:] = np.roll(left, 1, axis=-1)[..., 1:] + np.flip(right, -1)[..., 1:]
@@ -221,7 +221,7 @@ def reductions(left: Any, right: Any) -> Any:
         (lambda l, r: (l @ r) % 7, (2, 2), np.uint32),
         (lambda l, r: l @ np.array([[1, 2], [3, 4]], np.int64) + r.mT, (2, 2), np.int64),
         (quaternion, (4,), np.float32),
-        (rotated_and_scaled, (4,), np.float32),
+        (rotate_and_scale, (4,), np.float32),
         (reductions, (3,), np.float32),
         (lambda l, r: l * np.arange(6, dtype=np.int16) + r, (6,), np.int16),
         (lambda l, r: np.clip(l + r, -3, 3), (17,), np.float32),
@@ -243,9 +243,14 @@ def test_permutations(adapter: wgpu.GPUAdapter) -> None:
     generator = np.random.default_rng(31)
     left, right = (np.array([generator.permutation(5) for _ in range(80)], np.uint8) for _ in range(2))
     (result,) = evaluate_combine(
-        open_device(adapter), operator(permuted), element(np.uint8, (5,)), [left], [right], native_int64=False
+        open_device(adapter),
+        operator(compose_permutations),
+        element(np.uint8, (5,)),
+        [left],
+        [right],
+        native_int64=False,
     )
-    np.testing.assert_array_equal(result, permuted(left, right))
+    np.testing.assert_array_equal(result, compose_permutations(left, right))
 
 
 def max_subarray(left: Any, right: Any) -> Any:
@@ -293,7 +298,7 @@ def test_bundles(adapter: wgpu.GPUAdapter) -> None:
 def test_a_bundle_with_a_matrix_field(adapter: wgpu.GPUAdapter) -> None:
     """Scan maps x -> A x + b in a structured dtype."""
 
-    def composed(left: Any, right: Any) -> Any:
+    def compose_maps(left: Any, right: Any) -> Any:
         moved = (right["A"] @ left["b"][..., None])[..., 0]
         return {"A": right["A"] @ left["A"], "b": moved + right["b"]}
 
@@ -301,8 +306,8 @@ def test_a_bundle_with_a_matrix_field(adapter: wgpu.GPUAdapter) -> None:
     whole = element_of([np.dtype(np.float32)] * 2, structure, [(2, 2), (2,)])
     matrices, vectors = whole_numbers(2, 70, 2, 2), whole_numbers(2, 70, 2)
     sides = [[matrices[k], vectors[k]] for k in range(2)]
-    results = evaluate_combine(open_device(adapter), operator(composed), whole, *sides, native_int64=False)
-    expected = composed(*({"A": side[0], "b": side[1]} for side in sides))
+    results = evaluate_combine(open_device(adapter), operator(compose_maps), whole, *sides, native_int64=False)
+    expected = compose_maps(*({"A": side[0], "b": side[1]} for side in sides))
     np.testing.assert_array_equal(results[0], expected["A"])
     np.testing.assert_array_equal(results[1], expected["b"])
 
@@ -367,7 +372,7 @@ def dawn_device() -> Any:
     return wgpudawn.gpu.request_adapter_sync().request_device_sync()
 
 
-def compiled(device: Any, text: str) -> None:
+def compile_text(device: Any, text: str) -> None:
     module = device.create_shader_module(code=text)
     device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
 
@@ -379,7 +384,7 @@ def test_dawn_takes_all_of_the_arithmetic(dawn_device: Any) -> None:
     end = "\n@compute @workgroup_size(1)\nfn main() {}\n"
     for branches in (False, True):
         text = render("shared/arithmetic.wgsl", helpers=called, native_int64=False, branches=branches)
-        compiled(dawn_device, begin + text + end)
+        compile_text(dawn_device, begin + text + end)
     assert len(called) > 70
 
 
@@ -390,7 +395,7 @@ def test_dawn_takes_random_expressions(dawn_device: Any, trees: list[Any], dtype
     whole = element_of([np.dtype(dtype)] * 4, structure)
     op = operator(lambda l, r: tuple(value_of(tree, l[0], r[1]) for tree in trees))
     code = combine_code(op, whole, False)
-    compiled(dawn_device, shader(code, "combine(Element(), Element())", [("Element", whole)], [], False))
+    compile_text(dawn_device, shader(code, "combine(Element(), Element())", [("Element", whole)], [], False))
 
 
 @pytest.mark.parametrize("name", BUILTINS)
@@ -400,7 +405,7 @@ def test_dawn_takes_the_named_operators(dawn_device: Any, name: str) -> None:
         if whole.fields[0].scalar.kind in (BUILTINS[name].kinds or ()):
             code = combine_code(BUILTINS[name], whole, False)
             words = ", ".join(["Element()"] * 2)
-            compiled(dawn_device, shader(code, f"combine({words})", [("Element", whole)], [], False))
+            compile_text(dawn_device, shader(code, f"combine({words})", [("Element", whole)], [], False))
 
 
 @pytest.mark.parametrize(("source", "helpers", "place"), BROKEN)

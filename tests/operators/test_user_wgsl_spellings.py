@@ -18,7 +18,7 @@ from gpuscan.elements import Element, element_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators.code import combine_code
 from gpuscan.operators.operator import wgsl_operator
-from gpuscan.operators.user_wgsl import kept_apart
+from gpuscan.operators.user_wgsl import isolate_user_code
 
 LINE_BREAKS = ["\n", "\v", "\f", "\r", "\r\n", "\x85", "\u2028", "\u2029"]
 BLANKS = [" ", "\t", "\u200e", "\u200f", *LINE_BREAKS]
@@ -35,7 +35,7 @@ tried = hypothesis.settings(max_examples=max(20, hypothesis.settings().max_examp
 with_seeds = hypothesis.given(seed=st.integers(0, 2**32))
 
 
-def spelled(program: str, seed: int) -> str:
+def spell_program(program: str, seed: int) -> str:
     """Return a spelling of a program that is given as tokens between spaces."""
     rng = random.Random(f"{seed} {program}")
     text = ""
@@ -55,7 +55,7 @@ def shader(source: str, helpers: str, element: Element = ELEMENT) -> str:
     """Return the operator's text as a shader has it, after everything that gpuscan does to it."""
     op = wgsl_operator(source, helpers=helpers, name="mine")
     code = combine_code(op, element, native_int64=True)
-    return kept_apart(f"alias Element = u32;\nfn state() {{}}\n{code.source}\n", "mine")
+    return isolate_user_code(f"alias Element = u32;\nfn state() {{}}\n{code.source}\n", "mine")
 
 
 def combining(body: str) -> str:
@@ -106,7 +106,7 @@ def loops_of(program: str) -> int:
 @pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS.keys())
 def test_every_loop_is_counted(loop: str, seed: int) -> None:
     program = combining(f"var i = a ; {loop} return i + b ;")
-    assert_counted(shader(spelled(program, seed), ""), loops_of(program))
+    assert_counted(shader(spell_program(program, seed), ""), loops_of(program))
 
 
 @tried
@@ -114,7 +114,7 @@ def test_every_loop_is_counted(loop: str, seed: int) -> None:
 @pytest.mark.parametrize("helper", HELPERS)
 def test_every_loop_of_a_helper_is_counted(helper: str, seed: int) -> None:
     helpers = helper.replace("LOOP", list(LOOPS.values())[seed % len(LOOPS)])
-    text = shader(spelled(combining(HELPERS[helper]), seed), spelled(helpers, seed))
+    text = shader(spell_program(combining(HELPERS[helper]), seed), spell_program(helpers, seed))
     assert_counted(text, loops_of(helpers))
 
 
@@ -195,15 +195,15 @@ def assert_refused(source: str, helpers: str) -> None:
 @pytest.mark.parametrize(("helpers", "body"), REFUSED.values(), ids=REFUSED.keys())
 def test_a_huge_array_is_refused_however_its_size_is_written(helpers: str, body: str, seed: int) -> None:
     size = SIZES[seed % len(SIZES)]
-    helpers = spelled(f"{CONSTANTS} {helpers}".replace("SIZE", size), seed)
-    assert_refused(spelled(combining(body.replace("SIZE", size)), seed), helpers)
+    helpers = spell_program(f"{CONSTANTS} {helpers}".replace("SIZE", size), seed)
+    assert_refused(spell_program(combining(body.replace("SIZE", size)), seed), helpers)
 
 
 @tried
 @with_seeds
 @pytest.mark.parametrize(("helpers", "body"), ALWAYS_REFUSED.values(), ids=ALWAYS_REFUSED.keys())
 def test_what_an_operator_may_not_do_is_refused(helpers: str, body: str, seed: int) -> None:
-    assert_refused(spelled(combining(body), seed), spelled(helpers, seed))
+    assert_refused(spell_program(combining(body), seed), spell_program(helpers, seed))
 
 
 ODD_LETTERS = [
@@ -275,7 +275,7 @@ def test_a_spelling_means_the_same_as_another(helpers: str, body: str, seed: int
         return " ".join(line for line in text.split("\n") if not line.startswith("//")).replace(" ", "").split()
 
     plain = shader(combining(body), helpers)
-    assert words(shader(spelled(combining(body), seed), spelled(helpers, seed))) == words(plain)
+    assert words(shader(spell_program(combining(body), seed), spell_program(helpers, seed))) == words(plain)
     assert "one_turn" not in plain
 
 

@@ -275,7 +275,7 @@ def test_narrow_numbers_in_rows_that_share_tiles_are_joined_once() -> None:
 def test_elements_that_take_several_accesses_are_staged() -> None:
     """Assert that chunks go through workgroup memory if there is room and lanes then access neighbours."""
 
-    def staged(asked: ScanSpec, adapter: Capabilities, strategy: str = "lookahead", **options: Any) -> bool:
+    def is_staged(asked: ScanSpec, adapter: Capabilities, strategy: str = "lookahead", **options: Any) -> bool:
         kernel = plan_scan(asked, adapter, strategy, "", **options).stages[-1].kernel
         text = render_kernel(kernel)
         assert kernel.exchanges_chunks == ("var<workgroup> stage:" in text)
@@ -283,21 +283,21 @@ def test_elements_that_take_several_accesses_are_staged() -> None:
 
     for shape, wide in (((2,), False), ((2, 2), False), ((3,), True), ((3, 3), True), ((4, 4), True), ((8, 8), True)):
         asked = spec(shapes=[shape], row_length=2**20)
-        room = staged(asked, gpu(limits=LIMITS | {"max-compute-workgroup-storage-size": 1 << 20}))
+        room = is_staged(asked, gpu(limits=LIMITS | {"max-compute-workgroup-storage-size": 1 << 20}))
         assert room == wide, shape
     matrices = spec(shapes=[(4, 4)], row_length=2**20)
-    assert staged(matrices, gpu())
+    assert is_staged(matrices, gpu())
     for strategy in ("lookback", "fallback", "three_dispatch"):
-        assert staged(matrices, gpu(), strategy)
+        assert is_staged(matrices, gpu(), strategy)
     scarce = gpu(limits=LIMITS | {"max-compute-workgroup-storage-size": 16384})
-    assert staged(matrices, scarce), "of a smaller workgroup"
-    assert not staged(matrices, scarce, tile=TileShape(256, 32, 2, 1))
-    assert not staged(matrices, gpu(), subgroups=False)
-    assert not staged(matrices, software())
-    assert not staged(spec("float32", "float32", shapes=[(4, 4), (4,)], row_length=2**20), gpu())
+    assert is_staged(matrices, scarce), "of a smaller workgroup"
+    assert not is_staged(matrices, scarce, tile=TileShape(256, 32, 2, 1))
+    assert not is_staged(matrices, gpu(), subgroups=False)
+    assert not is_staged(matrices, software())
+    assert not is_staged(spec("float32", "float32", shapes=[(4, 4), (4,)], row_length=2**20), gpu())
     rows = spec(shapes=[(3,)], rows=2**10, row_length=2**10)
-    assert not staged(rows, gpu(), "lookback"), "its tiles end where rows do"
-    assert not staged(spec("uint8", shapes=[(5,)], row_length=2**20), gpu()), "begins within a word"
+    assert not is_staged(rows, gpu(), "lookback"), "its tiles end where rows do"
+    assert not is_staged(spec("uint8", shapes=[(5,)], row_length=2**20), gpu()), "begins within a word"
 
 
 def test_the_widest_elements_get_full_workgroups() -> None:

@@ -54,16 +54,16 @@ def test_nearest(words: int, length: int, found: TileShape | None) -> None:
 
 def test_only_what_was_measured_is_tuned() -> None:
     """Assert that tuned tiles are for whole words in one row, from the same number of arrays."""
-    assert tuning.tuned_tile(TUNED, spec(row_length=1 << 18)) == SHORT
-    assert tuning.tuned_tile(TUNED, spec(row_length=0)) is None
-    assert tuning.tuned_tile(TUNED, spec("int16", row_length=1 << 18)) is None
-    assert tuning.tuned_tile(TUNED, spec("float32", "int16", row_length=1 << 18)) is None
-    assert tuning.tuned_tile(TUNED, spec(rows=1 << 9, row_length=1 << 9)) is None
-    assert tuning.tuned_tile(TUNED, spec("float32", "float32", row_length=1 << 20)) == SHORT
-    assert tuning.tuned_tile(TUNED, spec("uint64", row_length=1 << 20)) is None
+    assert tuning.find_tuned_tile(TUNED, spec(row_length=1 << 18)) == SHORT
+    assert tuning.find_tuned_tile(TUNED, spec(row_length=0)) is None
+    assert tuning.find_tuned_tile(TUNED, spec("int16", row_length=1 << 18)) is None
+    assert tuning.find_tuned_tile(TUNED, spec("float32", "int16", row_length=1 << 18)) is None
+    assert tuning.find_tuned_tile(TUNED, spec(rows=1 << 9, row_length=1 << 9)) is None
+    assert tuning.find_tuned_tile(TUNED, spec("float32", "float32", row_length=1 << 20)) == SHORT
+    assert tuning.find_tuned_tile(TUNED, spec("uint64", row_length=1 << 20)) is None
     for option in ({"has_segment_bits": True}, {"compacts": True}, {"field_offsets": (1,)}):
-        assert tuning.tuned_tile(TUNED, spec(row_length=1 << 18, **option)) is None
-    assert tuning.tuned_tile(tuning.UNTUNED, spec(row_length=1 << 18)) is None
+        assert tuning.find_tuned_tile(TUNED, spec(row_length=1 << 18, **option)) is None
+    assert tuning.find_tuned_tile(tuning.UNTUNED, spec(row_length=1 << 18)) is None
 
 
 def test_bits_do_not_change() -> None:
@@ -92,8 +92,8 @@ def test_bits_do_not_change() -> None:
 def test_lanes_need_subgroups() -> None:
     """Assert that tuned tiles do not rely on subgroups if a compiler may give a shader another size."""
     serial = TileShape(64, 0, 1, 64)
-    assert tuning.tuned_tile(TUNED, spec(row_length=1 << 18), subgroups=False) is None
-    assert tuning.tuned_tile({(1, 1 << 18): serial}, spec(row_length=1 << 18), subgroups=False) == serial
+    assert tuning.find_tuned_tile(TUNED, spec(row_length=1 << 18), subgroups=False) is None
+    assert tuning.find_tuned_tile({(1, 1 << 18): serial}, spec(row_length=1 << 18), subgroups=False) == serial
 
 
 def test_written_and_read() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, unpacked
+from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, unpack_results
 from tests.harness.devices import device_as_if
 from tests.harness.scans import make_problem
 from tests.oracle import assert_same
@@ -141,5 +141,5 @@ def test_a_device_below_the_minimum_of_webgpu(device: gs.Device) -> None:
 def test_packed_and_unpacked() -> None:
     x = of_all_widths(10)
     problem = make_problem(x, either)
-    for result, field in zip(unpacked(problem, pack_arrays(problem.source, x, 1)), x, strict=True):
+    for result, field in zip(unpack_results(problem, pack_arrays(problem.source, x, 1)), x, strict=True):
         assert_same(result, field)

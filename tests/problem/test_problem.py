@@ -94,9 +94,9 @@ def test_bundles_are_taken_apart_in_order() -> None:
 def test_bundles_come_together_again() -> None:
     for value in ((1, 2), Pair(1, 2), {"a": 1, "b": (2, {"c": 3})}, ((1,), (2, (3, 4))), [1, [2, (3,)]]):
         structure, _ = structure_and_leaves(_arrays(value))
-        for again in (structure.nested(structure.flatten(value)), structure.unflatten(structure.flatten(value))):
+        for again in (structure.build_bundle(structure.flatten(value)), structure.unflatten(structure.flatten(value))):
             assert again == value
-        assert type(structure.nested(structure.flatten(value))) is type(value)
+        assert type(structure.build_bundle(structure.flatten(value))) is type(value)
 
 
 def _arrays(value: Any) -> Any:

@@ -12,7 +12,7 @@ import gpuscan as gs
 from gpuscan import signal
 from tests.signal.test_exponential_mean import Array
 
-pytestmark = pytest.mark.usefixtures("listed_adapters")
+pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
 
 def with_gaps(size: int, seed: int = 0) -> Array:

@@ -11,7 +11,7 @@ import scipy.signal
 import gpuscan as gs
 from gpuscan import signal
 
-pytestmark = pytest.mark.usefixtures("listed_adapters")
+pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
 FILTERS: tuple[tuple[Any, Any], ...] = (
     scipy.signal.butter(4, 0.2),

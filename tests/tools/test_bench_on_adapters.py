@@ -29,7 +29,7 @@ from gpuscan.tools.bench.tune import candidates, collect_tuned, search
 from gpuscan.tools.output import STDOUT
 from tests.oracle import strategies_on
 
-pytestmark = pytest.mark.usefixtures("listed_adapters")
+pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
 SUMS = ScanCase("add", np.dtype(np.uint32), 5000)
 CASES = [

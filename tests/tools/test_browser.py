@@ -24,7 +24,7 @@ from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.tools.matrix.columns import read_columns
 from tests.harness.browser import BROWSER, Browser
 
-pytestmark = pytest.mark.usefixtures("listed_adapters")
+pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome on this machine")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.tools.command_line import ARRAY, fails, run
 
-pytestmark = pytest.mark.usefixtures("listed_adapters")
+pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
 
 @pytest.mark.parametrize("device", ["numpy", "gpu"])

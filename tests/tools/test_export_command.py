@@ -128,13 +128,13 @@ def test_an_export_that_was_interrupted_goes_on(files, capsys, monkeypatch):
     assert run(capsys, "export", "web", "--length", "1000")[0] == 0
     replace, calls = os.replace, []
 
-    def interrupted(partial, path):
+    def interrupt_replace(partial, path):
         if len(calls) == 12:
             raise KeyboardInterrupt
         calls.append(path)
         replace(partial, path)
 
-    monkeypatch.setattr("os.replace", interrupted)
+    monkeypatch.setattr("os.replace", interrupt_replace)
     assert fails(capsys, "export", "web", "--length", "100000")[0] == 130
     monkeypatch.setattr("os.replace", replace)
     assert len(calls) == 12

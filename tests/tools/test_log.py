@@ -11,7 +11,7 @@ import gpuscan
 from tests.harness.devices import distrust
 from tests.tools.command_line import run
 
-pytestmark = pytest.mark.usefixtures("listed_adapters")
+pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
 
 def test_levels_of_the_log(caplog):

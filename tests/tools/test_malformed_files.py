@@ -42,11 +42,11 @@ def npy(header: str, data: bytes = b"", version: tuple[int, int] = (1, 0), lengt
     return b"\x93NUMPY" + bytes(version) + struct.pack("<H" if version == (1, 0) else "<I", size) + text + data
 
 
-def described(descr: str = "'<i4'", order: str = "False", shape: str = "(3,)") -> str:
+def format_header(descr: str = "'<i4'", order: str = "False", shape: str = "(3,)") -> str:
     return f"{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}"
 
 
-def saved(array: Any, **options: Any) -> bytes:
+def save_bytes(array: Any, **options: Any) -> bytes:
     file = io.BytesIO()
     np.save(file, array, **options)
     return file.getvalue()
@@ -59,7 +59,7 @@ class Touch:
         return Path.touch, (Path("touched"),)
 
 
-WHOLE = saved(np.arange(3, dtype=np.int32))
+WHOLE = save_bytes(np.arange(3, dtype=np.int32))
 DATA = np.arange(3, dtype=np.int32).tobytes()
 BAD = {
     "empty": b"",
@@ -72,48 +72,48 @@ BAD = {
     "text": b"3 1 4 1 5\n",
     "a zip": b"PK\x03\x04" + bytes(100),
     "a pickle": pickle.dumps(Touch()),
-    "version 9": npy(described(), DATA, version=(9, 0)),
-    "version 0": npy(described(), DATA, version=(0, 0)),
-    "a header longer than the file": npy(described(), DATA, length=60_000),
-    "a header of 4 GiB": npy(described(), DATA, version=(2, 0), length=2**32 - 1),
+    "version 9": npy(format_header(), DATA, version=(9, 0)),
+    "version 0": npy(format_header(), DATA, version=(0, 0)),
+    "a header longer than the file": npy(format_header(), DATA, length=60_000),
+    "a header of 4 GiB": npy(format_header(), DATA, version=(2, 0), length=2**32 - 1),
     "a header of spaces": npy(" " * 60_000, DATA),
-    "a header cut by its length": npy(described(), DATA, length=20),
+    "a header cut by its length": npy(format_header(), DATA, length=20),
     "a header in no code": npy("\x00\xff\xfe", DATA),
     "code in the header": npy("__import__('pathlib').Path('touched').touch()", DATA),
-    "code in the shape": npy(described(shape="(__import__('pathlib').Path('touched').touch(), 3)"), DATA),
+    "code in the shape": npy(format_header(shape="(__import__('pathlib').Path('touched').touch(), 3)"), DATA),
     "deep brackets": npy("(" * 9000 + ")" * 9000, DATA),
     "a deep sum": npy("-" * 9000 + "1", DATA),
     "a list": npy("[1, 2]", DATA),
     "no shape": npy("{'descr': '<i4', 'fortran_order': False, }", DATA),
     "a key too many": npy("{'descr': '<i4', 'fortran_order': False, 'shape': (3,), 'x': 1}", DATA),
-    "a shape of text": npy(described(shape="'3'"), DATA),
-    "a shape of floats": npy(described(shape="(3.0,)"), DATA),
-    "a shape of bools": npy(described(shape="(True, 7)"), DATA),
-    "a negative shape": npy(described(shape="(-3,)"), DATA),
-    "two negative lengths": npy(described(shape="(-1, -3)"), DATA),
-    "a shape that overflows": npy(described(shape="(4294967296, 4294967296, 4294967296)"), DATA),
-    "a shape beyond 64 bits": npy(described(shape="(99999999999999999999,)"), DATA),
-    "a shape that wraps to the data's": npy(described(shape="(4611686018427387905, 4)"), DATA),
-    "a shape larger than the file": npy(described(shape="(1000000,)"), DATA),
-    "a shape larger than memory": npy(described(shape="(1099511627776,)"), DATA),
-    "nothing of a huge shape": npy(described(shape="(0, 9223372036854775807)")),
-    "more axes than NumPy has": npy(described(shape="(" + "1," * 99 + ")"), DATA),
-    "no axes": saved(np.int32(3)),
-    "objects": saved(np.array([Touch(), None], object), allow_pickle=True),
-    "objects by name": npy(described("'|O'", shape="(1,)"), pickle.dumps(Touch())),
-    "words": saved(np.array(["a", "b"])),
-    "bytes": saved(np.array([b"a", b"b"])),
-    "dates": saved(np.array(["2020-01-01"], "datetime64[D]")),
-    "raw bytes": saved(np.zeros(3, "V8")),
-    "long doubles": saved(np.zeros(3, np.longdouble)),
-    "doubled complex": saved(np.zeros(3, np.complex128)),
-    "no such dtype": npy(described("'<q9'"), DATA),
-    "a dtype of code": npy(described("'print(1)'"), DATA),
-    "a dtype without a size": npy(described("'V0'"), DATA),
-    "a dtype of 2 GiB": npy(described("'V2147483647'"), DATA),
-    "a record": saved(np.zeros(3, [("a", "i4"), ("b", "f4")])),
-    "a record of objects": npy(described("[('a', '|O')]", shape="(1,)"), DATA),
-    "a record of itself": npy(described("[('a', [('a', [('a', 'x')])])]"), DATA),
+    "a shape of text": npy(format_header(shape="'3'"), DATA),
+    "a shape of floats": npy(format_header(shape="(3.0,)"), DATA),
+    "a shape of bools": npy(format_header(shape="(True, 7)"), DATA),
+    "a negative shape": npy(format_header(shape="(-3,)"), DATA),
+    "two negative lengths": npy(format_header(shape="(-1, -3)"), DATA),
+    "a shape that overflows": npy(format_header(shape="(4294967296, 4294967296, 4294967296)"), DATA),
+    "a shape beyond 64 bits": npy(format_header(shape="(99999999999999999999,)"), DATA),
+    "a shape that wraps to the data's": npy(format_header(shape="(4611686018427387905, 4)"), DATA),
+    "a shape larger than the file": npy(format_header(shape="(1000000,)"), DATA),
+    "a shape larger than memory": npy(format_header(shape="(1099511627776,)"), DATA),
+    "nothing of a huge shape": npy(format_header(shape="(0, 9223372036854775807)")),
+    "more axes than NumPy has": npy(format_header(shape="(" + "1," * 99 + ")"), DATA),
+    "no axes": save_bytes(np.int32(3)),
+    "objects": save_bytes(np.array([Touch(), None], object), allow_pickle=True),
+    "objects by name": npy(format_header("'|O'", shape="(1,)"), pickle.dumps(Touch())),
+    "words": save_bytes(np.array(["a", "b"])),
+    "bytes": save_bytes(np.array([b"a", b"b"])),
+    "dates": save_bytes(np.array(["2020-01-01"], "datetime64[D]")),
+    "raw bytes": save_bytes(np.zeros(3, "V8")),
+    "long doubles": save_bytes(np.zeros(3, np.longdouble)),
+    "doubled complex": save_bytes(np.zeros(3, np.complex128)),
+    "no such dtype": npy(format_header("'<q9'"), DATA),
+    "a dtype of code": npy(format_header("'print(1)'"), DATA),
+    "a dtype without a size": npy(format_header("'V0'"), DATA),
+    "a dtype of 2 GiB": npy(format_header("'V2147483647'"), DATA),
+    "a record": save_bytes(np.zeros(3, [("a", "i4"), ("b", "f4")])),
+    "a record of objects": npy(format_header("[('a', '|O')]", shape="(1,)"), DATA),
+    "a record of itself": npy(format_header("[('a', [('a', [('a', 'x')])])]"), DATA),
 }
 
 
@@ -156,14 +156,14 @@ def test_files_that_are_no_arrays_for_a_scan(folder: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     "content",
     [
-        saved(np.arange(6, dtype=">i4").reshape(2, 3)),
-        saved(np.asfortranarray(np.arange(12, dtype=np.uint16).reshape(3, 4))),
-        npy(described(shape="(3,)"), DATA + b"more than the shape says"),
-        npy(described(shape="(0,)")),
-        npy(described(shape="(0, 5)")),
-        npy(described(), DATA, version=(2, 0)),
-        npy(described(), DATA, version=(3, 0)),
-        npy(described("'<i4'", order="True", shape="(3, 1)"), DATA),
+        save_bytes(np.arange(6, dtype=">i4").reshape(2, 3)),
+        save_bytes(np.asfortranarray(np.arange(12, dtype=np.uint16).reshape(3, 4))),
+        npy(format_header(shape="(3,)"), DATA + b"more than the shape says"),
+        npy(format_header(shape="(0,)")),
+        npy(format_header(shape="(0, 5)")),
+        npy(format_header(), DATA, version=(2, 0)),
+        npy(format_header(), DATA, version=(3, 0)),
+        npy(format_header("'<i4'", order="True", shape="(3, 1)"), DATA),
     ],
     ids=["big-endian", "Fortran", "a tail", "empty", "empty and wide", "version 2", "version 3", "unpadded"],
 )
@@ -175,7 +175,7 @@ def test_files_that_are_odd_and_right(folder: Path, capsys: pytest.CaptureFixtur
 @hypothesis.given(data=st.data())
 def test_files_with_a_few_bytes_changed(folder: Path, capsys: pytest.CaptureFixture[str], data: st.DataObject) -> None:
     """Overwrite, cut or lengthen headers and lengths of real files at random."""
-    content = bytearray(data.draw(st.sampled_from([WHOLE, saved(np.ones((2, 3), ">f4")), BAD["a record"]])))
+    content = bytearray(data.draw(st.sampled_from([WHOLE, save_bytes(np.ones((2, 3), ">f4")), BAD["a record"]])))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(content) - 1))
         content[at] = data.draw(st.one_of(st.integers(0, 255), st.sampled_from(b"(),'[]{}0123456789-<>|OiVx")))
@@ -214,7 +214,7 @@ ODD = st.one_of(
 )
 
 
-def spoiled(draw: Any, value: Any) -> Any:
+def spoil_value(draw: Any, value: Any) -> Any:
     """Return the JSON value with a part of it replaced, removed or added."""
     if isinstance(value, dict) and value and draw(st.integers(0, 9)):
         key = draw(st.sampled_from(sorted(value)))
@@ -223,7 +223,7 @@ def spoiled(draw: Any, value: Any) -> Any:
             return {name: each for name, each in value.items() if name != key}
         if action == 1:
             return value | {draw(st.text(max_size=4)): draw(ODD)}
-        return value | {key: spoiled(draw, value[key])}
+        return value | {key: spoil_value(draw, value[key])}
     return draw(ODD)
 
 
@@ -235,7 +235,7 @@ def test_a_spoiled_probe_cache_counts_as_absent_or_is_whole(cache: Path, data: s
     capability_probe.store_findings(found)
     [file] = (cache / "probe").iterdir()
     kept = json.loads(file.read_text())
-    text = json.dumps(spoiled(data.draw, kept))
+    text = json.dumps(spoil_value(data.draw, kept))
     file.write_bytes(text[: data.draw(st.one_of(st.just(len(text)), st.integers(0, len(text))))].encode())
     named = {each: getattr(found, each) for each in found.__dataclass_fields__}
     loaded = capability_probe.load_findings(named)

@@ -173,12 +173,12 @@ def test_a_column_goes_on_where_it_was(column: matrix.Column, monkeypatch: pytes
     so_far: list[str] = []
     cases = [*sorted(column.cases, key=str), *new]
     more = matrix.run_column(
-        DEVICE, cases, "full", lambda _, so: so_far.append(so.suite), matrix.continued([column], DEVICE)
+        DEVICE, cases, "full", lambda _, so: so_far.append(so.suite), matrix.find_column([column], DEVICE)
     )
     assert (ran, so_far, more.suite) == (new, ["part of the full"] * 2, "full")
     assert (more.total, more.cases) == (matrix.Cell(4, 5, 1), column.cases | set(new))
     assert (
-        matrix.continued(
+        matrix.find_column(
             [replace(column, version="gpuscan 0.0.1, wgpu 0.1"), replace(column, cases=frozenset())], DEVICE
         )
         is None

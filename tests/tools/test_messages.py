@@ -20,7 +20,7 @@ from gpuscan.tools.output import SIGNALLED, USAGE_WRONG, WORK_FAILED, exit_code_
 from gpuscan.tools.process import in_command_words
 from tests.tools.command_line import fails, run
 
-pytestmark = pytest.mark.usefixtures("listed_adapters")
+pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
 GPU_COMMANDS = ("shader", "bench", "tune", "matrix")
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 import gpuscan
-from gpuscan.replaced_file import replaced_file
+from gpuscan.replaced_file import replace_file
 from tests.tools.command_line import CHILD_SECONDS
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX links, locks and signals")
 
 # A process that says when it has a partial file for out.npy, and then waits.
 HOLDER = (
-    "import sys; from pathlib import Path; from gpuscan.replaced_file import replaced_file\n"
-    "with replaced_file(Path('out.npy')) as partial:\n"
+    "import sys; from pathlib import Path; from gpuscan.replaced_file import replace_file\n"
+    "with replace_file(Path('out.npy')) as partial:\n"
     "    print(partial, flush=True); sys.stdin.read()\n"
 )
 
@@ -42,7 +42,7 @@ def holder() -> tuple[subprocess.Popen[str], Path]:
 
 
 def write(path: Path, content: str = "new") -> None:
-    with replaced_file(path) as partial:
+    with replace_file(path) as partial:
         partial.write_text(content)
 
 
@@ -53,7 +53,7 @@ def test_a_failure_keeps_the_old_file(folder: Path) -> None:
         path.write_text("half")
         raise RuntimeError
 
-    with pytest.raises(RuntimeError), replaced_file(Path("out.npy")) as partial:
+    with pytest.raises(RuntimeError), replace_file(Path("out.npy")) as partial:
         fail(partial)
     assert Path("out.npy").read_text() == "old"
     assert os.listdir() == ["out.npy"]
@@ -96,7 +96,7 @@ def test_the_partial_file_of_a_living_process_stays(folder: Path) -> None:
 
 
 def test_leftovers_of_another_file_stay(folder: Path) -> None:
-    with replaced_file(Path("other.npy")) as partial:
+    with replace_file(Path("other.npy")) as partial:
         write(Path("out.npy"))
         assert partial.exists()
 
@@ -105,9 +105,9 @@ def test_a_name_that_is_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Try another name, and leave the file with the first name alone."""
     tokens = iter(["taken", "taken", "free"])
     monkeypatch.setattr("gpuscan.replaced_file.secrets.token_hex", lambda size: next(tokens))
-    with replaced_file(Path("out.npy")) as first:
+    with replace_file(Path("out.npy")) as first:
         first.write_text("first")
-        with replaced_file(Path("out.npy")) as second:
+        with replace_file(Path("out.npy")) as second:
             assert second != first
             second.write_text("second")
         assert first.read_text() == "first"
@@ -136,7 +136,7 @@ def test_permissions_are_kept_and_links_replaced(folder: Path) -> None:
 def test_a_link_among_the_leftovers_is_not_followed(folder: Path) -> None:
     """Take neither the link nor its target for a leftover."""
     Path("precious").write_text("mine")
-    with replaced_file(Path("out.npy")) as partial:
+    with replace_file(Path("out.npy")) as partial:
         link = partial.with_name(partial.name.replace(".partial", "0.partial"))
         link.symlink_to("precious")
     write(Path("out.npy"))

@@ -36,7 +36,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def command_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install the wheel into a fresh environment, and return the folder of its commands."""
     folder = tmp_path_factory.mktemp("empty")
     venv.create(folder / "env", with_pip=True)
@@ -56,18 +56,18 @@ def test_wheel_carries_shaders_and_cli(wheel: Path) -> None:
     assert {name.split("/")[0] for name in names} == {"gpuscan", f"gpuscan-{gpuscan.__version__}.dist-info"}
 
 
-def test_installed_wheel_scans(installed: Path, tmp_path: Path) -> None:
+def test_installed_wheel_scans(command_folder: Path, tmp_path: Path) -> None:
     code = "import numpy, gpuscan as gs; print(gs.__file__); print(gs.scan(numpy.arange(1000, dtype='u4'), 'add')[-1])"
-    file, total = run(installed / "python", "-W", "ignore", "-c", code, cwd=tmp_path).split("\n")[:2]
+    file, total = run(command_folder / "python", "-W", "ignore", "-c", code, cwd=tmp_path).split("\n")[:2]
     assert not Path(file).is_relative_to(CHECKOUT)
     assert int(total) == 999 * 1000 // 2
 
 
-def test_installed_commands(installed: Path, tmp_path: Path) -> None:
-    by_name = run(installed / "gpuscan", "probe", "--json", cwd=tmp_path)
-    by_module = run(installed / "python", "-m", "gpuscan", "probe", "--json", cwd=tmp_path)
+def test_installed_commands(command_folder: Path, tmp_path: Path) -> None:
+    by_name = run(command_folder / "gpuscan", "probe", "--json", cwd=tmp_path)
+    by_module = run(command_folder / "python", "-m", "gpuscan", "probe", "--json", cwd=tmp_path)
     assert json.loads(by_name) == json.loads(by_module)
-    assert gpuscan.__version__ in run(installed / "gpuscan", "--version", cwd=tmp_path)
+    assert gpuscan.__version__ in run(command_folder / "gpuscan", "--version", cwd=tmp_path)
 
 
 def test_checkout_runs_without_an_install() -> None:

@@ -12,7 +12,7 @@ from gpuscan.planning.strategies import STRATEGIES
 from tests.tools.command_line import run
 
 
-@pytest.mark.usefixtures("listed_adapters")
+@pytest.mark.usefixtures("skip_without_adapters")
 def test_probe_names_every_adapter(capsys, monkeypatch):
     """Show each adapter with its strategy in 80 columns."""
     monkeypatch.setenv("COLUMNS", "80")
@@ -25,7 +25,7 @@ def test_probe_names_every_adapter(capsys, monkeypatch):
         assert out.count(f"│ {title} ") == len(find_adapters())
 
 
-@pytest.mark.usefixtures("listed_adapters")
+@pytest.mark.usefixtures("skip_without_adapters")
 def test_probe_marks_the_default_adapter(capsys, monkeypatch):
     """Mark the first adapter, or the one that GPUSCAN_ADAPTER names."""
     found = gpuscan.devices()
@@ -42,7 +42,7 @@ def test_probe_marks_the_default_adapter(capsys, monkeypatch):
         assert [each["number"] for each in listed] == list(range(len(found)))
 
 
-@pytest.mark.usefixtures("listed_adapters")
+@pytest.mark.usefixtures("skip_without_adapters")
 def test_probe_with_a_wrong_name_in_the_environment(capsys, monkeypatch):
     """Print the report, report the mistake, and exit with 2."""
     monkeypatch.setenv("GPUSCAN_ADAPTER", "radeon 9000")
@@ -53,7 +53,7 @@ def test_probe_with_a_wrong_name_in_the_environment(capsys, monkeypatch):
     assert err.count("\n") == 1
 
 
-@pytest.mark.usefixtures("listed_adapters")
+@pytest.mark.usefixtures("skip_without_adapters")
 def test_probe_where_numpy_is_the_default(capsys, monkeypatch):
     """Mark no adapter."""
     monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")

@@ -17,7 +17,7 @@ from gpuscan.tools.bench import timing
 from gpuscan.tools.matrix.conformance import Case
 from tests.tools.command_line import fails, run
 
-pytestmark = pytest.mark.usefixtures("listed_adapters")
+pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
 ADAPTERS = Path(__file__).resolve().parents[2] / "docs" / "adapters"
 

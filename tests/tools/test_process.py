@@ -14,7 +14,7 @@ import gpuscan
 from gpuscan import cli
 from tests.tools.command_line import DEFAULT_SIGNALS, python
 
-pytestmark = pytest.mark.usefixtures("listed_adapters")
+pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX signals")

@@ -15,7 +15,7 @@ import gpuscan
 from gpuscan.device.adapters import find_adapters
 from tests.tools.command_line import ARRAY, fails, python, run
 
-pytestmark = pytest.mark.usefixtures("listed_adapters")
+pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
 
 @pytest.mark.parametrize("device", ["numpy", "gpu"])

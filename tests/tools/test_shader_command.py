@@ -7,7 +7,7 @@ import pytest
 import gpuscan
 from tests.tools.command_line import fails, python, run
 
-pytestmark = pytest.mark.usefixtures("listed_adapters")
+pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
 
 def test_shader_prints_every_stage(capsys):

@@ -17,7 +17,7 @@ from gpuscan.device.backends import webgpu
 from gpuscan.device.webgpu_log import libraries_quiet
 from tests.tools.command_line import run
 
-pytestmark = pytest.mark.usefixtures("listed_adapters")
+pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
 ERROR = "indirect-validation error: ComputePipeline(Internal)"
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.tools.command_line import fails
 
-pytestmark = pytest.mark.usefixtures("listed_adapters")
+pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
 BAD_LINES = {
     "no such file": (["nope.npy", "out.npy"], "'nope.npy' does not exist"),

@@ -87,7 +87,7 @@ def orders(x: Floats, n: Indices, a: gs.Array) -> None:
     assert_type(gs.median(a), gs.Array)
 
 
-def halved(value: float) -> float:
+def halve_value(value: float) -> float:
     """Return half of a number: a function for one element, which also is one for arrays."""
     return value / 2
 
@@ -99,7 +99,7 @@ def maps(x: Floats, a: gs.Array) -> None:
     assert_type(gs.map(lambda v: np.where(v > 0, v, 0), a), gs.Array)
     assert_type(gs.map(lambda v, w: v * w, x, a), gs.Array)
     assert_type(gs.map(lambda v, w: v * w, a, 2), gs.Array)
-    assert_type(gs.map(halved, a), gs.Array)
+    assert_type(gs.map(halve_value, a), gs.Array)
     assert_type(gs.map(lambda v: v + 1, a, out=x), Floats)
 
 

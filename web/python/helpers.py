@@ -23,7 +23,7 @@ MEASUREMENTS, LEAST_SECONDS = 3, 0.02
 LONGEST_SECONDS = 2.0
 
 
-def shown(error: BaseException, name: str) -> str:
+def format_error(error: BaseException, name: str) -> str:
     """Return an error as a terminal shows it: without the frames that ran the code."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != name:
@@ -44,7 +44,7 @@ async def run_program(code: str, name: str, namespace: dict[str, Any]) -> bool:
         if value is not None:
             print(repr(value))
     except BaseException as error:  # SystemExit ends the program as well
-        print(shown(error, name), end="", file=sys.stderr)
+        print(format_error(error, name), end="", file=sys.stderr)
         return False
     return True
 
@@ -66,7 +66,7 @@ async def run_cell(cell: str, name: str, namespace: dict[str, Any]) -> bool:
             exec(compile(ast.Interactive([statement]), name, "single"), namespace)
             await asyncio.sleep(0)  # the page shows what was printed
     except BaseException as error:
-        print(shown(error, name), end="", file=sys.stderr)
+        print(format_error(error, name), end="", file=sys.stderr)
         return False
     return True
 

@@ -66,16 +66,16 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield opened
 
 
-def opened(browser: Browser, folder: Path, text: str) -> Any:
+def open_page(browser: Browser, folder: Path, text: str) -> Any:
     """Open a page that uses the folders of the browser's server, and return what it posts."""
     (folder / "opened.html").write_text(text, encoding="utf-8")
     browser.folders.append(folder)
     number = len(browser.folders) - 1
     browser.pages.put({"page": f"/{number}/opened.html?pyodide=/1/", "width": 1000})
-    return posted(browser)
+    return wait_for_post(browser)
 
 
-def posted(browser: Browser) -> Any:
+def wait_for_post(browser: Browser) -> Any:
     """Return the next JSON that the open page posts."""
     try:
         return json.loads(browser.posted.get(timeout=SECONDS))
@@ -91,12 +91,12 @@ def ran(
     note: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Run programs in turn in one Python, and return what the runner found. `note` gets what it found so far."""
-    found: dict[str, Any] = opened(
+    found: dict[str, Any] = open_page(
         browser, folder, RUNNER.replace("CODES", json.dumps(codes)).replace("VALUE", json.dumps(value))
     )
     while "error" not in found and found["left"]:
         note(found)
-        found = posted(browser)
+        found = wait_for_post(browser)
     assert "error" not in found, found["error"]
     note(found)
     return found
@@ -256,7 +256,7 @@ await fetch("/found", { method: "POST", body: JSON.stringify(found) });
 
 def test_micropip_installs_the_wheel(browser: Browser, tmp_path: Path) -> None:
     """Install the wheel with all that it needs, in the page itself, and scan there. wgpu is not needed."""
-    found = opened(browser, tmp_path, MICROPIP)
+    found = open_page(browser, tmp_path, MICROPIP)
     assert "error" not in found, found["error"]
     assert found["sums"] == "[3, 4, 8]"
     assert "wgpu" not in found["packages"].split()
@@ -303,7 +303,7 @@ await fetch("/found", { method: "POST", body: JSON.stringify(found) });
 @pytest.mark.parametrize("width", [390, 1400])
 def test_the_page(browser: Browser, tmp_path: Path, width: int) -> None:
     """Run the first example, an error and an endless loop; measure speeds; and make the report."""
-    found = opened(browser, tmp_path, VISITOR.replace("WIDTH", str(width)).replace("WRONG", json.dumps(WRONG)))
+    found = open_page(browser, tmp_path, VISITOR.replace("WIDTH", str(width)).replace("WRONG", json.dumps(WRONG)))
     assert "error" not in found, found["error"]
     assert found["examples"] >= 12
     right, text = found["first"]

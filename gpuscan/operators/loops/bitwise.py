@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.operators.evaluation import copied
+from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Node, reachable
 from gpuscan.operators.loops.stage import Composition, LeavesClassError, Numbers, Part, Stage
 
@@ -52,7 +52,7 @@ def derive(part: Part) -> Stage:
                 _check(part, node)
     zeros = part.graph.constant(0, state.scalar)
     ones = part.graph.constant(True if state.scalar == BOOL else _ones(state), state.scalar)
-    low, high = (copied([result], part.graph, _places(part, value))[0] for value in (zeros, ones))
+    low, high = (copy_nodes([result], part.graph, _places(part, value))[0] for value in (zeros, ones))
     op = "logical_xor" if state.scalar == BOOL else "bitwise_xor"
     mask = part.graph.apply(op, (low, high), state.scalar)
     law = "h[t] = (h[t-1] & m) ^ x"

@@ -25,7 +25,7 @@ from gpuscan.operators.loops.stage import (
     Stage,
     both,
     either,
-    negated,
+    negate_condition,
 )
 
 _BETTER: Mapping[str, np.ufunc] = {
@@ -114,7 +114,7 @@ def _condition(part: Part, node: Node, negates: bool, new: Node) -> _Update | No
         inner = _condition(part, varying, negates, new)
         if inner is None:
             return None
-        free = negated(part.graph, free) if negates else free
+        free = negate_condition(part.graph, free) if negates else free
         if (node.op == "logical_and") == negates:
             return replace(inner, resets=either(part.graph, inner.resets, free))
         condition = both(part.graph, inner.condition or free, free)
@@ -148,7 +148,7 @@ def _stage(part: Part, place: int, best: _Update) -> Stage:
             # A value that is not worse is taken, so NaN is.
             constant = both(graph, valid, nan)
         else:
-            valid = graph.apply("logical_and", (valid, negated(graph, nan)), BOOL)
+            valid = graph.apply("logical_and", (valid, negate_condition(graph, nan)), BOOL)
     op = _NOT[op] if best.negates else op
     if best.resets is not None:
         valid = graph.apply("logical_or", (valid, best.resets), BOOL)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.elements import scalar_of
-from gpuscan.operators.evaluation import copied
+from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, numpy_function, reachable
 from gpuscan.operators.loops.stage import Composition, LeavesClassError, Numbers, Part, Stage
 
@@ -192,7 +192,7 @@ def _apply(part: Part, state: State | None) -> list[Node]:
     values = zip(part.states, state, strict=True)
     constants = {node: part.graph.constant(value, node.scalar) for node, value in values}
     inputs = {node: node for node in reachable(part.results) if node.op == "input"}
-    return copied(part.results, part.graph, inputs | constants)
+    return copy_nodes(part.results, part.graph, inputs | constants)
 
 
 def _closure(part: Part) -> list[State]:

@@ -23,7 +23,7 @@ from gpuscan.operators.loops import (
 from gpuscan.operators.loops.finite_state import TooManyStatesError
 from gpuscan.operators.loops.stage import LeavesClassError, Part, Stage
 from gpuscan.operators.loops.step import Step
-from gpuscan.operators.source_location import defined_at
+from gpuscan.operators.source_location import quote_definition
 
 # The classes, in the order in which they are tried. Each takes a part, and returns a stage or raises LeavesClassError.
 CLASSES: tuple[Callable[[Part], Stage], ...] = (
@@ -184,7 +184,7 @@ def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
         advice += ', or for a step with derivatives method="newton"'
     if len(labels) > 1:
         advice += ". A carry whose numbers depend on each other in one direction is taken apart by itself"
-    place = part.graph.lines.get(node.index, "") or defined_at(part.step.function)
+    place = part.graph.lines.get(node.index, "") or quote_definition(part.step.function)
     return LoopError(
         f"the associative form of {name} was asked for, but {told}, which leads out of every class of maps that "
         f"compose ({what}). {advice}{place}"
@@ -254,7 +254,7 @@ def form_of(derivation: Derivation) -> LoopForm:
     """Return the description of a derivation."""
     step = derivation.step
     shapes = [tuple(each.shape) for each in step.carry.fields]
-    shape = shapes[0] if step.carry.single else step.carry.structure.nested(shapes)
+    shape = shapes[0] if step.carry.single else step.carry.structure.build_bundle(shapes)
     labels = step.labels
     parts = []
     for stage in derivation.stages:

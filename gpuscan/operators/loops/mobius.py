@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.operators.evaluation import copied
+from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.loops.polynomials import simplify
 from gpuscan.operators.loops.stage import (
@@ -29,10 +29,10 @@ from gpuscan.operators.loops.stage import (
     Numbers,
     Part,
     Stage,
-    computed,
+    compute_nodes,
     either,
     exponent_of,
-    negated,
+    negate_condition,
     power_of_two,
 )
 
@@ -196,7 +196,7 @@ class _Quotients:
         if not self.part.varies(yes):
             constant = condition
         elif not self.part.varies(no):
-            constant = negated(graph, condition)
+            constant = negate_condition(graph, condition)
         return _Quotient(select(one.above, other.above, size), select(one.below, other.below, low), constant)
 
 
@@ -216,11 +216,11 @@ def derive(part: Part) -> Stage:
     d, c = (*found.below, zero)[:2]
     # An infinity or NaN in the input makes a constant map, whose value is that of the step for any finite state.
     graph = part.graph
-    (finite,) = computed(graph, lambda *numbers: np.isfinite(reduce(np.maximum, map(np.abs, numbers))), a, b, c, d)
-    infinite = negated(graph, finite)
+    (finite,) = compute_nodes(graph, lambda *numbers: np.isfinite(reduce(np.maximum, map(np.abs, numbers))), a, b, c, d)
+    infinite = negate_condition(graph, finite)
     state, result = part.states[0], part.results[0]
     inputs = {node: node for node in reachable([result]) if node.op == "input"}
-    value = copied([result], graph, inputs | {state: graph.constant(1, state.scalar)})[0]
+    value = copy_nodes([result], graph, inputs | {state: graph.constant(1, state.scalar)})[0]
     one = graph.constant(1, zero.scalar)
     a, b, c, d = (
         graph.select(infinite, number, each)
@@ -231,7 +231,7 @@ def derive(part: Part) -> Stage:
     if constant is not None:
         a, c = (graph.select(constant, zero, each) for each in (a, c))
     constant = either(graph, constant, infinite)
-    numbers = tuple(computed(part.graph, scale_matrix, a, b, c, d))
+    numbers = tuple(compute_nodes(part.graph, scale_matrix, a, b, c, d))
     law = "h[t] = (a h[t-1] + b) / (c h[t-1] + d)"
     return Stage("mobius", law, part.places, numbers, constant, MobiusMaps(), found.constant is not None)
 

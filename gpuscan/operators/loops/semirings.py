@@ -27,9 +27,9 @@ from gpuscan.operators.loops.stage import (
     Stage,
     both,
     chosen,
-    computed,
+    compute_nodes,
     either,
-    negated,
+    negate_condition,
 )
 
 INT32, INT64 = scalar_of(np.dtype(np.int32)), scalar_of(np.dtype(np.int64))
@@ -189,7 +189,7 @@ class Forms:
         if not yes.weights:
             return Form(no.weights, shift, either(graph, condition, no.constant))
         if not no.weights:
-            return Form(yes.weights, shift, either(graph, negated(graph, condition), yes.constant))
+            return Form(yes.weights, shift, either(graph, negate_condition(graph, condition), yes.constant))
         weights = {
             place: self._choose(condition, yes.weights.get(place), no.weights.get(place))
             for place in sorted({*yes.weights, *no.weights})
@@ -344,7 +344,7 @@ def derive_stage(semiring: Semiring, *, scales: bool) -> Stage:
         weight = entries[0][0]
         assert weight is not None
         wide = semiring.calculus.wide(weight)
-        scaled = computed(graph, lambda a: rescale(a, np.zeros_like(a).astype(np.int32), 2), wide)
+        scaled = compute_nodes(graph, lambda a: rescale(a, np.zeros_like(a).astype(np.int32), 2), wide)
         numbers = (*scaled, semiring.calculus.wide(shifts[0]))
         return Stage(semiring.kind, semiring.law, part.places, numbers, found[0].constant, ScaledMaps(type(semiring)))
     stored: dict[int, Node] = {}

@@ -28,7 +28,7 @@ from gpuscan.operators.loops.stage import (
     Part,
     Stage,
     chosen_extremum,
-    computed,
+    compute_nodes,
     constant_choice,
     either,
     exponent_of,
@@ -172,7 +172,7 @@ class _Clamps:
         if op in ("maximum", "minimum") and not (part.varies(args[0]) and part.varies(args[1])):
             limit, state = args if part.varies(args[1]) else args[::-1]
             self.keeps = True
-            return self._bound(self.of(state), op == "maximum", self.number(limit))
+            return self._apply_bound(self.of(state), op == "maximum", self.number(limit))
         choice = chosen_extremum(node)
         if choice is not None and part.varies(choice.first) and not part.varies(choice.second):
             return self._chosen_bound(choice.first, choice.second, choice.name == "maximum")
@@ -204,7 +204,7 @@ class _Clamps:
             low, high = (np.where(factor == zero, zero, factor * bound) for bound in (low, high))
             return [np.where(factor < zero, high, low), np.where(factor < zero, low, high)]
 
-        low, high = computed(self.graph, scale_bounds, factor, *self.both_bounds(clamp))
+        low, high = compute_nodes(self.graph, scale_bounds, factor, *self.both_bounds(clamp))
         return _Clamp(slope, shift, low, high, clamp.constant)
 
     def both_bounds(self, clamp: _Clamp) -> tuple[Node, Node]:
@@ -212,7 +212,7 @@ class _Clamps:
         low, high = (self.graph.constant(value, self.scalar) for value in (-np.inf, np.inf))
         return low if clamp.low is None else clamp.low, high if clamp.high is None else clamp.high
 
-    def _bound(self, clamp: _Clamp, below: bool, limit: Node) -> _Clamp:
+    def _apply_bound(self, clamp: _Clamp, below: bool, limit: Node) -> _Clamp:
         """Return the map followed by a bound from below or from above, which also bounds the other bound."""
         name = "maximum" if below else "minimum"
         low, high = (bound and self.calculus.call(name, bound, limit) for bound in (clamp.low, clamp.high))
@@ -232,7 +232,7 @@ class _Clamps:
         constant = clamp.constant
         for number in (limit, clamp.slope, clamp.shift):
             constant = either(graph, constant, graph.apply("isnan", (number,), BOOL))
-        return replace(self._bound(clamp, below, limit), constant=constant)
+        return replace(self._apply_bound(clamp, below, limit), constant=constant)
 
     def _choice(self, node: Node) -> _Clamp:
         graph = self.graph
@@ -278,7 +278,7 @@ def derive(part: Part) -> Stage:
             assert value is not None
             low, high = (graph.select(found.constant, value, bound) for bound in (low, high))
     exponent = graph.constant(0, INT32)
-    line = computed(graph, scale_line, found.slope, found.shift, exponent)
+    line = compute_nodes(graph, scale_line, found.slope, found.shift, exponent)
     bounds = tuple(bound for bound in (low, high) if bound is not None)
     law = "h[t] = a h[t-1] + b"
     law = law if found.low is None else law.replace("a h[t-1] + b", "max(a h[t-1] + b, low)")

@@ -156,15 +156,15 @@ def operator_of(composition: Composition, flagged: bool, count: int, carried: in
 # ----- NumPy code on nodes
 
 
-def traced_of(graph: Graph, node: Node) -> Traced:
+def trace_node(graph: Graph, node: Node) -> Traced:
     nodes = np.empty((), dtype=object)
     nodes[()] = node
     return Traced(graph, nodes, node.scalar)
 
 
-def computed(graph: Graph, function: Callable[..., Any], *nodes: Node) -> list[Node]:
+def compute_nodes(graph: Graph, function: Callable[..., Any], *nodes: Node) -> list[Node]:
     """Return the nodes of what a function of NumPy code gives for these numbers: one number or several."""
-    found = function(*(traced_of(graph, node) for node in nodes))
+    found = function(*(trace_node(graph, node) for node in nodes))
     return [each.nodes[()] for each in (found if isinstance(found, (tuple, list)) else [found])]
 
 
@@ -187,7 +187,7 @@ def exponent_of(size: Any) -> Any:
     return field.astype(np.int32) - np.full_like(field, bias).astype(np.int32)
 
 
-def negated(graph: Graph, condition: Node) -> Node:
+def negate_condition(graph: Graph, condition: Node) -> Node:
     return graph.apply("logical_not", (condition,), BOOL)
 
 
@@ -212,7 +212,9 @@ def chosen(graph: Graph, condition: Node, one: Node | None, other: Node | None) 
     if one is None or other is None:
         never = graph.constant(False, BOOL)
         return graph.apply(
-            "logical_and", (condition, one) if one is not None else (negated(graph, condition), other or never), BOOL
+            "logical_and",
+            (condition, one) if one is not None else (negate_condition(graph, condition), other or never),
+            BOOL,
         )
     return graph.select(condition, one, other)
 
@@ -231,7 +233,7 @@ def constant_choice(
     if are_constant[0]:
         return either(graph, condition, constants[1])
     if are_constant[1]:
-        return either(graph, negated(graph, condition), constants[0])
+        return either(graph, negate_condition(graph, condition), constants[0])
     return chosen(graph, condition, *constants)
 
 

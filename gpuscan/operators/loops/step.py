@@ -14,9 +14,9 @@ from gpuscan.errors import OperatorError
 from gpuscan.operators.expression_graph import Graph, Node, reachable
 from gpuscan.operators.operator import name_of
 from gpuscan.operators.parameters import reveal
-from gpuscan.operators.source_location import defined_at
+from gpuscan.operators.source_location import quote_definition
 from gpuscan.operators.trace import call_twice, structure_of
-from gpuscan.operators.traced_array import Traced, constant, is_weak, joined, known_scalar
+from gpuscan.operators.traced_array import Traced, constant, find_scalar, is_weak, join_numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Step:
     def key(self) -> tuple[Any, ...]:
         """Return what is equal for steps that compute the same."""
         places = tuple(node.index for node in (*self.states, *self.results, *self.outputs))
-        return *self.graph.described(), places, self.carry, self.source, self.output, self.returns_carry
+        return *self.graph.describe_nodes(), places, self.carry, self.source, self.output, self.returns_carry
 
 
 def trace_step(
@@ -92,7 +92,7 @@ def trace_step(
 
     @functools.wraps(function, updated=())
     def joining(state: object, x: object) -> Any:
-        return _joined(function(state, x))
+        return _join_values(function(state, x))
 
     graph, value = call_twice(joining, [carry, source], name, whole=True)
     states, inputs = (_inputs_of(graph, argument, element) for argument, element in enumerate((carry, source)))
@@ -128,7 +128,7 @@ def keeps_weak(
     def starting(state: object, x: object) -> Any:
         leaves = zip(structure.flatten(state), weak, strict=True)
         numbers = [Traced(leaf.graph, leaf.nodes, leaf.scalar, weak=each or leaf.weak) for leaf, each in leaves]
-        return _joined(function(structure.nested(numbers), x))
+        return _join_values(function(structure.build_bundle(numbers), x))
 
     name = name_of(function)
     try:
@@ -139,14 +139,14 @@ def keeps_weak(
     return [leaf.weak if isinstance(leaf, Traced) else is_weak(leaf) for leaf in leaves]
 
 
-def _joined(value: object) -> Any:
+def _join_values(value: object) -> Any:
     """Return a value with arrays of traced numbers as traced values."""
     if isinstance(value, dict):
-        return {key: _joined(each) for key, each in value.items()}
+        return {key: _join_values(each) for key, each in value.items()}
     if isinstance(value, (tuple, list)):
-        parts = [_joined(each) for each in value]
+        parts = [_join_values(each) for each in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return joined(value)
+    return join_numbers(value)
 
 
 def _inputs_of(graph: Graph, argument: int, element: Element) -> tuple[Node, ...]:
@@ -178,35 +178,38 @@ def _structure(value: object) -> Structure:
 def _split(structure: Structure, value: object, name: str, function: Any) -> tuple[Any, Any, bool]:
     """Return the carry, y or None, and True if the function returned the carry alone."""
     if value is None:
-        raise TypeError(f"{name} returns None; return the carry, or a pair of the carry and y{defined_at(function)}")
+        raise TypeError(
+            f"{name} returns None; return the carry, or a pair of the carry and y{quote_definition(function)}"
+        )
     if _same(structure, _structure(value)):
         return value, None, True
     if isinstance(value, (tuple, list)) and len(value) == 2 and _same(structure, _structure(value[0])):
         return value[0], value[1], False
     raise TypeError(
-        f"{name} returns {_shown(_structure(value))}, but the carry is {_shown(structure)}. Return a carry that nests "
-        f"as init does, or a pair of such a carry and y{defined_at(function)}"
+        f"{name} returns {_describe_structure(_structure(value))}, but the carry is {_describe_structure(structure)}. "
+        f"Return a carry that nests as init does, or a pair of such a carry and y{quote_definition(function)}"
     )
 
 
-def _shown(structure: Structure) -> str:
+def _describe_structure(structure: Structure) -> str:
     if structure.kind == "leaf":
         return "one value"
     if structure.kind in ("dict", "record"):
         return "a dict of " + ", ".join(map(str, structure.keys))
     what = structure.factory.__name__ if structure.factory is not None else structure.kind
-    return f"a {what} of {len(structure.children)} ({', '.join(_shown(child) for child in structure.children)})"
+    children = ", ".join(map(_describe_structure, structure.children))
+    return f"a {what} of {len(structure.children)} ({children})"
 
 
 def _carry_nodes(graph: Graph, leaf: object, field: Field, place: int, name: str, function: Any) -> list[Node]:
     """Return the numbers of a leaf of the carry that the step returned, in the dtype of the carry."""
     shown = f"carry number {place} that {name} returns"
-    leaf = joined(leaf)
+    leaf = join_numbers(leaf)
     if not isinstance(leaf, Traced):
         scalar = field.scalar
         given = reveal(leaf)
         if not is_weak(leaf):
-            scalar = known_scalar(np.asarray(given).dtype)
+            scalar = find_scalar(np.asarray(given).dtype)
             if scalar.name == "float64" and field.scalar.kind == "float" and not isinstance(given, np.generic):
                 scalar = field.scalar
         elif isinstance(given, (float, complex)) and field.scalar.kind not in ("float", "complex"):
@@ -217,7 +220,7 @@ def _carry_nodes(graph: Graph, leaf: object, field: Field, place: int, name: str
     if not _fits(leaf.scalar, field.scalar):
         message = (
             f"{shown} is {leaf.scalar.name}, but init is {field.scalar.name}. Pass an init of {leaf.scalar.name}, or "
-            f"write .astype(np.{field.scalar.name}) on it{defined_at(function)}"
+            f"write .astype(np.{field.scalar.name}) on it{quote_definition(function)}"
         )
         raise TypeError(message)
     if leaf.shape != field.shape:
@@ -225,14 +228,14 @@ def _carry_nodes(graph: Graph, leaf: object, field: Field, place: int, name: str
         if any(not node.is_constant for node in leaf.nodes.ravel()) or len(leaf.shape) > len(field.shape):
             raise OperatorError(
                 f"{shown} has the shape {tuple(leaf.shape)}, but the carry has {field.shape}; return that shape"
-                + defined_at(function)
+                + quote_definition(function)
             )
         try:
             leaf = Traced(graph, np.broadcast_to(leaf.nodes, field.shape), leaf.scalar)
         except ValueError:
             raise OperatorError(
                 f"{shown} has the shape {tuple(leaf.shape)}, but the carry has {field.shape}; return that shape"
-                + defined_at(function)
+                + quote_definition(function)
             ) from None
     nodes = list(leaf.nodes.ravel())
     if leaf.scalar != field.scalar and leaf.scalar.kind != "float":
@@ -259,7 +262,7 @@ def _output(graph: Graph, value: object, name: str, function: Any) -> tuple[Elem
     """Return the element of y, and its nodes."""
     structure, leaves = structure_of(value)
     found: list[Traced] = []
-    for leaf in map(joined, leaves):
+    for leaf in map(join_numbers, leaves):
         given = reveal(leaf)
         if isinstance(leaf, Traced):
             found.append(leaf)
@@ -267,11 +270,11 @@ def _output(graph: Graph, value: object, name: str, function: Any) -> tuple[Elem
             kind = {int: np.int32, float: np.float32, complex: np.complex64}[type(given)]
             found.append(constant(graph, leaf, scalar_of(np.dtype(kind))))
         elif isinstance(given, (bool, np.generic, np.ndarray)):
-            found.append(constant(graph, given, known_scalar(np.asarray(given).dtype)))
+            found.append(constant(graph, given, find_scalar(np.asarray(given).dtype)))
         else:
             raise OperatorError(
                 f"{name} returns {given!r} as y, which is no number; return numbers, or None for no y"
-                + defined_at(function)
+                + quote_definition(function)
             )
     names = field_names(structure)
     fields = tuple(Field(label, leaf.scalar, tuple(leaf.shape)) for label, leaf in zip(names, found, strict=True))

@@ -28,7 +28,7 @@ from gpuscan.operators.loops.stage import (
     Part,
     Stage,
     chosen_extremum,
-    computed,
+    compute_nodes,
     constant_choice,
     either,
     maximum_of_choice,
@@ -74,7 +74,7 @@ class ClampMaps(Composition):
     high: bool
     nan: str = "keep"
 
-    def _clamped(self, number: object, numbers: Mapping[str, object]) -> Any:
+    def _clamp_number(self, number: object, numbers: Mapping[str, object]) -> Any:
         number = _add(number, numbers["a"]) if self.shifts else number
         number = _MAXIMUM[self.nan](number, numbers["low"]) if self.low else number
         return _MINIMUM[self.nan](number, numbers["high"]) if self.high else number
@@ -86,7 +86,7 @@ class ClampMaps(Composition):
     def combine(self, left: Numbers, right: Numbers) -> list[Any]:
         first, then = (dict(zip(self.names, each, strict=True)) for each in (left, right))
         found = [_add(first["a"], then["a"])] if self.shifts else []
-        return found + [self._clamped(first[name], then) for name in self.names if name != "a"]
+        return found + [self._clamp_number(first[name], then) for name in self.names if name != "a"]
 
     def start(self, state: Numbers) -> list[Any]:
         return [np.zeros_like(state[0]) if name == "a" else state[0] for name in self.names]
@@ -139,9 +139,9 @@ class _Clamps:
             return self._cast(node)
         if op == "add" and not (part.varies(args[0]) and part.varies(args[1])):
             amount, state = args if part.varies(args[1]) else args[::-1]
-            return self._shifted(self.of(state), self.number(amount))
+            return self._shift_clamp(self.of(state), self.number(amount))
         if op == "subtract" and not part.varies(args[1]):
-            return self._shifted(self.of(args[0]), self._negative(self.number(args[1])))
+            return self._shift_clamp(self.of(args[0]), self._negative(self.number(args[1])))
         if op in ("add", "subtract"):
             sign = 1 if op == "add" else -1
             found = self._plus(args[0], sign, args[1]) or (self._plus(args[1], 1, args[0]) if sign == 1 else None)
@@ -152,7 +152,7 @@ class _Clamps:
             if op in (name, f"f{name[:3]}") and not (part.varies(args[0]) and part.varies(args[1])):
                 limit, state = args if part.varies(args[1]) else args[::-1]
                 self.nan.add("keep" if op == name else "skip")
-                return self._bounded(self.of(state), bound, self.number(limit))
+                return self._apply_bound(self.of(state), bound, self.number(limit))
         choice = chosen_extremum(node)
         if choice is not None and not (part.varies(choice.first) and part.varies(choice.second)):
             return self._chosen_bound(choice.first, choice.second, "low" if choice.name == "maximum" else "high")
@@ -172,11 +172,11 @@ class _Clamps:
                 break
             varying, free = (first, second) if self.part.varies(first) else (second, first)
             minus = node.op == "subtract"
-            amount = self._moved(amount, -sign if minus and free is second else sign, free)
+            amount = self._add_with_sign(amount, -sign if minus and free is second else sign, free)
             node, sign = varying, -sign if minus and varying is second else sign
         return node, sign, amount
 
-    def _moved(self, amount: Node | None, sign: int, other: Node | None) -> Node | None:
+    def _add_with_sign(self, amount: Node | None, sign: int, other: Node | None) -> Node | None:
         """Return ``amount + sign * other``."""
         if other is None or other.equals(0):
             return amount
@@ -199,10 +199,10 @@ class _Clamps:
     def _plus_offset(self, base: Node, amount: Node | None, sign: int, node: Node) -> _Clamp | None:
         """Return ``base + amount + sign * node``."""
         if not self.part.varies(node):
-            total = self._moved(amount, sign, node)
-            return self.of(base) if total is None else self._shifted(self.of(base), total)
+            total = self._add_with_sign(amount, sign, node)
+            return self.of(base) if total is None else self._shift_clamp(self.of(base), total)
         inner, direction, rest = self._offset(node, base)
-        total = self._moved(amount, sign, rest)
+        total = self._add_with_sign(amount, sign, rest)
         if inner is base:
             if sign * direction > 0:
                 return None
@@ -218,7 +218,7 @@ class _Clamps:
         clamp, limit = (other, one.low) if one.is_constant else (one, other.low)
         assert limit is not None
         self.nan.add("keep")
-        return self._bounded(clamp, "low" if (node.op == "maximum") == (sign > 0) else "high", limit)
+        return self._apply_bound(clamp, "low" if (node.op == "maximum") == (sign > 0) else "high", limit)
 
     def _negative(self, node: Node) -> Node:
         return self.graph.apply("negative", (node,), node.scalar)
@@ -226,9 +226,9 @@ class _Clamps:
     def _sum(self, a: Node | None, b: Node) -> Node:
         if a is None:
             return b
-        return computed(self.graph, _add, a, b)[0]
+        return compute_nodes(self.graph, _add, a, b)[0]
 
-    def _shifted(self, clamp: _Clamp, amount: Node) -> _Clamp:
+    def _shift_clamp(self, clamp: _Clamp, amount: Node) -> _Clamp:
         if amount.equals(0):
             return clamp
         low, high = (bound and self._sum(bound, amount) for bound in (clamp.low, clamp.high))
@@ -238,7 +238,7 @@ class _Clamps:
         name = "maximum" if bound == "low" else "minimum"
         return limit if one is None else self.graph.apply(name, (one, limit), limit.scalar)
 
-    def _bounded(self, clamp: _Clamp, bound: str, limit: Node) -> _Clamp:
+    def _apply_bound(self, clamp: _Clamp, bound: str, limit: Node) -> _Clamp:
         """Return the clamp followed by one bound, which also bounds the other bound."""
         low, high = clamp.low, clamp.high
         if bound == "low":
@@ -255,14 +255,14 @@ class _Clamps:
         if self.scalar.kind != "float":
             state, limit = (first, second) if self.part.varies(first) else (second, first)
             self.nan.add("keep")
-            return self._bounded(self.of(state), bound, self.number(limit))
+            return self._apply_bound(self.of(state), bound, self.number(limit))
         if self.part.varies(second):
             # NaN of the input is passed over, and NaN of the state stays.
             limit = self.number(first)
             nothing = graph.constant(-np.inf if bound == "low" else np.inf, limit.scalar)
             limit = graph.select(graph.apply("isnan", (limit,), BOOL), nothing, limit)
             self.nan.add("keep")
-            return self._bounded(self.of(second), bound, limit)
+            return self._apply_bound(self.of(second), bound, limit)
         # The input is taken where either is NaN. It does not depend on the state then.
         clamp, limit = self.of(first), self.number(second)
         if clamp.low is not None or clamp.high is not None:
@@ -271,7 +271,7 @@ class _Clamps:
         constant = either(graph, clamp.constant, graph.apply("isnan", (limit,), BOOL))
         if clamp.shift is not None:
             constant = either(graph, constant, graph.apply("isnan", (clamp.shift,), BOOL))
-        found = self._bounded(clamp, bound, limit)
+        found = self._apply_bound(clamp, bound, limit)
         return _Clamp(found.shift, found.low, found.high, constant)
 
     def _cast(self, node: Node) -> _Clamp:
@@ -373,7 +373,7 @@ class MaxPlus(Semiring):
         return a if a is b else self.calculus.call(self.extremum, a, b)
 
     def product(self, a: Node, b: Node) -> Node:
-        return computed(self.graph, _add, a, b)[0]
+        return compute_nodes(self.graph, _add, a, b)[0]
 
     def form_of(self, node: Node, forms: Forms) -> Form:
         op, args = node.op, node.args

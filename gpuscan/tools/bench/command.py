@@ -21,7 +21,7 @@ from gpuscan import Device
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.backends import IN_BROWSER
 from gpuscan.planning.strategies import STRATEGIES, unsafe_reason
-from gpuscan.replaced_file import replaced_file
+from gpuscan.replaced_file import replace_file
 from gpuscan.tools.bench.cases import ScanCase, takes
 from gpuscan.tools.bench.contenders import Contender, copy_contender, run_suite, scan_contenders
 from gpuscan.tools.bench.peers import CALLS, Call, peer_contenders
@@ -150,7 +150,7 @@ def show(
         table_console().print(*tables(measurements), *(calls_table(calls) if calls else []), sep="\n")
     if plot is not None:
         try:
-            with replaced_file(plot) as partial:
+            with replace_file(plot) as partial:
                 save_plot(partial, measurements, devices[0].capabilities.name)
         except OSError as error:
             fail_to_write(plot, error)

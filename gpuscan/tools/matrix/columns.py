@@ -145,7 +145,7 @@ def run_column(
     return replace(column, suite=suite)
 
 
-def continued(columns: Iterable[Column], device: Device) -> Column | None:
+def find_column(columns: Iterable[Column], device: Device) -> Column | None:
     """Return the column that more cases of a device can be added to: of its adapter, driver and versions."""
     fresh = empty_column(device, "")
     for column in columns:

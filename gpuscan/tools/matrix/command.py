@@ -14,7 +14,7 @@ from gpuscan.device.backends import IN_BROWSER
 from gpuscan.device.driver_advice import driver_advice
 from gpuscan.tools.matrix.columns import (
     Column,
-    continued,
+    find_column,
     markdown,
     merge_columns,
     read_columns,
@@ -50,7 +50,7 @@ def show_matrix(
         raise click.UsageError("--add and --merge were given, and --merge runs nothing. Leave one of them out.")
     if json_path == markdown_path == STDOUT:
         raise click.UsageError("--json and --markdown cannot both be printed. Write one to a file.")
-    columns = _merged(files) if merge else _run(device, quick, add_path)
+    columns = _merge_files(files) if merge else _run(device, quick, add_path)
     for path, text in ((json_path, to_json), (markdown_path, markdown)):
         if path is not None:
             write_text(path, text(columns))
@@ -63,7 +63,7 @@ def show_matrix(
         raise click.exceptions.Exit(WORK_FAILED)
 
 
-def _merged(files: Sequence[Path], hint: str = "'FILES'") -> list[Column]:
+def _merge_files(files: Sequence[Path], hint: str = "'FILES'") -> list[Column]:
     try:
         return merge_columns(column for path in files for column in read_columns(path))
     except ValueError as error:
@@ -79,7 +79,7 @@ def _run(device: Device | None, quick: bool, add_path: Path | None) -> list[Colu
 
 def _add(devices: Sequence[Device], quick: bool, path: Path) -> list[Column]:
     """Run the cases that the file lacks, and write them to it, also if the run is interrupted. Return all columns."""
-    columns = {column.key: column for column in (_merged([path], "'--add'") if path.exists() else [])}
+    columns = {column.key: column for column in (_merge_files([path], "'--add'") if path.exists() else [])}
     written = time.monotonic()
 
     def save() -> None:
@@ -124,7 +124,7 @@ def run_all(
     with Progress(*shown, console=progress_console(), auto_refresh=not IN_BROWSER) as progress:
 
         def column_of(device: Device) -> Column:
-            start = continued(columns, device)
+            start = find_column(columns, device)
             left = [case for case in cases if start is None or case not in start.cases]
             task = progress.add_task(device.capabilities.summary, total=len(left), failed=0)
             failed = 0

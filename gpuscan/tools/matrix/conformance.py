@@ -19,7 +19,7 @@ import numpy as np
 import gpuscan
 from gpuscan import Device
 from gpuscan.array_types import AnyArray, AnyDType
-from gpuscan.device.device_array import uploaded
+from gpuscan.device.device_array import upload_array
 from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import StrategyError, UnsupportedDtypeError
 from gpuscan.operators.operator import Operator, operator, wgsl_operator
@@ -94,7 +94,7 @@ def _call_of(case: Case) -> tuple[Callable[[Device], Any], Fields]:
     if case.operator in SORTS:
         tested, axis = SORTS[case.operator], LAYOUTS[case.layout].axis
         rng = np.random.default_rng(case.size)
-        (x,) = _drawn(rng, case.element, case.operator, LAYOUTS[case.layout], case.size)
+        (x,) = _draw_arrays(rng, case.element, case.operator, LAYOUTS[case.layout], case.size)
         return lambda device: tested.call(x, axis, device, case.strategy), (tested.expected(x, axis),)
     x, options, expected = _inputs_of(case.element, case.operator, case.layout, case.size)
     op = OPERATORS[case.operator].op
@@ -221,10 +221,10 @@ class TestedSort:
     expected: Callable[[Array, int], Any]
 
 
-def _sorted(x: Array, axis: int, device: Device, strategy: str) -> AnyArray:
+def _sort_array(x: Array, axis: int, device: Device, strategy: str) -> AnyArray:
     if strategy == "auto":
         return gpuscan.sort(x, axis=axis, device=device)
-    found = sort_device(device._executor, uploaded(device._context, x), axis, strategy=strategy).keys
+    found = sort_device(device._executor, upload_array(device._context, x), axis, strategy=strategy).keys
     assert found is not None
     keys = found.read()
     device._context.check()
@@ -251,7 +251,7 @@ def _sums_everywhere(x: Array, axis: int, device: Device | str) -> Any:
 
 SORTS: Mapping[str, TestedSort] = {
     "sort": TestedSort(
-        _sorted,
+        _sort_array,
         lambda x, axis: np.sort(x, axis=axis, kind="stable"),
     ),
     "argsort, descending": TestedSort(
@@ -327,7 +327,7 @@ LARGE_SIZES = (1 << 22, (1 << 24) + 1)
 # ----- Values
 
 
-def _telescoped(rng: np.random.Generator, shape: tuple[int, ...], axis: int, least: int, most: int) -> Array:
+def _draw_differences(rng: np.random.Generator, shape: tuple[int, ...], axis: int, least: int, most: int) -> Array:
     """Return integers with running sums along the axis that stay within ``most - least``."""
     shape = tuple(n + 1 if i == axis else n for i, n in enumerate(shape))
     return np.diff(rng.integers(least, most, shape, endpoint=True), axis=axis)
@@ -341,11 +341,11 @@ def _values(rng: np.random.Generator, dtype: AnyDType, name: str, shape: tuple[i
         values = rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
         return _with_common_divisors(values, axis) if name == "gcd" else values
     if name == "multiply":
-        return np.exp2(_telescoped(rng, shape, axis, -3, 3)).astype(dtype)
+        return np.exp2(_draw_differences(rng, shape, axis, -3, 3)).astype(dtype)
     if dtype.kind == "c":
-        real, imaginary = (_telescoped(rng, shape, axis, -100, 100) for _ in range(2))
+        real, imaginary = (_draw_differences(rng, shape, axis, -100, 100) for _ in range(2))
         return (real + 1j * imaginary).astype(dtype)
-    values = _telescoped(rng, shape, axis, -100, 100).astype(dtype)
+    values = _draw_differences(rng, shape, axis, -100, 100).astype(dtype)
     if name in ("minimum", "maximum") and values.size > 2:
         values.reshape(-1)[2 * values.size // 3] = np.nan  # from there on it is NaN
     if name == "hypot":  # a scan leaves the sign of a first element as it is
@@ -363,7 +363,7 @@ def _with_common_divisors(values: Array, axis: int) -> Array:
     return np.moveaxis(falling, -1, axis)
 
 
-def _drawn(rng: np.random.Generator, element: str, name: str, layout: Layout, size: int) -> Fields:
+def _draw_arrays(rng: np.random.Generator, element: str, name: str, layout: Layout, size: int) -> Fields:
     """Return the arrays of a case."""
     dtypes, trailing = ELEMENTS[element]
     shape = (*layout.shape(size), *trailing)
@@ -377,17 +377,17 @@ def _inputs_of(element: str, name: str, layout_name: str, size: int) -> tuple[An
     layout = LAYOUTS[layout_name]
     dtypes, trailing = ELEMENTS[element]
     rng = np.random.default_rng([size, *name.encode(), *element.encode()])
-    fields = _drawn(rng, element, name, layout, size)
+    fields = _draw_arrays(rng, element, name, layout, size)
     options: dict[str, Any] = {"axis": layout.axis, **layout.options}
     initial: Fields | None = None
     if layout.initial or (layout.options.get("exclusive") and name.endswith("no identity")):
         initial = tuple(_values(rng, np.dtype(dtype), name, (1, *trailing), 0)[0] for dtype in dtypes)
         options["initial"] = initial if len(initial) > 1 else initial[0]
-    expected = _expected(name, fields, options | {"initial": initial})
+    expected = _compute_expected(name, fields, options | {"initial": initial})
     return (fields if len(fields) > 1 else fields[0]), options, expected
 
 
-def _expected(name: str, fields: Fields, options: Mapping[str, Any]) -> Fields:
+def _compute_expected(name: str, fields: Fields, options: Mapping[str, Any]) -> Fields:
     """Compute the result with NumPy: the axis is moved to the front, reversed if asked, and `initial` put before it."""
     axis, initial, exclusive = options["axis"], options["initial"], options.get("exclusive", False)
     rows = [np.moveaxis(array, axis, 0) for array in fields]
