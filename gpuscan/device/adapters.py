@@ -110,7 +110,9 @@ def summary_of(adapter: wgpu.GPUAdapter) -> str:
 
 
 def choose_adapter(wanted: str | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapter:
-    """Return the adapter that `wanted` means. Numbers are those of `gpuscan.devices()`, which opens adapters.
+    """Return the adapter that `wanted` names.
+
+    This function does not know the numbers of adapters. They are places in `gpuscan.devices()`, which opens adapters.
 
     Args:
         wanted: a part of an adapter's summary in any case (the best that has it is taken), an adapter (returned as it

@@ -77,11 +77,11 @@ class Allocation:
 
 
 class SizedAllocation:
-    """An allocation of a call that is being recorded, whose bytes depend on the sizes of the call.
+    """An allocation of a call that is being recorded. The sizes of the call decide how many bytes it has.
 
     Attributes:
         base: the allocation itself.
-        buffer, nbytes, kind: as those of the allocation.
+        buffer, nbytes, kind: as in `Allocation`.
     """
 
     def __init__(self, base: Allocation, nbytes: int, kind: tuple[int, int]) -> None:
@@ -153,7 +153,7 @@ class BufferPool:
             return self._take((usage, self.size_of(nbytes)))
 
     def size_of(self, nbytes: int) -> int:
-        """Return the size of the buffer that serves a request for `nbytes`, at most that of the largest buffer."""
+        """Return the size of the buffer that serves a request for `nbytes`. No buffer is larger than `largest`."""
         return min(size_class(nbytes), self.largest)
 
     def give(self, buffer: wgpu.GPUBuffer) -> None:

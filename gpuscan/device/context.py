@@ -109,7 +109,7 @@ def strategy_asked_for(strategy: str) -> str:
 
 
 def _entries_of(code: str) -> list[dict[str, Any]]:
-    """Return the entries of the layout of a shader's bindings; those of uniform buffers take a dynamic offset."""
+    """Return the layout entries of a shader's bindings. Uniform buffers have a dynamic offset."""
     kinds = {"storage": "read-only-storage", "storage, read": "read-only-storage", "storage, read_write": "storage"}
     visible = webgpu().ShaderStage.COMPUTE
     entries = []
@@ -154,8 +154,8 @@ class DeviceContext:
         wrong_floats: the steps on float32 with other bits than IEEE 754's, as messages name them; "" if there are none,
             and None before the first call that needs to know (`gpuscan.engine.preparation.check_fixed_floats`).
         on_cleanup: called by `memory_cleanup`, for those who keep buffers ready.
-        programs: for what calls have in common, a tuple of their program and what its caller needs beside it; or an
-            object that says which of several programs a call needs. All have `owners`, the memory of their constants.
+        programs: for each call key, a tuple of the program and what its caller also needs; or an object that says
+            which of several programs a call needs. All have `owners`, the memory of their constants.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class DeviceContext:
         self.wrong_floats: str | None = None
         self.on_cleanup: list[Callable[[], None]] = []
         self.programs: RecentValues[Hashable, Any] = RecentValues(_MAX_PROGRAMS)
-        # True while a call is recorded whose arrays have sizes.
+        # True while gpuscan records a call for arrays of any sizes.
         self.has_sizes = False
         self._pipelines: RecentValues[Kernel, Pipeline] = RecentValues(_MAX_PIPELINES)
         # The same ones by their text: kernels of different scans can have the same.
@@ -289,7 +289,7 @@ class DeviceContext:
         Args:
             steps: dispatches, clears and copies, in order.
             nbytes: the bytes that they read, by which their time is estimated.
-            held: True to submit them with what comes next, if they are short. All buffers have to be those of the pool.
+            held: True to submit them with what comes next, if they are short. All buffers must come from the pool.
         """
         recording = self.recording
         if recording is not None:
@@ -372,7 +372,10 @@ class DeviceContext:
     # ----- Timeouts
 
     def capabilities_without(self, strategies: tuple[str, ...]) -> Capabilities:
-        """Return the capabilities as if these strategies were given up, and take those back whose time is over."""
+        """Return the capabilities as if these strategies were given up.
+
+        This first takes back the strategies that were given up long enough.
+        """
         self.take_strategies_back()
         found = self.capabilities
         return replace(found, distrusted=(*found.distrusted, *strategies)) if strategies else found
@@ -456,7 +459,8 @@ class DeviceContext:
         except error_type(self.wgpu_device) as error:
             if lost_while_compiling(str(error)):
                 raise
-            # Frames of the package wgpu hold the error whose traceback holds them, and with them all that called them.
+            # The error's traceback holds frames of the package wgpu, and these hold the error. Such a cycle would keep
+            # the frames of all callers alive.
             raise user_error(kernel.spec.operator_name, str(error), text) from error.with_traceback(None)
         seconds = time.perf_counter() - started
         if seconds > SLOW_COMPILE_SECONDS:

@@ -135,7 +135,7 @@ class DeviceArray(OnDevice):
             check_state(self.context, self.buffer, "the buffer of an array")
 
     def can_be(self, usage: str) -> bool:
-        """Return True if the buffer has the usage. Those of the pool have all that gpuscan needs."""
+        """Return True if the buffer has the usage. Buffers of the pool have every usage that gpuscan needs."""
         return self.owner is not None or bool(self.buffer.usage & getattr(self.context.usage, usage))
 
     def keep_for_recorded_commands(self) -> None:
@@ -257,7 +257,7 @@ def upload_array(context: DeviceContext, given: AnyArray, dtype: object = None) 
     Args:
         context: the device.
         given: the array.
-        dtype: the dtype of the copy, to which numbers are cast as they are copied (default: that of the array).
+        dtype: the dtype of the copy, to which numbers are cast as they are copied (default: the array's dtype).
 
     Calls are recorded only if what they do is decided by their key, so all calls of a kind upload the same numbers. A
     program of the kind uses this copy.

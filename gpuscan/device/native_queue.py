@@ -91,7 +91,8 @@ class _Library:
         from wgpu.backends.wgpu_native import ffi, lib
         from wgpu.backends.wgpu_native._api import libf
 
-        # Calls by `checked` raise the errors that WebGPU reports; those by `lib` are faster and cannot fail.
+        # Calls through `checked` raise the errors that WebGPU reports. Calls through `lib` are faster; they are for
+        # functions that cannot fail.
         self.ffi, self.lib, self.checked = ffi, lib, libf
         # How the maps ended, by the map's number: None, or the error's text.
         self.ended: dict[int, str | None] = {}

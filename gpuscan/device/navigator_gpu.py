@@ -1,7 +1,7 @@
 """WebGPU of a web page, under Pyodide: the part of the package wgpu that gpuscan uses, over ``navigator.gpu``.
 
-The classes and methods have the names and the meanings of those in the package wgpu, so that the other modules do not
-know which one they use. These differ:
+The classes and methods are named as in the package wgpu and mean the same, so the other modules need not know which of
+the two they use. The differences are:
 
 - A browser answers later, so whatever waits gives the page its turn meanwhile (``pyodide.ffi.run_sync``). That needs
   JavaScript Promise Integration, and a call from ``pyodide.runPythonAsync``.
@@ -38,7 +38,7 @@ _VENDORS = {
     "nvidia": 0x10DE,
     "qualcomm": 0x5143,
 }
-# Vendors all of whose GPUs share the memory of the CPU.
+# Vendors that only make integrated GPUs, which share the memory of the CPU.
 _INTEGRATED = frozenset({"apple", "arm", "img-tec", "qualcomm"})
 # Browsers by the names that their user agents have, the more special ones first.
 _BROWSERS = {"Edg": "Edge", "OPR": "Opera", "Chrome": "Chromium", "Firefox": "Firefox", "Version": "Safari"}
@@ -176,7 +176,7 @@ def _limits_of(thing: Any) -> dict[str, int]:
 
 
 def _info_of(thing: Any) -> dict[str, Any]:
-    """Return what a browser tells of an adapter, with the keys of the package wgpu."""
+    """Return the browser's information about an adapter, with the keys of the package wgpu."""
     vendor, architecture, device, description = (
         str(getattr(thing, name, None) or "") for name in ("vendor", "architecture", "device", "description")
     )
@@ -195,7 +195,7 @@ def _info_of(thing: Any) -> dict[str, Any]:
 
 
 def implementation() -> str:
-    """Return the browser and its version, and those of Pyodide, such as ``"Chromium 137, by Pyodide 0.27.7"``."""
+    """Return the names and versions of the browser and Pyodide, such as ``"Chromium 137, by Pyodide 0.27.7"``."""
     import pyodide
 
     agent = str(getattr(_js().navigator, "userAgent", ""))
@@ -234,7 +234,7 @@ class GPUAdapter:
     """A GPU that the browser offers.
 
     Attributes:
-        info: what the browser tells of it.
+        info: the browser's information about it.
         features: the names of WebGPU's optional features that it has.
         limits: its limits.
     """
@@ -415,7 +415,7 @@ class GPUComputePassEncoder(_Object):
         self._js.dispatchWorkgroups(int(x), int(y), int(z))
 
     def dispatch_workgroups_indirect(self, buffer: GPUBuffer, offset: int) -> None:
-        """Run the pipeline on a grid whose size is in a buffer."""
+        """Run the pipeline on a grid, and read the size of the grid from a buffer."""
         self._js.dispatchWorkgroupsIndirect(buffer._js, int(offset))
 
     def end(self) -> None:
@@ -507,7 +507,7 @@ class GPUDevice:
 
     @property
     def adapter_info(self) -> dict[str, Any]:
-        """What the browser tells of the adapter."""
+        """The browser's information about the adapter."""
         return self.adapter.info
 
     # ----- Errors

@@ -39,8 +39,8 @@ MAX_PENDING_RUNS = 256
 MAX_RECORDED_RUNS = 256
 # How many tile-state buffers those reports may keep alive.
 MAX_RECORDED_STATES = 8
-# A strategy is given up once it has timed out this often within so many seconds. One timeout says little: other
-# programs that use the GPU can cause it.
+# A strategy is given up once it has timed out this often within the following time, in seconds. One timeout says
+# little: other programs that use the GPU can cause it.
 TIMEOUTS_TO_GIVE_UP = 3
 TIMEOUT_WINDOW = 60.0
 # The seconds for which it is given up the first time. Each later time is twice as long as the one before, up to the
@@ -122,7 +122,7 @@ class Run(NamedTuple):
     Attributes:
         plan: the plan that ran.
         state: the buffer that begins with the report, `REPORT_BYTES` long.
-        epoch: the number that tells this run's report from those of earlier runs.
+        epoch: the number of the run. Its report carries it; reports of earlier runs carry other numbers.
     """
 
     plan: ScanPlan

@@ -151,7 +151,7 @@ def _full_index(index: object, ndim: int) -> list[Any]:
 
 
 def _is_integer(part: object) -> bool:
-    """Return True for an integer. Arrays of one integer are, too, but not those with axes."""
+    """Return True for an integer, or for an array without axes, which holds one integer."""
     return hasattr(part, "__index__") and not isinstance(part, (bool, type)) and getattr(part, "shape", ()) == ()
 
 

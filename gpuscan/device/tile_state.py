@@ -81,9 +81,10 @@ class Begun(NamedTuple):
     Attributes:
         state: the buffer of posts, totals or counts.
         epoch: the number of the run, the first of its epochs.
-        params: the uniform buffer that holds the run's parameters, bound by the size of those of one dispatch.
-        offset: the byte at which those of the first dispatch begin.
-        stride: the bytes from the parameters of one dispatch to those of the next.
+        params: the uniform buffer that holds the run's parameters. The binding's size is the size of one dispatch's
+            parameters.
+        offset: the byte at which the parameters of the first dispatch begin.
+        stride: the number of bytes from the parameters of one dispatch to the parameters of the next dispatch.
     """
 
     state: wgpu.GPUBuffer
@@ -113,15 +114,15 @@ class _ParameterBuffer:
 class TileState:
     """The buffers of posts and totals, kept from run to run, and the parameters of the runs.
 
-    Runs on one queue follow each other, so all runs of a device share one buffer. The epoch of a run tells its posts
-    from those of earlier runs, so nothing is cleared between runs. Plain totals are in a second buffer, since their
-    words could look like posts. The posts of sorts are in a third one, since they take single words of 32 bits, and
-    half of a 64-bit post could look like such a word.
+    Runs on one queue follow each other, so all runs of a device share one buffer. Each post carries the epoch of its
+    run, and tiles ignore the posts of earlier runs. So nothing is cleared between runs. Plain totals are in a second
+    buffer, since their words could look like posts. The posts of sorts are in a third one, since they take single words
+    of 32 bits, and half of a 64-bit post could look like such a word.
 
-    Parameters are in uniform buffers, and a dynamic offset selects those of a dispatch. When a kind of run comes again,
-    its parameters are written for many runs ahead, with reserved epochs. No parameters are ever overwritten, because
-    commands may be submitted long after they were recorded. `var<immediate>` would be slower: on an H100 it costs
-    every dispatch 1.8 us of GPU time.
+    Parameters are in uniform buffers, and each dispatch selects its own by a dynamic offset. When a kind of run comes
+    again, its parameters are written for many runs ahead, with reserved epochs. No parameters are ever overwritten,
+    because commands may be submitted long after they were recorded. `var<immediate>` would be slower: on an H100 it
+    costs every dispatch 1.8 us of GPU time.
 
     Args:
         wgpu_device: the device.
@@ -197,7 +198,7 @@ class TileState:
         return self._epoch - count + 1
 
     def _written(self, kind: RunKind, first: int, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-        """Return the parameters of `count` runs of a kind, whose epochs begin at `first`."""
+        """Return the parameters of `count` runs of a kind. `first` is the first epoch of the first run."""
         words = np.zeros((count, len(kind.words), self._stride // 4), np.uint32)
         words[:, :, : len(kind.words[0])] = kind.words
         words[:, :, kind.epoch_word] = (first + kind.epochs * np.arange(count))[:, None]
@@ -224,7 +225,7 @@ class TileState:
         return once.params, number, epoch
 
     def _write_ahead(self, kind: RunKind, count: int, first: int | None = None) -> _ParameterBuffer:
-        """Write the parameters of `count` runs, whose epochs are reserved now unless they begin at `first`."""
+        """Write the parameters of `count` runs. Their epochs begin at `first`; without `first`, reserve new epochs."""
         first = self._reserve_epochs(count * kind.epochs) if first is None else first
         words = self._written(kind, first, count)
         buffer = self._device.create_buffer_with_data(data=words, usage=webgpu().BufferUsage.UNIFORM)

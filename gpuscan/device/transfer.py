@@ -178,7 +178,7 @@ def upload(
         buffer: the buffer on the device.
         offset: the byte of the buffer to begin at, a multiple of 4.
         pool: the pool of the staging buffers.
-        dtype: the dtype that the numbers are cast to as they are copied (default: that of the array).
+        dtype: the dtype that the numbers are cast to as they are copied (default: the array's dtype).
     """
     dtype = array.dtype if dtype is None else dtype
     if pool is None or array.size * dtype.itemsize <= TRANSFERS.single_write_bytes:
