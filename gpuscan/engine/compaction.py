@@ -28,8 +28,8 @@ from gpuscan.problem.compaction import compaction_problem, words_of_entry
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
 from gpuscan.problem.problem import Problem, make_problem
 
-# The sizes of entries, in bytes, that are moved while the mask is scanned: those that scan/compact.wgsl can load and
-# store. Other entries are gathered by their indices.
+# Entries of these sizes, in bytes, are moved while the mask is scanned, because scan/compact.wgsl can load and store
+# them. Other entries are gathered by their indices.
 _MOVED_BYTES = (1, 2, 4, 8, 16)
 # The 32-bit words of all entries that are moved together, at most. Workgroup memory has room for no more: see
 # MOVING_WORDS in planning/tiles.py.
@@ -165,7 +165,10 @@ def partition_on_device(executor: Executor, leaves: Sequence[DeviceArray], mask:
 def _partition_arrays(
     executor: Executor, leaves: Sequence[DeviceArray], mask: DeviceArray, counts: DeviceArray
 ) -> list[DeviceArray]:
-    """Return memory with the picked entries of each array, and then with the others of each array."""
+    """Return the picked entries of each array, and then the remaining entries of each array.
+
+    Each result has as many places as its array; the entries fill the first of them.
+    """
     words = [_as_words(leaf) for leaf in leaves]
     problem = compaction_problem(words, mask.view_as(mask.shape, np.uint8), partitions=True)
     found = scan_device(executor, problem, count=counts)
@@ -292,7 +295,7 @@ def gather_entries(
     count: DeviceArray,
     out: DeviceArray | None = None,
 ) -> DeviceArray:
-    """Return the entries with these indices, one after the other, in `out` or in new memory as large as the array."""
+    """Gather the entries with these indices into `out`, or into new memory as large as the array, and return it."""
     unit = gcd(4, entry_bytes(leaf))
     like = leaf if out is None else out
     words = -(-like.nbytes // 4)

@@ -189,7 +189,7 @@ def select(
     """Return the first keys of each row in the order of a sort, and their places, both in the order of the places.
 
     Args:
-        keys: rows of keys, one after the other, one key or more in each.
+        keys: the keys, row by row. Each row has one key or more.
         rows: the number of rows.
         kept: how many keys of each row to return.
         plan: the rounds of the selection.

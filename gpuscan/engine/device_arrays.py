@@ -300,7 +300,7 @@ def _scan_in_parts(call: _Call, layout: Layout) -> None:
 
 
 def _heads_of(executor: Executor, problem: Problem, spec: ScanSpec, *, one_part: bool) -> HeadBits | None:
-    """Return where a scan restarts: the segment bits, from an earlier scan of its kind if there was one; or keys."""
+    """Return where a scan restarts: the segment bits, perhaps kept from an earlier scan of the same kind; or keys."""
     heads, context, in_columns = problem.heads, executor.context, spec.inner > 1
     if heads is None:
         return None

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def indices_of_rows(context: DeviceContext, places: DeviceArray, rows: int, length: int) -> DeviceArray:
-    """Return the indices of entries of rows that are one after the other, by their places within the rows.
+    """Return the indices of entries in an array of contiguous rows, given their places within the rows.
 
     Args:
         context: the device.
-        places: (length,) for all rows alike, or (rows, length), as uint32.
+        places: uint32 of shape (rows, length), or (length,) if they are the same in all rows.
         rows: the number of rows.
         length: the entries in a row.
     """

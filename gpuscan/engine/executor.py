@@ -120,7 +120,8 @@ class Executor:
         return self.needs_report(self._plan_of(job, part))
 
     def _plan_of(self, job: Job, part: Part) -> ScanPlan:
-        if job.failed:  # The kept plans are those of later jobs as well.
+        # Later jobs use the kept plans as well. So a job that failed leaves them unchanged, and makes its own.
+        if job.failed:
             return self._plan_part(job, part)
         if job.plans is not None:
             plan = job.plans.get(part.start)
@@ -376,7 +377,7 @@ class Drains:
                 self._under_way.append((flight, start_call(_threads(), lambda: todo.pop()())))
 
     def await_flights(self, most: int) -> Iterator[Flight]:
-        """Wait until at most `most` parts are being written, and yield those that are done."""
+        """Wait until at most `most` parts are being written, and yield the parts that are done."""
         while self._under_way and (len(self._under_way) > most or self._under_way[0][1].done()):
             flight, future = self._under_way[0]
             future.result()

@@ -86,7 +86,7 @@ def reduce_groups(
         marks = _marks_of(found.labels, problem.row_length, groups)
         if problem.fill is None:
             check_full(problem, marks.read().reshape(-1, groups), drops_last=drops_last)
-        # One result for each group that has elements, of all rows one after the other.
+        # One result for each group that has elements, row by row.
         most = problem.rows * min(groups, problem.row_length)
         full = [empty(context, (most, *f.shape), f.scalar.dtype) for f in fields]
         scan_device(executor, replace(inside, keep_last_only=True), out=full)

@@ -28,7 +28,7 @@ from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.groups import check_full
 from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
 
-# Labels from this one on are not counted.
+# Labels get no table if the largest of them is this number or more.
 _MOST_LABELS = 1 << 31
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class FewLabels:
     """Labels on a device, in any order.
 
     Attributes:
-        labels: the labels: (row_length,) for all rows alike, or (rows, row_length).
+        labels: the labels: (row_length,) if all rows have the same labels, else (rows, row_length).
         count: more than the largest label, taken for an unsigned number.
     """
 
@@ -60,12 +60,12 @@ class TabledGroups:
     """A scan or reduction of groups that runs by a table.
 
     Attributes:
-        problem: the scan of rows that are one after the other, without heads.
+        problem: the scan of contiguous rows, without heads.
         labels: its labels.
         spec: its specification.
         table: the shape of the table.
         memory: the table, if the elements of stretches are combined already.
-        leaves: the arrays that they were combined from, with the elements of a row one after the other.
+        leaves: the arrays that the table was combined from. The elements of each row are contiguous.
         results: the results of a scan, if all its stages are submitted.
     """
 
@@ -150,7 +150,7 @@ def _largest_of(executor: Executor, labels: DeviceArray) -> int:
 
 
 def _by_rows(problem: Problem, labels: DeviceArray) -> DeviceArray:
-    """Return labels with those of a row one after the other."""
+    """Return the labels, row by row: the labels of each row are contiguous."""
     length, inner = problem.row_length, problem.inner
     by_element = labels.shape == problem.shape and problem.rows > 1
     if by_element:
@@ -184,7 +184,7 @@ def plan_table(
         executor: of the arrays' device.
         problem: the scan of the elements, without heads.
         labels: the labels.
-        options: those of `gpuscan.planning.group_plan.plan_groups`.
+        options: further arguments of `gpuscan.planning.group_plan.plan_groups`.
     """
     context, length = executor.context, problem.row_length
     in_rows = replace(problem, shape=(problem.rows, length), axis=1)
@@ -277,7 +277,7 @@ def combine_speculatively(
 def scan_by_table(
     executor: Executor, problem: Problem, groups: TabledGroups, out: Sequence[DeviceArray] | None
 ) -> list[DeviceArray]:
-    """Return the result of a problem in which each element is combined with those of its own label."""
+    """Scan the elements of each label by themselves, by a table, and return the results."""
     if groups.results:
         return written(list(groups.results), out)
     context, inner, length = executor.context, problem.inner, problem.row_length
@@ -342,7 +342,7 @@ def _bindable(array: DeviceArray) -> DeviceArray:
 
 
 def _leaves(executor: Executor, problem: Problem) -> list[DeviceArray]:
-    """Return the arrays on the device, with the elements of a row one after the other."""
+    """Return the arrays on the device, row by row: the elements of each row are contiguous."""
     leaves = []
     for leaf, f in zip(problem.leaves, problem.source.fields, strict=True):
         array = _bindable(leaf) if isinstance(leaf, DeviceArray) else upload_array(executor.context, np.asarray(leaf))
@@ -363,7 +363,7 @@ def run_stages(
     Args:
         context: the arrays' device.
         groups: what the stages compute.
-        leaves: the arrays, with the elements of a row one after the other.
+        leaves: the arrays. The elements of each row are contiguous.
         results: the arrays to write.
         memory: memory for the table (default: new memory).
         largest: takes the largest label, if the first stage finds it.

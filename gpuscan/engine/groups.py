@@ -38,8 +38,8 @@ class SortedLabels:
     """Labels on a device, in order.
 
     Attributes:
-        labels: the labels: (row_length,) for all rows alike, or (rows, row_length).
-        places: the index of each of them in its row before the sort; or if the elements moved along, these.
+        labels: the labels: (row_length,) if all rows have the same labels, else (rows, row_length).
+        places: for each label, its index in its row before the sort. If the elements moved along, these elements.
         moved: True if the elements moved along.
     """
 
@@ -53,8 +53,8 @@ class Grouped:
     """A problem with the elements of each row in the order of their labels.
 
     Attributes:
-        problem: the problem, with rows one after the other and cut by the sorted labels.
-        labels: the sorted labels: (row_length,) for all rows alike, or (rows, row_length).
+        problem: the problem over contiguous rows, which the sorted labels cut.
+        labels: the sorted labels: (row_length,) if all rows have the same labels, else (rows, row_length).
         order: the reordering of the elements of all rows; None if they moved along with the labels.
     """
 
@@ -71,7 +71,7 @@ def scan_groups(
     *,
     out: Sequence[DeviceArray] | None = None,
 ) -> list[DeviceArray]:
-    """Return the result of a problem in which each element is combined with those of its own label.
+    """Scan the elements of each label by themselves, and return the results.
 
     Args:
         executor: of the arrays' device.
@@ -140,7 +140,7 @@ def _search_missing(executor: Executor, labels: DeviceArray) -> DeviceArray:
 
 
 def _check_missing(executor: Executor, problem: Problem, labels: DeviceArray) -> None:
-    """Look for missing labels in a scan whose results cannot be NaN. What is found is read with the reports."""
+    """Look for missing labels on the device, for results that cannot be NaN. The answer is read with the reports."""
     context = executor.context
     found = _search_missing(executor, labels)
     # It is not cleared before later runs, so that none hides what an earlier one has found.
@@ -166,12 +166,12 @@ def _is_missing(label: Any) -> Any:
 
 
 def mark_missing(problem: Problem, results: Sequence[DeviceArray], labels: DeviceArray) -> list[DeviceArray]:
-    """Return the results of a scan, with NaN for the elements whose labels are -1.
+    """Return the results of a scan, with NaN for each element that has the label -1.
 
     Args:
         problem: the scan, with results of floats.
         results: its results, (*shape, *element shape) for each field.
-        labels: the labels: (row_length,) for all rows alike, or one for each element.
+        labels: the labels: (row_length,) if all rows have the same labels, or one label for each element.
     """
     marked = []
     for result, f in zip(results, problem.destination.fields, strict=True):
@@ -206,7 +206,7 @@ def _try_table(executor: Executor, problem: Problem, labels: object, *, all_stag
 
 
 def sort_labels(executor: Executor, problem: Problem, labels: object, *, moves: bool = False) -> SortedLabels:
-    """Submit the sort of the labels of each row, or of those of all rows alike.
+    """Submit the sort of the labels of each row, or one sort if all rows have the same labels.
 
     Args:
         executor: of the arrays' device.
@@ -255,7 +255,7 @@ def group_elements(executor: Executor, problem: Problem, labels: object, *, move
 
 
 def in_label_order(problem: Problem, labels: SortedLabels) -> Problem:
-    """Return the scan of elements in the order of their labels: rows are one after the other, and cut by the labels."""
+    """Return the scan of elements in the order of their labels. Its rows are contiguous, and the labels cut them."""
     shape = (problem.rows, problem.row_length) if problem.rows > 1 else (problem.row_length,)
     heads = Heads(shape, len(shape) - 1, problem.reverse, cut=Keys(labels.labels))
     return replace(problem, shape=shape, axis=len(shape) - 1, heads=heads)

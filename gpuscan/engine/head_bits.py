@@ -158,10 +158,10 @@ class ComparedKeys:
 
 
 def with_keys(spec: ScanSpec, heads: Heads | None, strategy: str, results: Sequence[DeviceArray]) -> ScanSpec:
-    """Return the scan with keys that its kernels compare, or as it is if bits have to be made of them, or are faster.
+    """Return the scan with keys that its kernels compare, or unchanged if the keys should become segment bits.
 
-    Bits are made if the keys are no array that kernels can bind, or may be overwritten. They are faster if a kernel
-    would read the keys twice, or where an element's key is that of its row.
+    Keys must become bits if kernels cannot bind them as an array, or if the kernels may overwrite them. Bits are faster
+    if a kernel would read the keys twice, or if all rows have the same keys.
 
     Args:
         spec: the scan of the whole array.
@@ -184,9 +184,10 @@ def can_compare(heads: Heads, results: Sequence[DeviceArray]) -> bool:
 
 
 def with_offsets_there(context: DeviceContext, problem: Problem) -> Problem:
-    """Return the problem with offsets of NumPy on the device, where all that depends on them is computed.
+    """Return the problem with its NumPy offsets uploaded. Everything that depends on them is computed on the device.
 
-    Those of plans stay, since their bits are kept; so do those of rows with bits that exceed a binding.
+    The offsets of a kept problem are not uploaded, since their segment bits are kept. Neither are offsets of rows that
+    are so long that their bits exceed a binding.
     """
     heads = problem.heads
     if heads is None or problem.kind is not None or not isinstance(heads.cut, Offsets) or heads.on_device:

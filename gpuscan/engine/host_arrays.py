@@ -337,7 +337,7 @@ class _Scan:
 
     @property
     def _rows_of_results(self) -> tuple[int, int]:
-        """The shape of the results of segments, as rows one after the other."""
+        """The shape of the results of segments as contiguous rows: (rows, segments)."""
         return self._problem.rows, self._problem.results_shape[self._problem.axis]
 
     def _heads(self, spec: ScanSpec) -> HeadBits | None:

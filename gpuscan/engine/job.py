@@ -137,7 +137,7 @@ class SharedBuffers:
         return self._carries[number % len(self._carries)].binding()
 
     def seeds(self, part: Part, kept: list[object]) -> Binding | None:
-        """Return the seeds that the part binds: those of all rows, or only those of a slab's rows."""
+        """Return the seeds that the part binds: the seeds of a slab's rows, or else of all rows."""
         words = self._job.seeds
         if words is None:
             return None

@@ -21,7 +21,7 @@ class KeptArrays:
     """Arrays by the kind of scan that reads them. The caller must hold the device's lock.
 
     Args:
-        context: the device. Its recorded calls are told that the arrays do not change.
+        context: the device. While it records a call, it learns that these arrays do not change.
 
     Attributes:
         nbytes: the bytes of their buffers.
@@ -42,7 +42,7 @@ class KeptArrays:
 
         Args:
             kind: `Problem.kind`; None to keep nothing.
-            name: the name of the array among those of the kind.
+            name: the name of the array; each kind has names of its own.
             make: a function that makes the array.
         """
         if kind is None:

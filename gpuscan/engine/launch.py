@@ -209,7 +209,7 @@ def _record(
 def _keep(
     context: DeviceContext, key: Hashable, sizes: tuple[int, ...], recording: Recording, template: ProgramTemplate
 ) -> None:
-    """Keep a program, also for other floats and other sizes than those that it was recorded with."""
+    """Keep a program for later calls. They may have other floats and other sizes than the recorded call."""
     parameters, programs = recording.parameters, context.programs
     if parameters is not None:
         variants = programs.get(key)

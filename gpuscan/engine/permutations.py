@@ -31,11 +31,11 @@ class Permutation:
 
     @classmethod
     def of_rows(cls, context: DeviceContext, places: DeviceArray, rows: int, length: int) -> Permutation:
-        """Return the reordering within rows, one after the other, by the old places of a row's entries.
+        """Return the reordering of an array of contiguous rows, given the old places of each row's entries.
 
         Args:
             context: the device.
-            places: (length,) for all rows alike, or (rows, length), as uint32.
+            places: uint32 of shape (rows, length), or (length,) if they are the same in all rows.
             rows: the number of rows.
             length: the entries in a row.
         """

@@ -272,7 +272,7 @@ class StridedRows:
 
     Args:
         array: the array (*shape, *element shape).
-        shape: its axes without those of the element.
+        shape: the lengths of its axes, without the axes of the element.
         axis: the scanned axis.
         dtype: the dtype in which stretches are read and written.
     """

@@ -39,7 +39,7 @@ class Planner:
     def plan(
         self, spec: ScanSpec, strategy: str, *, without: tuple[str, ...] = (), **options: Unpack[PlacedOptions]
     ) -> ScanPlan:
-        """Return the plan for a scan, kept for later calls of its kind.
+        """Return the plan for a scan, and keep it for later calls of the same kind.
 
         Args:
             spec: the scan.

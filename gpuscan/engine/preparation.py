@@ -113,10 +113,11 @@ def _same_bits(found: AnyArray, expected: AnyArray) -> bool:
 
 @cache
 def critical_pairs() -> tuple[AnyArray, AnyArray]:
-    """Return pairs of float32 whose sums and products show how a device rounds them.
+    """Return pairs of float32 to find out how a device rounds sums and products.
 
-    They are the pairs of special numbers, and numbers of all exponents whose sums or products are ties, subnormal or
-    close to the smallest normal number.
+    They are all pairs of some special numbers, and 1,024 random pairs of all exponents. In half of the random pairs the
+    two exponents are similar, so that many sums round. In the other half the product is close to the smallest normal
+    number.
     """
     large = [1, 1 + 2.0**-23, 1 / 3, 2.0**104, 3.4e38, np.inf, np.nan]
     small = [0, 2.0**-24, 3 * 2.0**-24, 2.0**-75, 1e-23, 2.0**-103, 2.0**-126, 2.0**-126 - 2.0**-149, 2.0**-149]
@@ -177,7 +178,10 @@ def row_too_long(context: DeviceContext, spec: ScanSpec) -> GpuscanError:
 
 
 def spans_too_long(context: DeviceContext, spec: ScanSpec) -> GpuscanError:
-    """Return the error for rows of which no whole number that a binding holds ends where a span does."""
+    """Return the error for rows that cannot be cut into pieces for `reproducible="everywhere"`.
+
+    A piece is a whole number of rows, must end where a span ends, and must fit in a binding.
+    """
     return GpuscanError(
         f'reproducible="everywhere" was passed for {spec.rows} rows of {spec.row_length} elements, but '
         f"{context.capabilities.summary} cannot take as many of them at a time as end with a block of 2^20 elements. "

@@ -162,7 +162,7 @@ def record(
         encoder: the encoder.
         buffers: the buffers that the kernels bind.
         length: a length that only the GPU knows, at most the plan's.
-        timestamps: WebGPU's `timestampWrites` of the compute pass; None for those of the open profiles.
+        timestamps: WebGPU's `timestampWrites` of the compute pass. With None, the open profiles set their own.
     """
     run, steps = steps_of_plan(context, plan, buffers, length=length)
     encode(context, encoder, steps, timestamps)
@@ -227,7 +227,7 @@ def submit_stage(
 
 
 def are_owned(*arrays: DeviceArray | None) -> bool:
-    """Return True if all buffers are those of the pool, so that what uses them may be held back."""
+    """Return True if all buffers come from the pool, so that steps that use them may be held back."""
     return all(array is None or array.owner is not None for array in arrays)
 
 

@@ -2,9 +2,9 @@
 
 The bits are in one of three orders:
 
-- of rows: one bit for each element, one row after the other, in the order of the scan. A reversed scan begins at the
-  end of the last row.
-- of columns that are cut alike: one bit for each place in a column, in the order of the scan.
+- of rows: one bit for each element, row by row, in the order of the scan. A reversed scan begins at the end of the
+  last row.
+- of columns that are all cut at the same places: one bit for each place in a column, in the order of the scan.
 - of other columns: one bit for each element, in the order of memory.
 """
 
@@ -150,7 +150,7 @@ def _mark_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_colum
     Args:
         context: the device.
         heads: the heads.
-        keys: the keys, with rows one after the other unless they are `in_columns`.
+        keys: the keys: rows are contiguous, unless they are `in_columns`.
         in_columns: True if neighbours in memory are of different rows.
     """
     size, inner = keys.size, heads.inner if in_columns else 1
@@ -197,7 +197,7 @@ def _stretch(context: DeviceContext, array: DeviceArray, first: int, count: int)
 
 
 def _repeat_heads(context: DeviceContext, heads: Heads, row: DeviceArray) -> DeviceArray:
-    """Return the heads of all rows, one after the other, given those of one."""
+    """Repeat the heads of one row for all rows, and return them row by row."""
     words = -(-heads.size // 32)
     marks = empty(context, words, np.uint32)
     rows = uniform_of(context, [heads.size, heads.row_length])

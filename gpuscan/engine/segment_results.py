@@ -1,7 +1,7 @@
 """Take the results of reductions: one for each row, or one for each segment, in the shape that the caller gets.
 
-A segmented reduction stores the results of the segments that have elements one after the other, since its items count
-heads. Segments without elements get theirs afterwards.
+A segmented reduction first stores the results of the segments that have elements, without gaps, since its items count
+heads. Segments without elements get their results afterwards.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Segments:
         context: the device.
         heads: the segments.
         outer: arrays (row_length, inner) that are scanned down their columns, or the number of rows.
-        inner: rows that are interleaved in memory; 1 for rows that are one after the other.
+        inner: rows that are interleaved in memory; 1 if rows are contiguous.
         ranks: computes the ranks of the segments.
 
     Raises:
@@ -181,7 +181,7 @@ def spread_segments(
     """Submit the move of the results of segments with elements to their places, and the fill of the others.
 
     Args:
-        source: the results of the segments with elements, one after the other; of columns, (segments, columns).
+        source: the results of the segments with elements, without gaps; for columns, (segments, columns).
         ranks: for each segment, how many of the segments up to and with it have elements.
         fill: the result of an empty segment of each row; None if there is no empty one.
         result: the array that takes a result for each segment.

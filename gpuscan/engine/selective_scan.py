@@ -73,8 +73,8 @@ class GradientSources:
         inward: B.
         outward: C.
         series: see `inputs`.
-        shape: that of u.
-        decays: that of A.
+        shape: the shape of u.
+        decays: the shape of A.
     """
 
     inputs: DeviceArray
@@ -126,9 +126,9 @@ def gradient_sources(
 def selective_gradients(sources: GradientSources) -> list[DeviceArray]:
     """Submit the gradient of the scan with respect to u, dt, A, B and C, and return it.
 
-    The gradients of u and dt are in their shape. Those of the others have one more axis in front, and all batches:
-    their sum along it is (batch, group, channel, state, 1), or (batch, group, 1, state, time) for weights that depend
-    on time.
+    The gradients of u and dt have the shapes of u and dt. The gradients of A, B and C have one more axis in front.
+    Summed along it, a gradient is (batch, group, channel, state, 1), or (batch, group, 1, state, time) for weights that
+    depend on time. It has all batches, even if the weights have only one.
     """
     context, dtype, series = sources.inputs.context, sources.inputs.dtype, sources.series
     inputs, ends, inward, outward = sources.inputs, sources.ends, sources.inward, sources.outward
@@ -191,8 +191,8 @@ class _Call:
     """What the stages of one scan have in common.
 
     Attributes:
-        shape: that of the input.
-        decays, inward, outward: those of A, B and C.
+        shape: the shape of the input.
+        decays, inward, outward: the shapes of A, B and C.
         chunk: the steps of a chunk.
         series, ends: where arrays are parts of one; see shaders/shared/selective_place.wgsl.
     """
@@ -211,7 +211,7 @@ class _Call:
         Args:
             stage: ``"scan"`` or ``"gradient"``.
             arrays: what it binds after the call.
-            given: variables of its template, other than those that follow from the shapes.
+            given: further variables of its template. The shapes give the rest.
         """
         batches, groups, channels, _, length = self.shape
         state_count, chunks = self.decays[3], -(-length // self.chunk)
@@ -268,7 +268,10 @@ def _channels_of_workgroup(channels: int) -> int:
 
 
 def _gradient_tile(context: DeviceContext, channels: int) -> tuple[int, int, int]:
-    """Return the channels and steps of a tile of the gradient, and those of a stretch: the first that fit in memory."""
+    """Return the channels and steps of a tile of the gradient, and the steps of a stretch.
+
+    They are the first entry of `selective_gradient_tiles` that fits in workgroup memory.
+    """
     room = context.capabilities.limits["max-compute-workgroup-storage-size"]
     states = ARRAYS.selective_states
     for width, times, stretch in ARRAYS.selective_gradient_tiles:

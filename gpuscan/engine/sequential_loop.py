@@ -44,8 +44,8 @@ def run_loop(
 
     Args:
         context: the device.
-        step: a function of a tuple of the numbers of the carry and of x. It gives those of the next carry, and of y in
-            whole words.
+        step: a function of a tuple: the numbers of the carry, then of x. It returns the numbers of the next carry, then
+            of y in whole words.
         init: the first numbers of the carry, which broadcast to the other axes.
         states: their kinds.
         xs: the arrays of x.

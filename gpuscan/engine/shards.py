@@ -188,7 +188,7 @@ def reduce_shards(shards: Sequence[Shard]) -> Arrays:
 
 
 def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[AnyArray]) -> None:
-    """Reduce the segments of rows that are divided between shards, and write the results of those with elements.
+    """Reduce the segments of rows that are divided between shards. Write a result for each segment with elements.
 
     Each device reduces its own segments. If a segment is cut by the end of a shard, the CPU combines its parts.
 
@@ -291,7 +291,7 @@ class HeadEnds:
 
 
 def head_ends(executor: Executor, problem: Problem) -> HeadEnds:
-    """Return the heads at the ends of a problem's rows, which are cut alike."""
+    """Return the heads at the ends of a problem's rows. All rows must be cut at the same places."""
     heads, length = problem.heads, problem.row_length
     if heads is None:
         return HeadEnds(length, 0)

@@ -268,7 +268,7 @@ class Keys:
 
     @property
     def held(self) -> bool:
-        """True if all buffers are those of the pool, so that the sort may be submitted with what comes next."""
+        """True if all buffers come from the pool, so that the sort may be submitted with what comes next."""
         return self.array.owner is not None and (self.words is None or self.words.owner is not None)
 
     def result(self, context: DeviceContext) -> DeviceArray:
@@ -300,7 +300,7 @@ class _TileSort:
         self._executor, self._given, self._plan = executor, given, plan
         self._context = context = executor.context
         self.keys, self.places = given.result(context), given.places(context)
-        # Arrays that nothing refers to go back to the pool, so the sort keeps those that it binds.
+        # An array that nothing refers to goes back to the pool, so the sort refers to all arrays that it binds.
         bases = 0 if plan.kernel is None else plan.bases
         self._steps = empty(context, (plan.digits * _STEP_WORDS + bases,), np.uint32)
         self._temporary = given.result(context), given.places(context)

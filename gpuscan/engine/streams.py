@@ -190,7 +190,7 @@ def scan_stream(
 
     Args:
         executor: the executor of the device.
-        opening: the first chunk. Its heads, and those of the others, are marks.
+        opening: the first chunk. The heads of this chunk and of the others are marks.
         others: the chunks after it, with the same element type.
         strategy: as in `gpuscan.scan`.
         piece_bytes: the bytes of a piece (default: chosen for the adapter).

@@ -30,7 +30,7 @@ _VENDORS_OF_ONE_SIZE = frozenset({"NVIDIA", "Apple"})
 def sizes_vary(capabilities: Capabilities) -> bool:
     """Return True if a shader may get another subgroup size than the probe's shader did.
 
-    The lanes of a software adapter are those of its CPU, so they do not vary.
+    The subgroups of a software adapter have as many lanes as the CPU's vectors, so their size does not vary.
     """
     return capabilities.adapter_type != "CPU" and capabilities.vendor not in _VENDORS_OF_ONE_SIZE
 
