@@ -163,7 +163,7 @@ class _Derivation:
         return copy_nodes(flat, self.graph, {n: (left, right)[n.data[0]][places[n.data[1:]]] for n in inputs})
 
     def _join_units(self, units: Any, scalar: Scalar) -> Node:
-        """Return the next number from those of the recurrence."""
+        """Return the next number of an element, made from the next one or two numbers of the recurrence."""
         first = next(units)
         if scalar == COMPLEX64 and not self.whole:
             return self.graph.complex(self.graph.cast(first, FLOAT32), self.graph.cast(next(units), FLOAT32))
@@ -178,7 +178,7 @@ class _Derivation:
     def _backwards(
         self, given: Sequence[tuple[Node, Node]], inputs: Sequence[Node], states: Sequence[Node] = ()
     ) -> list[Node | None]:
-        """Return the cotangents of the inputs, given those of results.
+        """Return the cotangents of the inputs, given the cotangents of results.
 
         Args:
             given: each result and its cotangent.
@@ -370,7 +370,7 @@ def sum_of(count: int) -> Operator:
 
 # ----- Derivatives of a graph
 #
-# Differentiate an expression graph in reverse mode: from the cotangents of results to those of inputs.
+# Differentiate an expression graph in reverse mode: compute the cotangents of inputs from the cotangents of results.
 
 
 CONTINUOUS = ("float", "complex")

@@ -55,7 +55,7 @@ class Code(HashedOnce):
         captured: float and complex constants of the user's function that the text has no values of. It reads them from
             `captured`, a uniform buffer (shaders/shared/captured.wgsl), so that a function with other constants
             has the same text and needs no compilation, and no compiler simplifies what is computed with them. Code
-            that differs only in these values is equal. An expression gives them if they are those of parameters.
+            that differs only in these values is equal. An expression computes them if they come from parameters.
         captured_floats: the number of vectors of four float32, which hold the float32 and complex64 constants.
         captured_words: the number of vectors of four words that follow, which hold the float64 constants.
     """

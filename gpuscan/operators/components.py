@@ -104,7 +104,9 @@ def fold_axes(function: Callable[[Any, Any], object], array: Numbers, axes: Sequ
 def contract_axes(
     left: Numbers, right: Numbers, sums: tuple[Sequence[int], Sequence[int]], batch: tuple[Sequence[int], Sequence[int]]
 ) -> Numbers:
-    """Return the products of two arrays summed along axes; the batch axes come first, then those of `left` and `right`.
+    """Return the products of two arrays, summed along axes.
+
+    The axes of the result are the batch axes, then the remaining axes of `left`, then the remaining axes of `right`.
 
     Args:
         left, right: the arrays.

@@ -1,8 +1,8 @@
 """The derivative of each operation of the expression graph, as nodes of the same graph.
 
-A *cotangent* of a number is the derivative of some real result with respect to it. Of a complex number ``a + bi`` it is
-``d/da + i d/db``, which is PyTorch's convention. For an analytic function f of complex numbers, the cotangent of the
-argument is that of the result times the conjugate of f'.
+A *cotangent* of a number is the derivative of some real result with respect to it. For a complex number ``a + bi``, it
+is ``d/da + i d/db``, which is PyTorch's convention. For an analytic function f of complex numbers, the cotangent of the
+argument is the cotangent of the result, times the conjugate of f'.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Node:
         return np.frombuffer(reveal(self.data), compute_dtype(self.scalar))[0]
 
     def equals(self, number: int) -> bool:
-        """Return True for a constant of this value. Of others than that it is revealed that they have another one."""
+        """Return True for a constant of this value. This reveals only if the constant has this value."""
         if not self.is_constant:
             return False
         equal = derive(of_bytes(_equal_to(number), (compute_dtype(self.scalar),)), self.data)
@@ -200,7 +200,10 @@ class Graph:
 
 
 def needs_widening(nodes: Iterable[Node]) -> bool:
-    """Return True if one of these 16-bit floats comes from arguments without a cast. NumPy has those in float32."""
+    """Return True if one of these 16-bit floats is computed from arguments without a cast.
+
+    In NumPy, such a number is a float32.
+    """
     seen = set()
     waiting = list(nodes)
     while waiting:

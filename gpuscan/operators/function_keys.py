@@ -136,7 +136,7 @@ def _value_key(
     if numbers:
         if kind is Parameter:
             return value._expression  # type: ignore[no-any-return]
-        # NaN of all signs and payloads are spelled alike.
+        # `repr` writes every NaN in the same way, whatever its sign and payload, so the bytes of a scalar are the key.
         if isinstance(value, np.generic):
             return kind, value.dtype, value.tobytes()
         if isinstance(value, np.dtype) or (kind in _NUMBERS and value == value):
@@ -224,7 +224,7 @@ def _needs_floats(code: CodeType) -> bool:
 
 
 def _blocks(code: CodeType) -> Iterator[CodeType]:
-    """Yield code and that of the functions in it."""
+    """Yield a code object, and the code objects of the functions inside it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

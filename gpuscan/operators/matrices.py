@@ -108,7 +108,7 @@ def transpose_rows(a: Rows) -> Rows:
     return [list(column) for column in zip(*a, strict=True)]
 
 
-# ----- Arrays of numbers whose last two axes are matrices
+# ----- Arrays with matrices in their last two axes
 
 
 def over_matrices(function: Callable[..., Sequence[object]], *arrays: Numbers) -> list[Numbers]:

@@ -157,9 +157,9 @@ def operator(
     ``and`` and ``or`` on traced values are refused: write ``np.where``, ``&`` and ``|``.
 
     An operator is traced once for each type of element, and values that the function closes over are fixed then. To
-    have them read at each call, pass the function itself to `gpuscan.scan`, or make a new operator. Float32 values that
-    differ from those of an earlier call compile no new shader. With ``device="numpy"`` the function itself runs, and
-    reads them each time.
+    have them read at each call, pass the function itself to `gpuscan.scan`, or make a new operator. If only float32
+    values have changed since an earlier call, no new shader is compiled. With ``device="numpy"`` the function itself
+    runs, and reads them each time.
 
     Integers follow NumPy: they wrap, ``//`` and ``%`` round down and give zero for a divisor of zero, and a shift by
     the width or more shifts every bit out. ``/`` of integers is float64 in NumPy: write ``.astype(np.float32)`` first.
@@ -208,9 +208,9 @@ def wgsl_operator(
 
     ``Element`` is the compute form of one element. For a number it is ``f32``, ``i32``, ``u32`` or ``bool``; 8- and
     16-bit numbers are widened, and 64-bit integers are ``i64`` and ``u64`` if the adapter has them, else ``vec2<u32>``
-    of the low and the high word. With `element_axes` it is an ``array`` of those in C order, and for a bundle a struct
-    with the fields ``f0``, ``f1``, ... or the bundle's own names. Functions, constants and structs of `source` and
-    `helpers` may have any ASCII names: they are kept apart from gpuscan's own.
+    of the low and the high word. With `element_axes` it is an ``array`` of such numbers in C order, and for a bundle a
+    struct with the fields ``f0``, ``f1``, ... or the bundle's own names. Functions, constants and structs of `source`
+    and `helpers` may have any ASCII names: they are kept apart from gpuscan's own.
 
     Args:
         source: WGSL with the function ``combine``; it must be associative.

@@ -26,7 +26,7 @@ from gpuscan.sizes import reveal as reveal_size
 
 # Python numbers that arithmetic with a parameter is recorded for. Other operands say themselves what they do.
 _NUMBERS = frozenset({bool, int, float, complex})
-# Types whose equal values have equal bits.
+# In these types, equal values have equal bits. In floats they may not: 0.0 equals -0.0.
 _EXACT = frozenset({bool, int, bytes})
 # Operations that raise errors for some floats.
 _FALLIBLE = frozenset({operator.truediv, operator.floordiv, operator.mod, operator.pow})
@@ -243,7 +243,7 @@ class _Mode(threading.local):
     """What calls of a `Switch` do on this thread.
 
     Attributes:
-        traced: while a function is traced with parameters, those that it reads; else None.
+        traced: while functions are traced with parameters, the parameters of each one that was called; else None.
         checks: True while a function is traced without them, to be compared.
     """
 
@@ -280,7 +280,7 @@ class Switch:
 
 @contextmanager
 def trace_with_parameters() -> Iterator[set[Parameters]]:
-    """Call functions with their parameters in the ``with``. The set gets those that they have."""
+    """Call functions with their parameters in the ``with``, and add the parameters of each function to the set."""
     before = _mode.traced
     found: set[Parameters] = set()
     _mode.traced = found
@@ -430,12 +430,15 @@ def _reveal_all(value: Any) -> Any:
 
 
 def as_parameter(number: object) -> Any:
-    """Return a number as it is; a size of a call that is being recorded as a float that other calls have others of."""
+    """Return a size of a call that is being recorded as a float parameter; return any other number as it is.
+
+    Other calls of the recorded program may have other sizes.
+    """
     return Parameter(Parameters([apply(float, number)]).leaves[0]) if type(number) is Size else number
 
 
 def spelling(number: object) -> Hashable:
-    """Return what tells a number from others of its type: how it is written, or what a parameter computes."""
+    """Return a key that differs between numbers of a type: how a number is written, or what a parameter computes."""
     return number._expression if type(number) is Parameter else repr(number)
 
 

@@ -34,10 +34,10 @@ class RowOperator:
     Attributes:
         operator: the operator, on a tuple of leaves that all have `element_axes` trailing axes.
         lead: the leading axes of the leaves that the scan keeps apart.
-        shapes: for each leaf, the shape of its element: that of its other axes, after axes of length 1.
+        shapes: for each leaf, the shape of its element: axes of length 1, then the axes of the leaf that are not rows.
         element: the type of its elements.
         constants: for each leaf, True if all elements share it: it has no axes of rows.
-        groups: the leaves whose results depend on each other, by number.
+        groups: the leaves, by number, in groups. The result of a leaf depends only on leaves of its own group.
         restrict: returns the operator on some of these groups alone, given the numbers of their leaves.
     """
 
@@ -50,7 +50,10 @@ class RowOperator:
     restrict: Callable[[tuple[int, ...]], RowOperator] = field(compare=False)
 
     def fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
-        """Return True if leaves of these shapes, of as many axes as those that it was made for, have such elements."""
+        """Return True if leaves of these shapes have elements of the operator's shapes.
+
+        The leaves must have as many axes as the leaves that the operator was made for.
+        """
         own = [shape[self.lead :] for shape in shapes]
         return all(
             (1,) * (len(kept) - len(shape)) + shape == kept for kept, shape in zip(self.shapes, own, strict=True)
@@ -76,7 +79,7 @@ def row_operator(
     Args:
         name: the function's name, for messages.
         make: returns the function for leaves of given shapes. It may raise any error for shapes that do not fit.
-        shapes, dtypes: those of the leaves.
+        shapes, dtypes: the shapes and the dtypes of the leaves.
         axis: the scanned axis, counted from 0.
         constants: for each leaf, True if all elements share it, and the function returns it as it is (default: none).
 
@@ -116,7 +119,7 @@ def check_combined(
     Args:
         name: the function's parameter, for messages.
         results: the leaves of what the function returned, and its pytree.
-        elements: those of an argument.
+        elements: the leaves of an argument, and its pytree.
         kind: what the framework calls its arrays.
         conversion: how to convert the result to the dtype of an array x.
 

@@ -1,4 +1,4 @@
-"""The traced forms of NumPy's array functions, which are those that are not ufuncs."""
+"""The traced forms of NumPy's array functions. They are the functions that are not ufuncs."""
 
 from __future__ import annotations
 

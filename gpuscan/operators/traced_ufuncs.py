@@ -214,7 +214,7 @@ def _complex_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
 
 
 def _magnitude(graph: Graph, node: Node) -> Node:
-    """Return the magnitude of an integer as an unsigned one of the same width, which holds that of the lowest too."""
+    """Return the magnitude of an integer as an unsigned integer of the same width, so that none overflows."""
     if node.scalar.kind == "unsigned":
         return node
     return graph.cast(graph.apply("absolute", (node,), node.scalar), _make_unsigned(node.scalar))

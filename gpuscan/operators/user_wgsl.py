@@ -268,8 +268,8 @@ MAX_BRANCHES = 256
 MAX_EXPANDED_TOKENS = 40_000
 # Bytes of one array or struct. The size of two elements is allowed on top.
 MAX_ARRAY_BYTES = 1024
-# Bytes of all arrays in the variables of one function and of those that it calls. The size of eight elements is
-# allowed on top.
+# Bytes of all arrays in the variables of one function and of the functions that it calls. The size of eight elements
+# is allowed on top.
 MAX_VARIABLE_BYTES = 8192
 
 # Functions and types that reach other invocations or memory outside the operator.
@@ -425,7 +425,7 @@ def array_bytes(
     all_functions: Sequence[Sequence[WgslFunction]],
     element_bytes: int,
 ) -> tuple[int, dict[str, int]]:
-    """Return the bytes of the largest array or struct, and for each function those of its own arrays and copies.
+    """Return the bytes of the largest array or struct, and the bytes of each function's own arrays and copies.
 
     A struct of numbers counts as nothing in a variable: compilers keep its members in registers.
 
@@ -473,7 +473,7 @@ def _count_untyped_copies(
         types: the types of the operator.
         tokens: the tokens of a function.
         functions: all functions of the operator.
-        plain: names of those that return neither an array nor a struct.
+        plain: the names of the functions that return neither an array nor a struct.
     """
     names = {function.name for function in functions}
     count = 0

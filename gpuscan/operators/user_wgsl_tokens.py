@@ -2,7 +2,7 @@
 
 WGSL allows many kinds of blank space, of line break and of letter, and compilers differ in what they know of it. So
 the text is first made plain: printable ASCII, spaces and line feeds, without comments. Everything that checks or
-changes user WGSL works on the plain text, and the plain text is what the compiler gets.
+changes user WGSL works on the plain text, and the compiler gets the plain text.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ NOT_INFIX = {("not_equal", "f32"), ("not_equal", "f64"), ("divide", "f32")}
 PREFIX = {"negative": "-", "invert": "~", "logical_not": "!"}
 _INTEGER = {"minimum": "min", "maximum": "max", "absolute": "abs"}
 _FLOAT = {"absolute": "abs", "floor": "floor", "ceil": "ceil"}
-# The functions of float32 of shaders/shared/elementary.wgsl, which have the same bits on every device: those of one
-# number, which also round to odd (``f32_exp_odd``), and the others.
+# Functions of float32 in shaders/shared/elementary.wgsl, which have the same bits on every device. The first ones take
+# one number, and also have a form that rounds to odd (``f32_exp_odd``).
 ROUNDS_TO_ODD = (
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh"),
     *("arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh", "cbrt", "erf"),
@@ -78,8 +78,8 @@ BUILTIN = {
     },
     "f64": {**_FLOAT, "sqrt": "sqrt"},
 }
-# The functions of shaders/shared/arithmetic_fixed.wgsl that take the place of steps on floats whose bits compilers and
-# drivers decide: they fuse products with sums, reorder sums, flush subnormals and choose the bits of NaN.
+# Compilers and drivers change the bits of these steps on floats: they fuse products with sums, reorder sums, flush
+# subnormals and choose the bits of NaN. The functions of shaders/shared/arithmetic_fixed.wgsl take their place.
 FIXED = {
     "f32": {
         "add": "f32_sum",
@@ -160,7 +160,7 @@ def literal(value: Any, scalar: Scalar, native_int64: bool) -> Text:
 def _float_literal(value: Any, form: str) -> Text:
     number: Any = np.float64(value) if form == "f64" else np.float32(value)
     if np.isfinite(number) and (number == 0 or abs(number) >= np.finfo(number.dtype).tiny):
-        # The shortest spelling of the largest float32 lies above it, and Tint refuses it.
+        # The shortest spelling of the largest float32 is greater than the number itself, and Tint refuses it.
         spelling = str(number) if abs(float(str(number))) <= float(np.finfo(number.dtype).max) else str(float(number))
         text = spelling + ("lf" if form == "f64" else "f")
         return Text(text, UNARY if text.startswith("-") else ATOM)
@@ -260,7 +260,7 @@ def low_bits_suffice(nodes: Sequence[Node]) -> bool:
 
 
 def without_fixed_bits(nodes: Sequence[Node]) -> str | None:
-    """Return the name of an operation whose bits differ between devices, and its type; None if there is none.
+    """Return the name and type of an operation that has different bits on different devices; None if there is none.
 
     Args:
         nodes: the nodes of a function, as `reachable` returns them.
@@ -281,12 +281,12 @@ def without_fixed_bits(nodes: Sequence[Node]) -> str | None:
 
 
 def _is_fixed_cast(source: Scalar, target: Scalar) -> bool:
-    """Return True if a conversion has the same bits everywhere: every one but those of wide integers to floats."""
+    """Return True if a conversion has the same bits everywhere. Conversions of wide integers to floats do not."""
     return source.kind in ("float", "bool") or source.bits <= 16 or source.name == "int32"
 
 
 def spell_node(node: Node, args: list[Text], native_int64: bool, wrap: bool = True, fixed: bool = False) -> Text:
-    """Return the expression of a node from those of its arguments.
+    """Return the expression of a node, given the expressions of its arguments.
 
     Args:
         node: the node.

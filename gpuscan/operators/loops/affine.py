@@ -98,7 +98,7 @@ class PlusTimes(Semiring):
 
 @dataclass(frozen=True)
 class MaskedMaps(MatrixMaps):
-    """Affine maps of one integer modulo a power of two, whose value is masked.
+    """Affine maps of one integer modulo a power of two, with a mask on the result.
 
     The loop masks each state, and the maps only the result: sums and products modulo a power of two do not depend on
     the bits above it.

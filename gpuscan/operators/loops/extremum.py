@@ -3,8 +3,9 @@
 Law: ``h[t] = (v, p)[t] if v[t] is better than the best of h[t-1] else h[t-1]``, where better is ``>``, ``>=``, ``<`` or
 ``<=``. A map is (taken, v, p): a candidate, and whether there is one. Composition: the right candidate if it is better
 than the left one, or if there is no left one; otherwise the left. Identity: no candidate. Proof: better-than is a total
-preorder, so the last candidate of those that are better than all before them is the same in any order of comparison. A
-candidate that is NaN is better than nothing and is left out; a map that is constant (see `stage`) resets the state.
+preorder, so every order of comparison ends with the same candidate. It is the last one that is better than all
+candidates before it. A NaN is no candidate if the loop's comparison does not take it. If the comparison takes it, the
+map is constant (see `stage`) and resets the state.
 """
 
 from __future__ import annotations

@@ -220,7 +220,7 @@ def _closure(part: Part) -> list[State]:
 
 
 def _unknown(part: Part) -> LeavesClassError:
-    """Return the error for a part whose values are not known to be few."""
+    """Return the error for a part that may have many different values."""
     count = 1
     for node in part.results:
         low, high = _interval(node, {})

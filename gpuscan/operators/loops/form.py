@@ -183,7 +183,7 @@ def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
     if any(n.scalar.kind == "float" for n in part.states):
         advice += ', or for a step with derivatives method="newton"'
     if len(labels) > 1:
-        advice += ". A carry whose numbers depend on each other in one direction is taken apart by itself"
+        advice += ". A carry is split into parts if its numbers depend on each other in one direction only"
     place = part.graph.lines.get(node.index, "") or quote_definition(part.step.function)
     return LoopError(
         f"the associative form of {name} was asked for, but {told}, which leads out of every class of maps that "

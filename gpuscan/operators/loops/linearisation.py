@@ -1,4 +1,4 @@
-"""The derivatives of a step: the affine maps of Newton's method, and those of the backward pass."""
+"""The derivatives of a step: the affine maps of Newton's method and of the backward pass."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class Linearisation:
         return self.step.graph.cast(node, self.scalar)
 
     def backwards(self, states: Sequence[Node], outputs: Sequence[Node | None], inputs: Sequence[Node]) -> list[Node]:
-        """Return the cotangents of inputs, given those of the new carry and of y.
+        """Return the cotangents of inputs, given the cotangents of the new carry and of y.
 
         Args:
             states: for each of `places`, the cotangent of the new number; empty for none.
-            outputs: for each number of y, its cotangent; None for those without.
+            outputs: for each number of y, its cotangent; None if it has none.
             inputs: old numbers, or numbers of x.
         """
         step, calculus = self.step, self.calculus
@@ -99,9 +99,8 @@ def linearise(step: Step) -> Linearisation:
     """
     if any(node.scalar.kind == "complex" for node in step.states):
         raise OperatorError(
-            f"the derivative of {step.name} was asked for, whose carry is complex; keep its real and imaginary parts "
-            f"as "
-            "two floats"
+            f"the derivative of {step.name} was asked for, but its carry is complex; keep its real and imaginary parts "
+            "as two floats"
         )
     places = tuple(place for place, node in enumerate(step.states) if node.scalar.kind == "float")
     if not places:

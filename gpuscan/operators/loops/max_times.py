@@ -5,7 +5,7 @@ Law: ``h[t] = max(a[t] h[t-1], b[t])`` with ``a[t] >= 0``. Composition, first (a
 maximum of the first map. That needs ``a2 >= 0``, which must follow from the operations that compute a: constants,
 absolute values, squares, exponentials, roots, and sums, products, quotients and maxima of such numbers.
 
-The factors carry an exponent, as those of affine maps do. Minima are the same.
+The factors carry an exponent, as in affine maps. Minima work in the same way.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _MAX_DEGREE = 6
 
 
 def scale_matrix(*numbers: Any) -> list[Any]:
-    """Return the numbers times an exact power of two, so that the largest lies between 2**30 and 2**31."""
+    """Scale the numbers by a power of two, which is exact, so that the largest is between 2**30 and 2**31."""
     size = reduce(np.maximum, map(np.abs, numbers))
     exponent = exponent_of(size)
     scale = power_of_two(np.full_like(exponent, 30) - exponent, size)
@@ -168,7 +168,7 @@ class _Quotients:
         return [each for each in dict.fromkeys(known) if 1 < len(each) <= size and each[-1].equals(1)]
 
     def _divide(self, numbers: Sequence[Node], divisor: Sequence[Node]) -> tuple[Node, ...] | None:
-        """Return the quotient by a polynomial whose highest coefficient is 1; None if there is a remainder."""
+        """Return the quotient by a polynomial with the highest coefficient 1; None if there is a remainder."""
         rest, found = list(numbers), []
         while len(rest) >= len(divisor):
             factor = rest[-1]
@@ -214,7 +214,7 @@ def derive(part: Part) -> Stage:
     zero = part.graph.constant(0, found.above[0].scalar)
     b, a = (*found.above, zero)[:2]
     d, c = (*found.below, zero)[:2]
-    # An infinity or NaN in the input makes a constant map, whose value is that of the step for any finite state.
+    # An infinity or NaN in the input makes a constant map. The step gives its value, for any finite state.
     graph = part.graph
     (finite,) = compute_nodes(graph, lambda *numbers: np.isfinite(reduce(np.maximum, map(np.abs, numbers))), a, b, c, d)
     infinite = negate_condition(graph, finite)

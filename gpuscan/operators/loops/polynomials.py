@@ -13,7 +13,7 @@ from gpuscan.operators.expression_graph import Graph, Node
 
 # A product of nodes, by their indices, each with its power.
 Monomial: TypeAlias = tuple[tuple[int, int], ...]
-# The coefficient of each product; the products with the coefficient 0 are left out.
+# The coefficient of each product. Products with the coefficient 0 have no entry.
 Polynomial: TypeAlias = Mapping[Monomial, Fraction]
 
 # Polynomials with more terms are not expanded: the node is taken as it is.

@@ -284,7 +284,7 @@ def multiply_scaled(factor: Any, exponent: Any, number: object) -> Any:
         return np.where(up, np.full_like(factor, value), np.full_like(factor, 1 / value))
 
     scale, plain = power(unit), exponent == 0
-    # With root * factor from 1 to the unit, each product lies between the number and the result.
+    # root * factor is between 1 and the unit, so each product is between the number and the result.
     number = number * np.where(plain, one, power(root))
     for place in range(2, 6):
         number = number * np.where(count >= place, scale, one)
@@ -315,7 +315,7 @@ class ScaledMaps(Composition):
 
 
 def derive_stage(semiring: Semiring, *, scales: bool) -> Stage:
-    """Return the stage of a part whose results have forms over the semiring.
+    """Return the stage of a part. All results of the part must have forms over the semiring.
 
     Args:
         semiring: the semiring.

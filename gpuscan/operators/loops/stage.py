@@ -92,7 +92,7 @@ class Composition:
         raise NotImplementedError
 
     def start(self, state: Numbers) -> list[Any]:
-        """Return the map whose value is `state`, whatever it is applied to."""
+        """Return the constant map to `state`."""
         raise NotImplementedError
 
     def state(self, numbers: Numbers) -> list[Any]:
@@ -128,13 +128,14 @@ def operator_of(composition: Composition, flagged: bool, count: int, carried: in
     """Return the operator that composes the maps of a stage; the same object each time.
 
     An element is the numbers of a map, then a flag if there is one, then numbers that it carries along. The flag says
-    that the map is constant: its value is then that of the right map alone, so nothing of the left one reaches it.
+    that the map is constant. A composition with a constant right map has the value of the right map, so nothing of the
+    left map reaches it.
 
     Args:
         composition: how maps are composed.
         flagged: True if elements have a flag.
         count: how many numbers a map has.
-        carried: how many numbers are carried along. The result has those of the right element.
+        carried: how many numbers are carried along. The result carries the numbers of the right element.
     """
     width = count + flagged + carried
 

@@ -7,8 +7,8 @@ number are kept as (a, low, high), without the bounds that they do not have. Com
 the maximum of the first map, and applied to its three terms one by one.
 
 Integers of up to 32 bits are computed in 64 bits, so that a sum of increments cannot overflow where the loop itself
-does not; those of int64 saturate. In ``s - min(s, x)`` the state cancels, which takes finite numbers for granted: it is
-``max(s - x, 0)``. Several numbers are affine maps over the semiring (see `semirings`), without clamps.
+does not. Sums of int64 saturate. ``s - min(s, x)`` is computed as ``max(s - x, 0)``, where the state cancels. That is
+right for finite numbers. Several numbers are affine maps over the semiring (see `semirings`), without clamps.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _MINIMUM: Mapping[str, Any] = {"keep": np.minimum, "skip": np.fmin, "choose": mi
 
 @dataclass(frozen=True)
 class ClampMaps(Composition):
-    """Maps h -> min(max(h + a, low), high), as those of the three numbers that vary.
+    """Maps h -> min(max(h + a, low), high). An element has only the numbers that the loop uses of a, low and high.
 
     Attributes:
         shifts: True if there are increments a.
@@ -250,7 +250,7 @@ class _Clamps:
         return _Clamp(clamp.shift, low, high, clamp.constant)
 
     def _chosen_bound(self, first: Node, second: Node, bound: str) -> _Clamp:
-        """Return the clamp of ``np.where(first > second, first, second)``, of which one depends on the state."""
+        """Return the clamp of ``np.where(first > second, first, second)``, if one of them depends on the state."""
         graph = self.graph
         if self.scalar.kind != "float":
             state, limit = (first, second) if self.part.varies(first) else (second, first)
