@@ -8,7 +8,7 @@ from gpuscan.elements import Scalar
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.heuristics import counting_heuristics_for
 
-# Words of workgroup memory that kernels need beside their counters.
+# Words of workgroup memory that kernels need in addition to their counters.
 _OTHER_WORDS = 8
 
 
@@ -66,7 +66,7 @@ class SelectRound:
 
     Attributes:
         length: the keys or candidates of a row.
-        items: those of an invocation.
+        items: the keys or candidates that one invocation takes.
         tiles: the tiles of a row.
     """
 
@@ -77,14 +77,19 @@ class SelectRound:
 
 @dataclass(frozen=True)
 class SelectPlan:
-    """The rounds of a selection, the last of which has one tile for each row, and the invocations of a workgroup."""
+    """A plan to select the first keys of each row.
+
+    Attributes:
+        workgroup: the invocations of a workgroup.
+        rounds: the rounds. The last one has one tile for each row.
+    """
 
     workgroup: int
     rounds: tuple[SelectRound, ...]
 
 
 def plan_select(scalar: Scalar, row_length: int, kept: int, capabilities: Capabilities) -> SelectPlan | None:
-    """Return how the first keys of rows are selected; None if so many are wanted that rows are better sorted.
+    """Return a plan to select the first `kept` keys of each row; None if `kept` is so large that a sort is better.
 
     Args:
         scalar: the kind of key.

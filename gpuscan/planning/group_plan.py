@@ -1,7 +1,8 @@
 """Decide how groups of few labels are combined without a sort: by a table with a carry for each stretch and label.
 
-Rows are cut into stretches. Each stretch combines its elements label by label, a scan of the table along the stretches
-gives each of them the carries of the labels, and each stretch combines its elements again, from its carries on.
+Rows are cut into stretches. Each stretch combines its elements label by label. A scan of the table along the stretches
+then gives each stretch its carries, one for each label. At last, each stretch combines its elements again, from its
+carries on.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.tile_shapes import TileShape, power_below
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
 
-# The bindings after those of the arrays, in the order of their numbers. Before the arrays is that of the labels.
+# The bindings after the arrays, in the order of their numbers. The binding of the labels is before the arrays.
 _AFTER_ARRAYS = ("table", "seeds", "fills", "captured", "largest")
 # A capacity is a multiple of this part of the next power of 2, so that few numbers of labels need shaders of their own.
 _CAPACITY_STEPS = 8
@@ -42,7 +43,7 @@ class GroupKernel(Kernel):
         capacity: the labels for which there is workgroup memory; 0 if each invocation has a stretch of its own.
         copies: the carries for each label in workgroup memory, if atomics combine elements there; else 0.
         in_table: True if atomics combine elements in the table.
-        encoded: True if the table has the bits of carries xored with those of the identity.
+        encoded: True if the table has the bits of carries xored with the bits of the identity.
         checked: True to find the largest label as well, and to leave out labels without a place in the table.
         max_subgroups: the most subgroups that a workgroup may have. They take turns with its carries.
         marked: True if the table says which carries are there. Otherwise all are: they begin with the identity.
@@ -83,7 +84,7 @@ class GroupKernel(Kernel):
 
     @property
     def carry_words(self) -> int:
-        """The 32-bit words of a carry: those of an item, and a mark if carries are marked."""
+        """The 32-bit words of a carry: the words of an item, and one for a mark if carries are marked."""
         return self.item_words + (1 if self.marked else 0)
 
     @property
@@ -110,7 +111,7 @@ class GroupKernel(Kernel):
         )
 
     def binding_of(self, name: str) -> int:
-        """Return the number of a binding; the arrays' are between that of the labels and the others."""
+        """Return the number of a binding. The labels come first, then the arrays, then the other bindings."""
         if name == "labels":
             return 1
         return 2 + len(self.spec.source.fields) + len(self.spec.destination.fields) + _AFTER_ARRAYS.index(name)
@@ -212,8 +213,8 @@ def plan_groups(
     """Return how groups are combined by a table; None if that cannot be, or would be slower than a sort.
 
     Args:
-        spec: the scan of rows that are one after the other, without heads. It has `initial` if the seeds of a reduction
-            are the results of empty groups.
+        spec: the scan of contiguous rows, without heads. It has `initial` if the seeds of a reduction are the results
+            of empty groups.
         label: the kind of label. The labels' bits, taken for unsigned numbers, are less than `groups`.
         groups: the number of labels, 1 or more.
         capabilities: the device's.

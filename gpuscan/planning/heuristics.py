@@ -1,10 +1,10 @@
 """Hold every tuning constant: one frozen table for each class of adapter, and one for the copies of the CPU.
 
 A constant belongs here if changing it changes only the speed, or which of several safe shapes is chosen. Each entry
-names the hardware and the experiment that it comes from, or says that it was not measured, and why that is enough; "not
-measured on record" if nobody noted the numbers. "H100" is an NVIDIA H100 through Vulkan, "H200" an NVIDIA H200 through
-Vulkan, "lavapipe" is Mesa's software Vulkan driver, and "llvmpipe" is the rasteriser that lavapipe and Mesa's software
-OpenGL share.
+names the hardware and the experiment that it comes from, or says that it was not measured, and why that is enough. "Not
+measured on record" means that the numbers were not noted. "H100" is an NVIDIA H100 through Vulkan, "H200" an NVIDIA
+H200 through Vulkan, "lavapipe" is Mesa's software Vulkan driver, and "llvmpipe" is the rasteriser that lavapipe and
+Mesa's software OpenGL share.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MeasuredShape:
 
 @dataclass(frozen=True)
 class Heuristics:
-    """The tuning constants for one class of adapter. The defaults are those of a discrete GPU."""
+    """The tuning constants for one class of adapter. The defaults are for a discrete GPU."""
 
     # ----- Strategies
     # The order in which "auto" tries strategies. Not measured as such: a scan is bound by memory, so it is by traffic.
@@ -255,8 +255,8 @@ class Heuristics:
     # two results: 0.86 with 24 rows, 0.88 with 16.
     deep_column_rows: tuple[tuple[int, int], ...] = ((1, 24), (2, 22), (4, 12))
     min_deep_column: int = 8
-    # The most rows that one invocation takes of columns that are cut alike. H200, uint32 of (16384, 4096) in pairs of
-    # columns: 161 us with 20 rows, 170 with 16, 199 with 24.
+    # The most rows that one invocation takes of columns that are all cut at the same places. H200, uint32 of (16384,
+    # 4096) in pairs of columns: 161 us with 20 rows, 170 with 16, 199 with 24.
     max_cut_column_rows: int = 20
     # Invocations one below the other where each also keeps its rows' neighbours, and the words that one keeps. H200,
     # gradients of recurrences of (8, 2048, 1536) and (4, 4096, 2048): 0.900 and 0.948 of a copy with 16 x 8 rows that
@@ -325,7 +325,7 @@ GPU = Heuristics()
 # A GPU that shares the computer's memory.
 INTEGRATED_GPU = replace(
     GPU,
-    # Not measured: the numbers are those of CPU adapters, which share the memory as well.
+    # Not measured: the numbers for CPU adapters are taken, which share the memory as well.
     single_piece_bytes=4 << 20,
     min_piece_bytes=2 << 20,
     pieces_wanted=8,
@@ -347,7 +347,7 @@ CPU = replace(
     fallback_spins=256,
     # Divisions between two polls, since a poll is faster than the system's switch to another thread. lavapipe: a wait
     # lasts 0.3 s (0.08 s with 48, which other programs on the cores can exceed); 2^22 by look-back takes 80 ms with 48,
-    # 192 and 768 alike.
+    # with 192 and with 768.
     pause_divisions=192,
     # In all combinations of an invocation together, since llvmpipe ends every loop after 65,535 iterations in all.
     max_loop_iterations=50_000,
@@ -404,18 +404,18 @@ def heuristics_for(adapter_type: str) -> Heuristics:
 
 @dataclass(frozen=True)
 class SortHeuristics:
-    """The tuning constants of sorts for one class of adapter. The defaults are those of a GPU."""
+    """The tuning constants of sorts for one class of adapter. The defaults are for a GPU."""
 
     # Bits of a digit where subgroups rank a tile. With 8, a key of 32 bits takes four steps. Not measured: published
     # sorts for GPUs use 8 bits, which divide all keys.
     radix_bits: int = 8
     # The same where single invocations do. Not measured: each has counters, so more bits leave room for fewer of them.
     serial_radix_bits: int = 4
-    # True to rank by subgroups where the adapter has them. Not measured: single invocations rank one after the other.
+    # True to rank by subgroups where the adapter has them. Not measured: without subgroups, invocations rank in turn.
     subgroups: bool = True
     # Invocations in a workgroup that ranks by subgroups, words of keys for each of them, and the turns in which a tile
     # that is in order is stored. With more turns a workgroup takes less workgroup memory, and more of them run at a
-    # time: on an H200, those of a compute unit have 48 KiB together. H200, 2^27 uint32: 3.72 ms; in 4 and 8 turns 3.86
+    # time: on an H200, the workgroups of a compute unit share 48 KiB. H200, 2^27 uint32: 3.72 ms; in 4 and 8 turns 3.86
     # and 4.22; 20 words in 2 turns or in one 3.94 and 4.23 ms, 16 words 4.24 and 4.59, 24, 28 and 40 words 4.01, 4.04
     # and 5.18; 512 invocations of 12, 16 or 20 words in 2 turns 4.32, 5.06 and 4.88.
     workgroup: int = 256
@@ -489,7 +489,7 @@ def sort_heuristics_for(adapter_type: str) -> SortHeuristics:
 
 @dataclass(frozen=True)
 class GroupHeuristics:
-    """The tuning constants of groups for one class of adapter. The defaults are those of a GPU."""
+    """The tuning constants of groups for one class of adapter. The defaults are for a GPU."""
 
     # True if the lanes of a subgroup combine a stretch together. Otherwise each invocation has one of its own.
     # Not measured: almost all GPUs have subgroups.
@@ -500,8 +500,9 @@ class GroupHeuristics:
     # Elements of a stretch, at least and at most. Not measured: they bound what `stretches` gives.
     min_stretch: int = 2048
     max_stretch: int = 1 << 20
-    # Words of elements that an invocation loads before it combines them, so that several loads are under way; a quarter
-    # of that where operators are long. H200, with 8 subgroups in place of 4: 4, 8 and 16 words are alike within 10 %.
+    # Words of elements that an invocation loads before it combines them, so that several loads are under way. For long
+    # operators, a quarter of this. H200, with 8 subgroups in place of 4: the times with 4, 8 and 16 words differ by at
+    # most 10 %.
     steps: int = 8
     # Words of an element, at most. Not measured: wider elements are rare, and take the sort.
     max_words: int = 8
@@ -627,7 +628,7 @@ class TeamHeuristics:
     """The tuning constants of device teams."""
 
     # Bytes of a stripe of a long array. Short stripes overlap better, and each one costs a carry through the CPU.
-    # Not measured: uploading one takes some milliseconds, beside which a carry is short.
+    # Not measured: uploading one takes some milliseconds, and a carry takes much less.
     stripe_bytes: int = 64 << 20
     # The fewest bytes of a stripe: below that, a second device costs more than it saves. Not measured: a few launches.
     min_stripe_bytes: int = 4 << 20
@@ -663,7 +664,7 @@ class CountingHeuristics:
     # Counters of a workgroup: 16 KiB, which every adapter has. If there are more bins, more counters are taken where
     # they fit. Not measured: the limit decides.
     counters: int = 4096
-    # Copies of a bin's counter, at most. Not measured: as many as a subgroup has lanes, which add at a time.
+    # Copies of a bin's counter, at most. Not measured: one for each lane of a subgroup, since lanes add at a time.
     max_copies: int = 32
     # Workgroups that count, about, and vectors of four words of each, at least. Not measured: 8 for each compute unit
     # of an H100, and enough vectors to be worth the clearing of the counters.
@@ -671,8 +672,7 @@ class CountingHeuristics:
     min_share: int = 1024
     # Vectors of four words of an invocation, at most: llvmpipe ends a loop after 65,535 iterations.
     max_vectors: int = 4096
-    # Edges of bins that a workgroup keeps in its memory, at most. Not measured: those of 1,024 bins take
-    # 4 KiB.
+    # Edges of bins that a workgroup keeps in its memory, at most. Not measured: the edges of 1,024 bins take 4 KiB.
     cached_edges: int = 1025
     # Invocations in a workgroup that searches; the keys that each takes, so that several loads are under way; and the
     # blocks that sorted keys are cut into: 4 KiB of workgroup memory. Not measured.

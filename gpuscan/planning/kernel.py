@@ -32,7 +32,7 @@ RUNS_AT = 64
 # it.
 OTHERS_AT = 64
 
-# The bindings after those of the arrays, in the order of their numbers.
+# The bindings after the arrays, in the order of their numbers.
 _AFTER_ARRAYS = ("seeds", "carries", "carry_out", "heads", "captured", "count", "views")
 
 
@@ -105,7 +105,7 @@ class Kernel(HashedOnce):
 
     @property
     def several_rows(self) -> bool:
-        """True if there are several rows, one after the other. A reversed scan then reverses each row by itself."""
+        """True if there are several contiguous rows. A reversed scan then reverses each row by itself."""
         return self.tile.per_row or (self.access.several_rows and not self.spec.has_segment_bits)
 
     @property
@@ -269,7 +269,7 @@ class Kernel(HashedOnce):
 
     @property
     def tiles_by_number(self) -> bool:
-        """True if the number of a tile is that of its workgroup. Otherwise workgroups draw tickets."""
+        """True if each workgroup takes the tile of its own number. Otherwise workgroups draw tickets."""
         return self.target.starts_in_order and not self.test_build.needs_tickets
 
     @property
@@ -315,7 +315,7 @@ class Kernel(HashedOnce):
         return tuple(found)
 
     def binding_of(self, name: str) -> int:
-        """Return the number of a binding after those of the arrays."""
+        """Return the number of a binding. These bindings are numbered after the arrays."""
         return 2 + len(self.spec.source.fields) + len(self.spec.destination.fields) + _AFTER_ARRAYS.index(name)
 
     @cached_property

@@ -49,7 +49,7 @@ class Access:
         shared: a source and a destination are in one buffer, so sources are bound as destinations are.
         in_place: each destination is its source, bound once.
         views: as in `Placement`.
-        several_rows: there are several rows, one after the other in memory.
+        several_rows: there are several rows, which are contiguous in memory.
         whole_chunks: each of several rows is whole chunks, so that a row begins and ends with a chunk.
         unaligned_sizes: the sizes of elements, in bytes, with which a single reversed row ends within a 32-bit word.
             Its chunks begin and end within words, which neighbouring invocations share.

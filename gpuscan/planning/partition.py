@@ -309,7 +309,7 @@ def stretches(length: int, speeds: Sequence[int]) -> list[Stretch]:
     """Cut an axis into the stretches of an array that stays on several devices.
 
     A very long axis will be the scan's. Others are cut into one stretch for each device, in proportion to its speed.
-    Only the length decides, so that all arrays of a bundle are divided alike.
+    Only the length decides, so that all arrays of a bundle are divided at the same places.
 
     Args:
         length: the length of the axis.

@@ -71,7 +71,7 @@ class ScanPlan:
     inner: int = 1
 
     def without_sizes(self) -> ScanPlan:
-        """Return the plan with the numbers of this call in the place of its sizes, for what its report tells of."""
+        """Return the plan with the numbers of this call in the place of its sizes. Messages about its run name them."""
         if not has_size((self.length, self.tiles, self.row_length, self.inner)):
             return self
         numbers = concrete((self.length, self.tiles, self.row_length, self.inner))
@@ -151,7 +151,7 @@ def plan_scan(
         reason: why this strategy was chosen.
         tile: a shape to use instead of the one for this adapter, element and length.
         subgroups: False to use no subgroup operations even if the adapter has them.
-        piece: the elements of a piece of the array, to plan that piece alone; its tiles are those of the whole.
+        piece: the elements of a piece of the array, to plan that piece alone. The tile is chosen for the whole array.
         placement: how the arrays are placed in their buffers.
         one_workgroup_folds: whether one workgroup folds for all under lookback and fallback. By default it does if
             there are many tiles and the driver does not end loops.
@@ -246,7 +246,7 @@ def access_of(
     whole_chunks = tile.per_row or (several and spec.row_length % tile.chunk == 0)
     single_elements = several and spec.reverse and not whole_chunks
     fields = (*spec.source.fields, *spec.destination.fields)
-    # Views are accessed word by word. Wide elements are then exchanged word by word, those of other arrays too.
+    # Views are accessed word by word. Wide elements of all arrays are then exchanged word by word, views or not.
     words = placement.views and any(field.storage_bytes > 4 * ACCESS_WORDS for field in fields)
     return Access(
         width=1 if single_elements or words else min(placement.width, access_width(spec, length)),
@@ -381,7 +381,7 @@ def grid_of(tiles: int, limit: int) -> tuple[int, int, int]:
 
 
 def reverses_rows(spec: ScanSpec) -> bool:
-    """Return True if there are several rows, one after the other, and each is reversed in its place."""
+    """Return True if there are several contiguous rows, and each is reversed in its place."""
     return spec.reverse and spec.inner == 1 and not spec.as_one_row
 
 

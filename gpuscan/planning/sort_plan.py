@@ -52,7 +52,7 @@ class DigitKernel:
 
     @property
     def tiles_by_number(self) -> bool:
-        """True if the number of a tile is that of its workgroup."""
+        """True if each workgroup takes the tile of its own number."""
         return self.target.starts_in_order and not self.test_build.needs_tickets
 
     @property
@@ -74,7 +74,7 @@ class TileSort:
         tile_size: elements of a tile.
         tiles_per_row: tiles of a row; a tile has elements of one row only.
         tiles: tiles of all rows.
-        turns: with subgroups, in how many parts, one after the other, a tile that is in order is stored.
+        turns: with subgroups, the number of turns in which a tile is stored once it is in order.
         copies: copies of the counters of a workgroup that counts digits.
         kernel: how tiles learn where their elements belong in a single pass; None in three dispatches.
         spin_rounds: the bound of a wait in a single pass, in rounds of the kernel's spins.

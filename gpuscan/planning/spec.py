@@ -56,13 +56,13 @@ class ShaderSpec(HashedOnce):
         has_tail_values: the field with offset 1 has a value for each row that follows the row's last element. Without
             it that value is zero.
         has_segment_bits: a buffer holds one bit for each element that says whether a row or segment begins there. Rows
-            that are one after the other in memory are then scanned as one row, and reversed as one.
-        cuts_columns_alike: the buffer holds the bits of one column, which are those of all columns.
+            that are contiguous in memory are then scanned as one row, and reversed as one.
+        cuts_columns_alike: the buffer holds the bits of one column, which all columns share.
         key: with segment bits, the kind of the keys that the buffer holds in their place: one for each element, which
             the kernel compares with the key before it. None if the buffer holds bits.
-        keep_last_only: only the last result of each row is stored; with segment bits, that of each segment.
+        keep_last_only: only the last result of each row is stored; with segment bits, the last result of each segment.
         compacts: the first source field is a mask, which is summed. The other fields of the elements that it selects
-            are stored one after the other. With `before` there is no such field: the map gives the mask, 0 or 1 for
+            are stored without gaps. With `before` there is no such field: the map gives the mask, 0 or 1 for
             each element, and all source fields are stored.
         partitions: a compaction also stores the elements that are not selected, in as many destinations more.
         index_step: 1 if `before` also takes the index of each element along the axis, -1 if the scan goes from the
@@ -178,12 +178,12 @@ class ScanSpec(ShaderSpec):
 
     @property
     def stacked_rows(self) -> bool:
-        """True if there are several rows, one after the other in memory."""
+        """True if there are several rows, and they are contiguous in memory."""
         return self.rows > 1 and self.inner == 1
 
     @property
     def as_one_row(self) -> bool:
-        """True if kernels take all rows, one after the other, for one row. Bits say where each of them begins."""
+        """True if kernels take all rows for one row, since they are contiguous. Bits say where each of them begins."""
         return self.rows == 1 or self.has_segment_bits
 
     @property
@@ -342,8 +342,9 @@ def _make_unsigned(field: Field) -> Field:
 # The bits of a float32's magnitude, and the number of its positive NaN.
 _MAGNITUDE, _NAN = 0x7FFFFFFF, 0x007FFFFF
 
-# The extrema, as those of integers in the order of the floats, and what is added so that the NaN of both signs come
-# together at the end where they win, or lose.
+# An extremum of floats is computed as an extremum of integers that have the order of the floats. For each one: its name
+# for integers, and the number that is added to them. It brings the NaN of both signs together at the end where they
+# win, or lose.
 _EXTREMA = {
     "maximum": ("maximum", -_NAN), "minimum": ("minimum", _NAN), "fmax": ("maximum", _NAN), "fmin": ("minimum", -_NAN),
 }  # fmt: skip

@@ -18,7 +18,7 @@ STRATEGIES: tuple[str, ...] = get_args(Strategy)[1:]
 # test that passed shows that starvation was not seen, not that it cannot happen. For the others, Apple, ARM,
 # Imagination and Qualcomm among them, "auto" takes a strategy that needs no such promise. NVIDIA and AMD: Merrill &
 # Garland 2016, and the libraries that have shipped look-back since. Intel's discrete GPUs: Smith, Levien & Owens 2025.
-# Mesa's llvmpipe runs workgroups on the system's threads, one after the other on each.
+# Mesa's llvmpipe runs workgroups on the system's threads, and each thread runs its workgroups one at a time.
 PUBLISHED_PROGRESS: Mapping[str, frozenset[str]] = {
     "NVIDIA": frozenset({"DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown"}),
     "AMD": frozenset({"DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown"}),

@@ -109,9 +109,9 @@ def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
 
 
 def bytes_accessed_together(spec: ScanSpec) -> int:
-    """Return the bytes of an element that decide how many elements a chunk has: those of one load or store.
+    """Return the bytes that one load or store takes of an element. They decide how many elements a chunk has.
 
-    They are those of the narrowest field that is loaded, or of the widest one that is stored if that is wider. H200,
+    Return the size of the narrowest field that is loaded, or of the widest field that is stored if that is wider. H200,
     sums of 2^26 bools as int32: 99 us in chunks of 4, 214 in chunks of 16.
     """
     stored = () if spec.keep_last_only else spec.destination.fields
@@ -296,7 +296,7 @@ def has_narrow_rows(spec: ScanSpec, capabilities: Capabilities) -> bool:
 
 
 def joins_rows_once(spec: ScanSpec, capabilities: Capabilities, chunk: int) -> bool:
-    """Return True if the elements of narrow rows should be joined once, as those of long operators are.
+    """Return True if the elements of narrow rows should be joined once, as for long operators.
 
     Because of head flags it costs much to join an element twice, and to scan twice means to find the heads twice. An
     H100 takes 92 us instead of 143 for 2^26 bytes in rows of 99, and 122 instead of 210 for 16-bit integers in rows of
@@ -309,7 +309,7 @@ def joins_rows_once(spec: ScanSpec, capabilities: Capabilities, chunk: int) -> b
 
 
 def joins_segments_once(spec: ScanSpec) -> bool:
-    """Return True if the elements of segments should be joined once, as those of narrow rows are.
+    """Return True if the elements of segments should be joined once, as in narrow rows.
 
     That changes the order of combination, so it is done where no order changes a bit. An H200 takes 168 instead of 179
     us for sums of 2^26 integers in a million segments, and 162 instead of 179 for exclusive ones.

@@ -15,7 +15,8 @@ MIN_ITEMS = 32
 # Words of workgroup memory that a waiting tile needs in addition to items: a ticket, a late tile, the outcome.
 WAIT_WORDS = 8
 
-# Items of workgroup memory in addition to those of the scan: a prefix and a fold's seed among them.
+# Items of workgroup memory that a kernel needs in addition to the items of its scans. Among them are a prefix and the
+# seed of a fold.
 OTHER_ITEMS = 8
 
 
@@ -78,10 +79,10 @@ def _check_bytes(element: Element, needed: int, capabilities: Capabilities) -> N
 def exchanges_chunks(kernel: Kernel, room: int) -> bool:
     """Return True if chunks should go through workgroup memory between storage and invocations.
 
-    They should if an element takes several accesses to storage, or a chunk does because an array is a view, which is
-    accessed word by word, and if `room` bytes hold the chunks of one step. If each invocation reads its own wide
-    elements, lanes do not access neighbours: an H100 then has 0.35 (36 bytes) to 0.7 (64 bytes) of its memory's speed,
-    and all of it through workgroup memory.
+    They should if an element takes several accesses to storage and `room` bytes hold the chunks of one step. Views are
+    accessed word by word, so there it is enough that a chunk takes several accesses. If each invocation reads its own
+    wide elements, lanes do not access neighbours: an H100 then has 0.35 (36 bytes) to 0.7 (64 bytes) of its memory's
+    speed, and all of it through workgroup memory.
 
     Args:
         kernel: the shader, without the exchange.
