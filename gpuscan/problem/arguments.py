@@ -206,7 +206,7 @@ _ADVICE = {
         "pass x.compute()"
     ),
     "xarray": (
-        "whose dimensions and coordinates the result would lose. Let xarray.apply_ufunc call the function, as in "
+        "and the result would lose its dimensions and coordinates. Let xarray.apply_ufunc call the function, as in "
         'xarray.apply_ufunc(gpuscan.scan, x, kwargs={"axis": -1}, input_core_dims=[["time"]], '
         'output_core_dims=[["time"]]), with gpuscan.dask.scan and dask="allowed" for chunked data; or pass x.values'
     ),

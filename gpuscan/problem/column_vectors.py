@@ -31,7 +31,7 @@ def can_be_vectors(problem: Problem) -> bool:
 def as_vectors(problem: Problem) -> Problem:
     """Return the same problem over vectors of numbers, one of each column.
 
-    The leaves are those of the problem, in C order, and the results are as well; see `vectors_in`.
+    The leaves and the results are the same as in the problem, but in C order; see `vectors_in`.
     """
     count, shape = problem.inner, problem.shape[: problem.axis + 1]
     source, element, destination = (

@@ -60,7 +60,7 @@ def _has_floats(element: Element) -> bool:
 
 
 def check_fixed_bits(operator: Operator, element: Element, *maps: Map | None) -> None:
-    """Raise OperatorError if the operator or a map has an operation whose bits differ between devices."""
+    """Raise OperatorError if the operator or a map has an operation with different bits on different devices."""
     if operator.wgsl is not None:
         raise OperatorError(
             f'reproducible="everywhere" was passed with {operator.described}, which is WGSL, and compilers decide the '

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_labels(groups: object, shape: tuple[int, ...], axis: int) -> Any:
-    """Return the labels as an array: (n,) for all rows alike, or one label for each element.
+    """Return the labels as an array: (n,) if all rows have the same labels, or one label for each element.
 
     Args:
         groups: what the caller passed.
@@ -105,13 +105,13 @@ def missing_error(problem: Problem) -> ValueError | None:
     if not dtypes:
         return None
     return ValueError(
-        f"groups with missing labels (-1, None or NaN) were passed to a scan, whose results are NaN there, but results "
-        f"of dtype {dtypes[0]} cannot be NaN. Pass dtype=np.float32, or leave these elements out"
+        "groups with missing labels (-1, None or NaN) were passed to a scan. It returns NaN for their elements, but "
+        f"results of dtype {dtypes[0]} cannot be NaN. Pass dtype=np.float32, or leave these elements out"
     )
 
 
 def with_nan(problem: Problem, results: Sequence[AnyArray], missing: AnyArray) -> list[AnyArray]:
-    """Return the results of a scan, with NaN for the elements whose labels are missing."""
+    """Return the results of a scan, with NaN for the elements that have a missing label."""
     where = missing if missing.shape == problem.shape else (slice(None),) * problem.axis + (missing,)
     marked = [np.array(result) for result in results]
     for result in marked:

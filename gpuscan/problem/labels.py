@@ -39,7 +39,7 @@ def labels_of(groups: object) -> OnDevice | AnyArray:
 
 
 def keys_of(keys: object) -> Any:
-    """Return keys as an array whose entries can be compared: the codes of categoricals, and numbers of objects."""
+    """Return keys as an array that can be compared: the codes of categoricals, numbers for objects, else the values."""
     if isinstance(keys, OnDevice):
         return keys
     codes = _codes_of(keys)

@@ -1,4 +1,4 @@
-"""Split the axes of a bundle's arrays into those that they share, and those that belong to the element."""
+"""Split the axes of a bundle's arrays into the axes that they share, and the axes of the element."""
 
 from __future__ import annotations
 

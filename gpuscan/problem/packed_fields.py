@@ -76,7 +76,7 @@ def pack_problem(problem: Problem, leaves: Sequence[Any], limit: int, adapter: s
 
 
 def unpack_results(problem: Problem, results: Sequence[AnyArray]) -> Arrays:
-    """Return the results of the problem, given those of the packed problem."""
+    """Return the results of the problem, given the results of the packed problem."""
     arrays: Arrays = []
     for field, (carrier, start) in zip(problem.destination.fields, places(problem.destination), strict=True):
         whole = np.ascontiguousarray(results[carrier])
@@ -121,7 +121,7 @@ def pack_arrays(element: Element, arrays: Sequence[Any], axes: int) -> Arrays:
     Args:
         element: the element.
         arrays: one array for each field.
-        axes: how many axes the arrays have before those of the element.
+        axes: how many axes the arrays have before the axes of the element.
     """
     lead = arrays[0].shape[:axes]
     carriers = [np.zeros((*lead, *field.shape), field.scalar.dtype) for field in make_packed_element(element).fields]

@@ -49,9 +49,10 @@ class Problem:
         initial: True if the seeds are combined with the first elements. False if they only stand before them, in an
             exclusive scan.
         before, after: functions to fuse, or None; the user's are a `gpuscan.operators.trace.Map`.
-        field_offsets: for each source field, -1 if an element takes the value of the element before it in the order of
-            the scan, 1 if it takes that of the element after it, else 0; see `gpuscan.planning.spec.ShaderSpec`. With
-            a 1, the seeds are the values that follow the last elements of the rows, unless there are `row_ends`.
+        field_offsets: for each source field, which value an element takes, in the order of the scan: 0 for its own, -1
+            for the value of the element before it, 1 for the value of the element after it. See
+            `gpuscan.planning.spec.ShaderSpec`. With a 1, the seeds are the values that follow the last elements of the
+            rows, unless there are `row_ends`.
         row_ends: the numbers that follow a row's last element, for each source field; empty if fields with an offset of
             1 are no part of the elements. With them the element after is loaded like any other, for `before`.
         heads: the heads at which rows restart, each time with their seed; None without segments.
@@ -106,7 +107,7 @@ class Problem:
         return other
 
     def drop_arrays(self) -> Problem:
-        """Return the problem without its arrays, for the cache. Problems of its kind share its cached properties."""
+        """Return the problem without its arrays, for the cache. Problems of the same kind share cached properties."""
         for name in ("row_length", "rows", "size", "inner", "empty"):
             # This computes the cached property once, for all problems of the kind.
             getattr(self, name)
@@ -125,7 +126,7 @@ class Problem:
         before: Callable[..., object] | None,
         after: Callable[[Any], object] | None,
     ) -> Problem:
-        """Return the kept problem for a call of its kind: with its arrays, and with functions that compute the same.
+        """Return the kept problem for a call of the same kind, with the arrays and the functions of that call.
 
         What the functions of the first call close over may have changed since, so they are not called any more.
         """
@@ -158,7 +159,7 @@ class Problem:
         """Return the same problem with the same bits on every device.
 
         Raises:
-            OperatorError: a function has an operation whose bits differ between devices.
+            OperatorError: a function has an operation with different bits on different devices.
         """
         after = trace_with_one_nan(self.after, self.element)
         assert self.before is None or isinstance(self.before, Map)
@@ -172,7 +173,7 @@ class Problem:
         """Return the reduction of the rows, or of their segments, with the same arrays and of the same kind.
 
         Args:
-            heads: the heads (default: those of the problem).
+            heads: the heads (default: the problem's heads).
             fill, lists_runs: see the attributes.
         """
         return self.of_its_kind(heads=heads or self.heads, keep_last_only=True, fill=fill, lists_runs=lists_runs)
@@ -283,8 +284,8 @@ def make_problem(
     """Return the `Problem` of a call to `gpuscan.scan`.
 
     With `checks_later`, `Heads.check` checks the offsets of NumPy if the elements are on a device. With
-    `seeds_on_device`, initial values on a device are not read if the elements are there as well; the seeds are then
-    arrays of any shape that broadcasts to that of the rows (see `gpuscan.engine.device_seeds`).
+    `seeds_on_device`, initial values on a device are not read if the elements are there as well. The seeds are then
+    arrays of any shape that broadcasts to the shape of the rows (see `gpuscan.engine.device_seeds`).
 
     Raises:
         ValueError: the axis, the shapes, `initial`, `segments` or `keys` do not fit, or an exclusive scan has neither

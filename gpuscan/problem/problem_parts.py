@@ -64,7 +64,8 @@ def cut_heads(heads: Heads | None, axis: int, low: int, high: int) -> Heads | No
 def parts_from_axis(problem: Problem, results: Arrays) -> Iterator[tuple[Problem, Arrays]]:
     """Yield scans along the first axis that make up a scan, and the places of their results.
 
-    The axes before the scanned one are taken apart. So are those after it if keys cut each row in its own way.
+    Each index along the axes before the scanned one gives a scan. If keys cut each row in its own way, so does each
+    index along the axes after it.
     """
     axis, shape, heads = problem.axis, problem.shape, problem.heads
     apart = heads is not None and not heads.cuts_rows_alike

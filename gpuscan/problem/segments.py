@@ -107,7 +107,7 @@ class Heads:
 
     @cached_property
     def cuts_rows_alike(self) -> bool:
-        """True if the heads of one row are those of every row."""
+        """True if all rows have their heads at the same places."""
         return self.rows == 1 or not isinstance(self.cut, Keys) or self.cut.array.shape != self.shape
 
     @property
@@ -122,7 +122,7 @@ class Heads:
 
     @cached_property
     def all_full(self) -> bool:
-        """True if every segment has elements, as those by keys do. It is not known of offsets on a device."""
+        """True if every segment has elements. With keys, all have. For offsets on a device, this is False."""
         if not isinstance(self.cut, Offsets):
             return True
         return not self.on_device and bool((self.cut.array[:-1] < self.cut.array[1:]).all())
@@ -190,7 +190,7 @@ class Heads:
 
     @cached_property
     def _row(self) -> Flags:
-        """The flags of each row, where rows are cut alike."""
+        """The flags of each row, if all rows are cut at the same places."""
         return self._in_row(0, self.row_length)
 
     def _key_rows(self, first: int, last: int) -> AnyArray:
@@ -212,7 +212,7 @@ class Heads:
 
     @cached_property
     def row_words(self) -> AnyArray:
-        """The flags of every row as 32-bit words, in the order of the scan, where rows are cut alike."""
+        """The flags of every row as 32-bit words, in the order of the scan, if all rows are cut at the same places."""
         return as_words(self._row)
 
     def column_words(self, outer: slice | None, columns: slice | None) -> AnyArray:
