@@ -120,7 +120,7 @@ class Executor:
         return self.needs_report(self._plan_of(job, part))
 
     def _plan_of(self, job: Job, part: Part) -> ScanPlan:
-        # Later jobs use the kept plans as well. So a job that failed leaves them unchanged, and makes its own.
+        # Later jobs use the kept plans, too. A job in which a strategy timed out makes plans of its own instead.
         if job.failed:
             return self._plan_part(job, part)
         if job.plans is not None:

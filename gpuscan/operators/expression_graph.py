@@ -72,7 +72,7 @@ class Node:
         return np.frombuffer(reveal(self.data), compute_dtype(self.scalar))[0]
 
     def equals(self, number: int) -> bool:
-        """Return True for a constant of this value. This reveals only if the constant has this value."""
+        """Return True for a constant of this value. This reveals only whether the two are equal."""
         if not self.is_constant:
             return False
         equal = derive(of_bytes(_equal_to(number), (compute_dtype(self.scalar),)), self.data)

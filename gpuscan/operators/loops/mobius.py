@@ -214,7 +214,7 @@ def derive(part: Part) -> Stage:
     zero = part.graph.constant(0, found.above[0].scalar)
     b, a = (*found.above, zero)[:2]
     d, c = (*found.below, zero)[:2]
-    # An infinity or NaN in the input makes a constant map. The step gives its value, for any finite state.
+    # An infinity or NaN in the input makes a constant map. Its value is the step's result for any finite state.
     graph = part.graph
     (finite,) = compute_nodes(graph, lambda *numbers: np.isfinite(reduce(np.maximum, map(np.abs, numbers))), a, b, c, d)
     infinite = negate_condition(graph, finite)

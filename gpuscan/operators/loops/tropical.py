@@ -61,7 +61,7 @@ _MINIMUM: Mapping[str, Any] = {"keep": np.minimum, "skip": np.fmin, "choose": mi
 
 @dataclass(frozen=True)
 class ClampMaps(Composition):
-    """Maps h -> min(max(h + a, low), high). An element has only the numbers that the loop uses of a, low and high.
+    """Maps h -> min(max(h + a, low), high). Of a, low and high, an element has only what the loop uses.
 
     Attributes:
         shifts: True if there are increments a.
@@ -250,7 +250,7 @@ class _Clamps:
         return _Clamp(clamp.shift, low, high, clamp.constant)
 
     def _chosen_bound(self, first: Node, second: Node, bound: str) -> _Clamp:
-        """Return the clamp of ``np.where(first > second, first, second)``, if one of them depends on the state."""
+        """Return the clamp of ``np.where(first > second, first, second)``, where one of them depends on the state."""
         graph = self.graph
         if self.scalar.kind != "float":
             state, limit = (first, second) if self.part.varies(first) else (second, first)
