@@ -226,5 +226,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return the public names, also those that were not imported yet, and the packages that were."""
+    """Return all public names, whether they are imported yet or not, and the packages that are imported."""
     return sorted({*__all__, *(name for name in globals() if name.startswith("__") or name in _PACKAGES)})

@@ -26,7 +26,7 @@ from gpuscan.planning.strategies import Strategy
 Bundle: TypeAlias = (
     "Array | Distributed | AnyArray | tuple[Bundle, ...] | list[AnyArray] | list[Array] | Mapping[str, Bundle]"
 )
-# Several arrays, of whose dtypes nothing is said.
+# Several arrays of any dtypes.
 Several: TypeAlias = tuple[Any, ...] | dict[str, Any]
 # An array that is in NumPy, a number, or a list of numbers.
 Plain: TypeAlias = AnyArray | complex | np.generic | Sequence[complex]
@@ -36,7 +36,7 @@ C = TypeVar("C", bound=Bundle)
 # The type of the numbers of a NumPy array, and the one that `dtype=` asks for.
 S = TypeVar("S", bound=np.generic)
 T = TypeVar("T", bound=np.generic)
-# Numbers whose sums have their own dtype.
+# Floats and complex numbers, which keep their dtype when they are summed.
 F = TypeVar("F", bound=np.inexact[Any])
 DTypeOf: TypeAlias = type[T] | np.dtype[T]
 # A NumPy array with numbers of a type, in any shape.
@@ -97,7 +97,7 @@ class Value(Protocol):
     def __getattr__(self, name: str, /) -> Any: ...
 
 
-# The values of functions whose arguments have types of the caller's.
+# The arguments of a function that the caller has given types.
 P = TypeVar("P")
 Q = TypeVar("Q")
 
@@ -126,7 +126,7 @@ class ScanOptions(Cuts, total=False):
 
 
 class ScanInKind(ScanOptions, total=False):
-    """The options of a scan whose result is like its input, but for the dtype."""
+    """The options of a scan that returns a result like its input, except for the dtype."""
 
     out: None
     before: None
@@ -212,7 +212,7 @@ class AnyReduction(ReduceInto, total=False):
 
 
 class PlainReduction(ReduceOptions, total=False):
-    """The options of a reduction whose results are like its input, but for the dtype."""
+    """The options of a reduction that returns results like its input, except for the dtype."""
 
     axis: Axes
     keepdims: bool

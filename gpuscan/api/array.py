@@ -60,12 +60,12 @@ class Array(DeviceArray, ArrayOperators):
         is_contiguous: True if the elements are neighbours in C order. New arrays are; views may have any strides.
         T, mT: as NumPy defines them.
 
-    Basic indexing, transposes and reshapes give views: they share the buffer, so what is written to one is seen in the
-    other, and ``a[1:, ::2] = 0`` writes to a view. All functions take views. Those that are not contiguous are copied
-    on the device where a kernel needs it.
+    Basic indexing, transposes and reshapes return views. A view shares the buffer of its array, so a write to one is
+    seen in the other: ``a[1:, ::2] = 0`` writes to `a`. All functions take views. If a kernel needs contiguous
+    elements, a view that is not contiguous is copied on the device.
 
     NumPy's operators, ufuncs and functions such as `np.cumsum` and `np.where` are computed on the device, each call by
-    a kernel of its own. What is not computed there is a TypeError that names ``.numpy()``.
+    a kernel of its own. A function that the device does not compute raises a TypeError that names ``.numpy()``.
 
     The memory goes back to the device's pool when the array and all its views are gone. Keep an array alive until your
     own commands that use its buffer are submitted; `Plan.record` does that for you.
@@ -193,7 +193,7 @@ class Array(DeviceArray, ArrayOperators):
         Raises:
             IndexError: as ``a[index]`` does.
             ValueError: the value does not broadcast to the elements, or it is on another device; or elements of the
-                array share memory, such as those of np.broadcast_to(a, shape).
+                array share memory, as in ``np.broadcast_to(a, shape)``.
             ValueError, TypeError, OverflowError: the array's dtype cannot hold the value.
         """
         self._check_separate()
@@ -463,7 +463,7 @@ class Array(DeviceArray, ArrayOperators):
         return _html_text(self)
 
     def with_known_shape(self) -> Array:
-        """Return the array itself; of one whose length only the device knows, an array that does not check reports."""
+        """Return the array itself. If only the device knows the length, return an array that does not check reports."""
         return self
 
     # ----- To NumPy

@@ -203,7 +203,7 @@ def _agree(scalar: Scalar, one: AnyArray, other: AnyArray) -> AnyArray:
     wide = np.complex128 if scalar.kind == "complex" else np.float64
     one, other = one.astype(wide), other.astype(wide)
     # Cancellation leaves errors of the size of the numbers that cancelled, so the scale is at least one. In an element
-    # with trailing axes each number may be a sum of products of all, so the scale is that of the largest one.
+    # with trailing axes each number may be a sum of products of all numbers, so the largest number sets the scale.
     size = np.maximum(np.abs(one), np.abs(other))
     scale = np.fmax.reduce(size, axis=tuple(range(1, size.ndim)), keepdims=True, initial=1.0)
     close = np.abs(one - other) <= TOLERANCE[scalar.name] * scale

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from gpuscan.array_types import AnyArray
 
 
-# Bins that labels on a device are counted in before the largest of them is known.
+# The number of bins for a first count of labels on a device, before the largest label is known.
 _EXPECTED_BINS = 4096
-# Labels from this one on are not counted.
+# Labels of this value or more are not counted, and a result of this length or more is not repeated.
 _MOST_LABELS = 1 << 31
 
 
@@ -205,8 +205,8 @@ def histogram(
         x: an array of any shape, of bools, integers or floats.
         bins: the number of bins of equal width, or their edges, which may not fall. For NumPy arrays also a method's
             name, as in `numpy.histogram_bin_edges`.
-        range: the first and the last edge of bins of equal width (default: the least and the greatest element). The
-            call waits for the device to know these if `range` is left out.
+        range: the first and the last edge of bins of equal width (default: the least and the greatest element). Without
+            `range`, the call waits for the device to find these two elements.
         weights: a number for each element, in the shape of `x`. Each bin then has the sum of its weights, of their
             dtype.
         device: as in `gpuscan.scan`. Of several devices the first one is used.
@@ -523,7 +523,7 @@ def repeat(x: B, repeats: ArrayLike, *, axis: int | None = ..., device: Devices 
 def repeat(x: ArrayLike, repeats: ArrayLike, *, axis: int | None = ..., device: Devices = ...) -> NDArray[Any]: ...
 @launchable
 def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devices = None) -> Any:
-    """Return an array with each entry of an axis as many times as asked for, one after the other.
+    """Return an array that repeats each entry of an axis, as `numpy.repeat` does.
 
     Args:
         x: an array of any dtype that arrays on a device can have, or a bundle of arrays of one shape. NumPy arrays may

@@ -125,7 +125,7 @@ class Device(OpenedDevice):
         strategy: Strategy = "auto",
         reproducible: str | None = None,
     ) -> Plan:
-        """Compile one kind of scan once, for many calls. The options are those of `gpuscan.scan`.
+        """Compile one kind of scan once, for many calls. The options mean the same as in `gpuscan.scan`.
 
         The plan keeps its own copy of `initial`, `segments`, `keys` and `groups`. Labels are counted or sorted once, so
         calls of the plan sort nothing. A plan with labels that are not in order cannot be recorded.
@@ -268,7 +268,7 @@ def devices() -> list[Device]:
 
 
 def _open_devices() -> Iterator[Device]:
-    """Open one adapter after the other, best first; leave out those that fail."""
+    """Open each adapter in turn, the best one first, and skip an adapter that fails."""
     for adapter in find_adapters():
         try:
             device = _open_shared_device(adapter)

@@ -50,7 +50,7 @@ def one_of(home: OpenedDevice | Team | None) -> OpenedDevice | None:
 def execute_groups(
     problem: Problem, labels: Any, home: OpenedDevice | Team | None, strategy: str, outputs: list[Any] | None
 ) -> list[Any]:
-    """Return the result of a problem in which each element is combined with those of its own label.
+    """Return the result of a scan that combines only elements with equal labels.
 
     Args:
         problem: the scan, without heads.

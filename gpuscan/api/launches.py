@@ -75,11 +75,11 @@ class CallKey:
         self.places: dict[int | str, int] = {}
 
     def of_argument(self, value: object, place: int | str) -> Hashable:
-        """Return what `of` returns; of a function without the floats that it closes over.
+        """Return what `of` returns. For a function, leave out the floats that it closes over.
 
         Args:
             value: the argument.
-            place: its name, or its number among those of ``*arrays``.
+            place: the name of the argument, or its number within ``*arrays``.
 
         Raises:
             _NoKeyError: the argument may change without notice.
@@ -211,7 +211,8 @@ def launchable(function: F) -> F:
 
     @functools.wraps(function)
     def call(*arguments: object, **options: object) -> Any:
-        # An argument has the same name however it is passed. Those of ``*arrays`` have numbers.
+        # An argument has the same name, whether it is passed by position or by keyword. Arguments in ``*arrays`` have
+        # numbers instead.
         given: list[tuple[Any, Any]] = list(
             zip(itertools.chain(by_position, itertools.count()), arguments, strict=False)
         )
@@ -272,7 +273,7 @@ def launchable(function: F) -> F:
 
 
 def _replace_arrays(value: Any, others: Iterator[object]) -> Any:
-    """Return an argument with other arrays in the place of those on a device, in the order of `CallKey.arrays`."""
+    """Return an argument with its device arrays replaced by the next of `others`, in the order of `CallKey.arrays`."""
     kind = type(value)
     if isinstance(value, DeviceArray):
         return next(others)

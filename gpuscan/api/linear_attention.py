@@ -65,9 +65,9 @@ def gated_delta_rule(
         TypeError: an array is not of floats.
         UnsupportedDtypeError: float64 was passed for a device; ``device="numpy"`` computes in float64.
 
-    float16 and bfloat16 are converted to float32. Steps are taken in chunks of 32, which are products of matrices, so
-    memory besides the arguments and the result is that of a few dozens of states for each head (Yang et al., "Gated
-    Delta Networks", 2024; the arguments are those of flash-linear-attention).
+    float16 and bfloat16 are converted to float32. The device takes 32 steps at a time, as products of matrices. So the
+    call needs little memory in addition to the arguments and the result: a few dozen states for each head. See Yang et
+    al., "Gated Delta Networks" (2024). The arguments have the names and meanings of flash-linear-attention's.
 
     Example:
         >>> import numpy as np
@@ -231,9 +231,9 @@ class _Call:
     """The checked arrays of a call, in its dtype of computation.
 
     Attributes:
-        arrays: q, k, v, g, beta, the first state, and the gradients of the outputs and of the last state; None for
-            those that were not passed.
-        dtypes: the dtypes of those that were passed.
+        arrays: q, k, v, g, beta, the first state, and the gradients of the outputs and of the last state; None for an
+            array that was not passed.
+        dtypes: the dtype of each of these arrays when it was passed; None for an array that was not passed.
         scale: the factor of the outputs.
         home: the device; None for NumPy.
         on_device: True if an argument is there.
@@ -352,7 +352,7 @@ class _Call:
         return whole
 
     def _parts(self, limit: int) -> Iterator[Part]:
-        """Yield parts of the batches and heads of which no array has more numbers than a device binds."""
+        """Yield parts of the batches and heads, so small that a device can bind each of their arrays."""
         batches, heads, keys, values = self._state_shape
         length = self.arrays[1].shape[1]
         one = largest_numbers(keys, values, length, self.arrays[3].ndim == 4)

@@ -36,9 +36,9 @@ def affine(left: Any, right: Any) -> Any:
     return left[0] * right[0], right[0] * left[1] + right[1]
 
 
-@operator(name="affine beside a state")
+@operator(name="affine with a state")
 def _affine_beside(left: Any, right: Any) -> Any:
-    """Return the composition of two maps, and the state beside the second one."""
+    """Return the composition of two maps, and the state that belongs to the second map."""
     return *affine(left[:2], right[:2]), right[2]
 
 
@@ -47,7 +47,7 @@ def _second(value: Any) -> Any:
 
 
 def _wide_gradients(value: Any) -> Any:
-    """Return `_gradients` with that of the gate in float32."""
+    """Return the same as `_gradients`, with the gradient of the gate in float32."""
     return value[1].astype(np.float32) * value[2].astype(np.float32), value[1]
 
 
@@ -373,7 +373,7 @@ def _shift_elements(problem: Problem, home: Device | None, array: Any, seeds: An
 
 
 def _overlap(problem: Problem, step: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Return the index of the elements with a neighbour `step` further along the axis, and that of the neighbours."""
+    """Return the index of all elements with a neighbour `step` further along the axis, and the neighbours' index."""
     here, there = [slice(None)] * len(problem.shape), [slice(None)] * len(problem.shape)
     here[problem.axis], there[problem.axis] = (slice(0, -1), slice(1, None))[::step]
     return tuple(here), tuple(there)

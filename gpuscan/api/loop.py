@@ -100,7 +100,7 @@ def loop(
     ``max-plus``      ``np.maximum(h + a, b)``; ``min-plus`` with ``np.minimum``
     ``log-plus``      ``np.logaddexp(h + a, b)``
     ``max-times``     ``np.maximum(a * h, b)`` for a that is provably not negative
-    ``clamp``         ``np.clip(h + a, low, high)``; of floats ``np.clip(a * h + b, low, high)``, with one bound or two
+    ``clamp``         ``np.clip(h + a, low, high)``; for floats also ``np.clip(a * h + b, low, high)``; one bound or two
     ``extremum``      ``np.maximum(h, b)``, or ``np.where(v > best, ...)`` with all that belongs to the best
     ``mobius``        ``(a * h + b) / (c * h + d)``
     ``bitwise``       ``(h & m) ^ x``, ``|``, ``~``, and bools
@@ -108,14 +108,14 @@ def loop(
     ``staged``        several of these, for parts of the carry that depend on each other in one direction
     ================  =================================================================================================
 
-    What is left of a bucket is bounded in the same way: ``s - np.minimum(s, x)`` is ``np.maximum(s - x, 0)``.
-    ``np.where`` with a condition on x chooses between maps of a class, or resets the carry. A reset is a flag:
-    nothing of the steps before it, not even NaN, reaches those after it.
+    A bucket that drains is a clamp as well: ``s - np.minimum(s, x)`` is ``np.maximum(s - x, 0)``. ``np.where`` with a
+    condition on x chooses between maps of a class, or resets the carry. A reset is a flag: no value of an earlier step,
+    not even NaN, reaches a later step.
 
     Args:
         f: takes the carry and x, each one element of `init` and `xs`, and returns ``(carry, y)``. It may also return a
             carry alone, or ``(carry, None)``. If it indexes its carry or multiplies matrices, trailing axes of `init`
-            belong to the carry: the fewest with which f can be computed. ``form.state_shape`` tells.
+            belong to the carry: the fewest with which f can be computed. ``form.state_shape`` is their shape.
         init: the first carry: an array, a number, or a bundle of those. It is broadcast over the other axes of `xs`.
             Python numbers take the dtype of `xs`; a counter that no number of `xs` enters is int32 at least.
         xs: an array or a bundle of arrays, with the axis of the loop.
@@ -160,7 +160,7 @@ def loop(
     if fixed and (method != "auto" or not _all_host(init)):
         found = f"method={method!r}" if method != "auto" else "an init on a device"
         raise OperatorError(
-            f'reproducible="everywhere" was passed with {found}, whose steps have other bits on other devices. Pass '
+            f'reproducible="everywhere" was passed with {found}, which gives other bits on other devices. Pass '
             'method="auto" and an init of numbers or NumPy arrays, or leave reproducible out'
         )
     if method == "newton":
@@ -265,7 +265,7 @@ def run_sequentially(arguments: LoopArguments, reverse: bool) -> tuple[Any, Any]
 
 
 def _step_of_numbers(step: Step, *, whole_words: bool) -> Map:
-    """Return the step as a function of the numbers of the carry and of x, to those of the next carry and of y."""
+    """Return the step as a function that takes the numbers of carry and x, and returns the numbers of carry and y."""
     graph = Graph()
     given = [*step.states, *step.inputs]
     source = bundle_of([Field("f", node.scalar) for node in given])
@@ -318,9 +318,10 @@ def run_newton(
 ) -> tuple[Any, Any, int]:
     """Return the last carry, the outputs, and the number of iterations.
 
-    With carries h of an iteration, the next ones are the scan of ``h'[t] = f(h[t-1], x[t]) + A[t] (h'[t-1] - h[t-1])``,
-    where A is the derivative of f, or a part of it after an iteration that did not help (Gonzalez et al. 2024).
-    Whatever A is, each iteration makes at least one more carry right.
+    An iteration computes new carries h' from the carries h of the iteration before it, by the scan
+    ``h'[t] = f(h[t-1], x[t]) + A[t] (h'[t-1] - h[t-1])``. A is the derivative of f. After an iteration that did not
+    help, only a part of the derivative is used (Gonzalez et al. 2024). Whatever A is, each iteration makes at least one
+    more carry right.
 
     Raises:
         LoopError: the residual did not fall below the tolerance.

@@ -59,7 +59,7 @@ class LoopArguments:
 
     Attributes:
         step: the step.
-        init: for each leaf of the carry, an array (*lead, *shape of the leaf) whose lead broadcasts to `others`.
+        init: for each leaf of the carry, an array of shape (*lead, *shape of the leaf); lead broadcasts to `others`.
         xs: the arrays of x.
         shape: the leading shape that the arrays of x share, with the axis of the loop.
         axis: the axis, 0 or more.
@@ -87,7 +87,7 @@ class LoopArguments:
         return self.shape[self.axis]
 
     def initial_numbers(self) -> list[AnyArray | None]:
-        """Return the values in init of each number of the carry; None for those on a device."""
+        """Return the first value of each number of the carry, from `init`; None for a number on a device."""
         found: list[AnyArray | None] = []
         for leaf, field in zip(self.init, self.step.carry.fields, strict=True):
             on_host = isinstance(leaf, np.ndarray)
@@ -257,9 +257,9 @@ def _find_shared(shapes: Sequence[tuple[int, ...]]) -> list[int]:
 
 
 def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis: Any) -> list[Split]:
-    """Return the ways to divide the axes: the leading shape, the trailing axes of each x, and those of each leaf.
+    """Return the ways to divide the axes: each a leading shape, the trailing axes of each x, and of each leaf of init.
 
-    The fewest trailing axes of init come first. The arrays of x have as many trailing axes, or fewer.
+    The way with the fewest trailing axes of init comes first. The arrays of x have at most as many trailing axes.
     """
     shared = _find_shared(xs)
     if not shared:
@@ -371,7 +371,7 @@ def _trace(
 
 
 def _is_narrow(dtype: AnyDType) -> bool:
-    """Return True for integers that do not hold those of int32: a counter would wrap."""
+    """Return True for integer dtypes that cannot hold all values of int32: a counter would wrap."""
     return dtype.kind == "u" or (dtype.kind == "i" and dtype.itemsize < 4)
 
 

@@ -222,9 +222,9 @@ class LoopRun:
         return found
 
     def _find_fused(self, order: Sequence[Stage | int], news: set[int], olds: set[int]) -> Stage | None:
-        """Return the stage in whose store the outputs are computed; None if they are a map of their own.
+        """Return the stage that computes the outputs when it stores its results; None if a separate map computes them.
 
-        It is the last that the outputs need, and they need no old numbers of it.
+        It is the last stage that the outputs need, and they need no old numbers of that stage.
         """
         for item in reversed(order):
             own = set(item.places) if isinstance(item, Stage) else {item}
@@ -246,10 +246,10 @@ class LoopRun:
 
         Args:
             stage: the stage.
-            new: the numbers of which the new values are wanted.
-            wanted: the numbers of which new or old values are wanted.
+            new: the numbers that are needed after the step.
+            wanted: the numbers that are needed before or after the step.
             outputs: the nodes of the step's outputs, if this stage computes them.
-            old_needed: the numbers of which the old values are wanted.
+            old_needed: the numbers that are needed before the step.
         """
         step = self.step
         groups: list[tuple[list[Node], Field]] = [([step.results[p]], self.field_of(p)) for p in new]
@@ -307,7 +307,7 @@ class LoopRun:
             nodes: the results, for each field.
             fields: the fields of the results.
             targets: the nodes that have the values of the stage's maps (default: the new numbers of the carry).
-            start: the values before the first step (default: those in init).
+            start: the values before the first step (default: the values in init).
         """
         step = self.step
         flat = [node for group in nodes for node in group]
@@ -560,7 +560,7 @@ class LoopRun:
         return self._carry(), ys
 
     def on_home(self, array: AnyArray) -> AnyArray | Array:
-        """Return an array where those of the loop are."""
+        """Return the array on the device if the arrays of the loop are on it, else the NumPy array itself."""
         if not self.arguments.on_device:
             return array
         assert self.home is not None

@@ -58,7 +58,7 @@ def loop_vjp(
 
     With J[t] and Y[t] the derivatives of the next carry and of y[t] with respect to the carry before step t, the
     cotangent of the carry is a recurrence from the end: ``G[t-1] = J[t]^T G[t] + Y[t]^T grad_ys[t]``, with `grad_carry`
-    after the last step. It is a scan of affine maps. The derivatives are those of the step's operations, as in
+    after the last step. It is a scan of affine maps. J and Y are derived from the step's operations, as in
     `gpuscan.scan_vjp`. The loop itself runs first, by its derived form.
 
     Args:
@@ -218,7 +218,7 @@ class _Backward:
         return step.source.structure.build_bundle(leaves)
 
     def _of_init(self, after: Sequence[Node], outputs: Sequence[Node | None], olds: Sequence[Node]) -> Any:
-        """Return the gradients of the arrays of init: those of the carry before the first step."""
+        """Return the gradients with respect to the arrays of init, the carry before the first step."""
         step, run, others = self.step, self.forward, self.arguments.others
         scalars = {place: step.states[place].scalar for place in self.found.places}
         numbers: dict[int, Any]

@@ -1,4 +1,4 @@
-"""NumPy's functions on `gpuscan.Array`: those that scans, sorts, maps and views compute on the device."""
+"""Compute NumPy's functions on `gpuscan.Array`, where scans, sorts, maps and views can do so on the device."""
 
 from __future__ import annotations
 

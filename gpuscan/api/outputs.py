@@ -43,7 +43,7 @@ def check_out(
         problem: the scan.
         out: what the caller passed.
         home: the device that the problem's arrays are on; None for NumPy arrays.
-        shape: the shape of the result, without the axes of the element (default: that of the scan's arrays).
+        shape: the shape of the result, without the axes of the element (default: the shape of the scan's arrays).
 
     Raises:
         TypeError: one is not an array of the right kind, cannot be written, or has another dtype.

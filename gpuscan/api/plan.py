@@ -209,7 +209,7 @@ class Plan(Numbered):
     @overload
     def __call__(self, array: object, out: Target) -> Target: ...
     def __call__(self, array: object, out: object = None) -> Any:
-        """Return the scan of an array of the plan's shape and dtype. That of a `gpuscan.Array` stays on the device.
+        """Return the scan of an array of the plan's shape and dtype. For a `gpuscan.Array`, it stays on the device.
 
         Raises:
             ValueError, TypeError: the array or `out` has another shape or dtype, or is on another device.
@@ -313,7 +313,7 @@ class Plan(Numbered):
                 "plan, or sort the elements by label and record a plan with keys"
             )
         if self._scanned.inner != self._spec.inner:
-            check_not_everywhere(problem, f"axis={problem.axis} for a plan to record, whose rows must be neighbours")
+            check_not_everywhere(problem, f"Plan.record of rows with interleaved elements (axis={problem.axis})")
             raise GpuscanError(
                 f"a plan for {self.dtype} of shape {self.shape} along axis {problem.axis} was to be recorded, but "
                 "neighbours along the last axes share 32-bit words. Make those axes whole words, or call the plan, "

@@ -79,11 +79,11 @@ def reduce(
     device: Devices = None,
     reproducible: str | None = None,
 ) -> Any:
-    """Return the combination of all elements of an array, of those along one or more axes, or of those of each segment.
+    """Return the combination of all elements of an array, along one or more axes, or within each segment or group.
 
-    ``op(…op(op(initial, x[0]), x[1])…, x[n-1])``, which is the last element of the scan. The combinations form a fixed
-    tree: for one device, dtype, operator and shape the bits are the same on every run. The array is read once, and
-    only the results are written.
+    The result is ``op(…op(op(initial, x[0]), x[1])…, x[n-1])``, the last element of the scan. The combinations form a
+    fixed tree: for one device, dtype, operator and shape the bits are the same on every run. The array is read once,
+    and only the results are written.
 
     Args:
         x: as in `gpuscan.scan`.
@@ -99,15 +99,16 @@ def reduce(
         keepdims: True to keep the reduced axes, with length 1.
         out: the array to write the result to, of the result's shape and dtype; for a bundle, a bundle of arrays.
         segments: the offsets where segments begin along the axis, as in `gpuscan.scan`. The axis of the result is as
-            long as there are segments. With offsets in a `gpuscan.Array`, the error for an empty segment comes as that
-            for wrong offsets does.
-        groups: labels in any order, as in `gpuscan.scan`. Integers of 0 or more are places in the result; the axis of
-            the result is `num_groups` long. Other labels have the places 0, 1, … in the order of their first
-            appearance, which is that of ``pandas.unique(groups)`` without the missing ones. Categoricals have the
-            places of their categories. Elements with missing labels are left out. On a device, the sum of a group
-            of float32 that are all -0.0 may be 0.0. Labels in a `gpuscan.Array` are checked on its device if
-            `num_groups` is passed; wrong ones are left out, and the error comes with the next read or
-            `Device.synchronize`. Without `num_groups` the call waits for the largest label.
+            long as there are segments. If the offsets are in a `gpuscan.Array`, the error for an empty segment is
+            raised at the same time as the error for wrong offsets, see `gpuscan.scan`.
+        groups: labels in any order, as in `gpuscan.scan`. The axis of the result is `num_groups` long. An integer label
+            of 0 or more is a place along this axis. Categoricals have the places of their categories. Other labels
+            have the places 0, 1, … in the order in which they first appear, as in ``pandas.unique(groups)`` without the
+            missing labels. Elements with missing labels are ignored. On a device, the sum of a group of float32 that
+            are all -0.0 may be 0.0.
+            Labels in a `gpuscan.Array` are checked on the device if `num_groups` is passed. Elements with wrong labels
+            are ignored, and the next read or `Device.synchronize` raises the error. Without `num_groups` the call waits
+            for the device to find the largest label.
         num_groups: the number of groups (default: the largest label + 1, or the number of a categorical's categories).
         device, reproducible: as in `gpuscan.scan`. With `reproducible` the result is the last one of that scan.
 

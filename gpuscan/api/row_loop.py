@@ -21,7 +21,7 @@ from gpuscan.recent_values import RecentValues
 
 Array = AnyArray
 Shape = tuple[int, ...]
-# A step of arrays: takes those of the carry and of x, and returns those of the next carry and of y.
+# A step of arrays: it takes the arrays of the carry and of x, and returns the arrays of the next carry and of y.
 ArrayStep = Callable[[Sequence[Numbers]], list[Numbers]]
 
 # The length of an axis of rows while the step is traced.
@@ -34,7 +34,7 @@ _known: RecentValues[Hashable, RowLoop] = RecentValues(128)
 
 @dataclass(frozen=True, eq=False)
 class RowLoop:
-    """A loop, without its arrays. Axes that the step treats alike are rows; the others belong to the carry.
+    """A loop, without its arrays. The step treats all entries of a row axis the same; other axes belong to the carry.
 
     Attributes:
         function: the step of arrays with axes of rows of length `ROWS`.
@@ -112,7 +112,7 @@ class RowLoop:
         of_ys: Sequence[Array],
         reverse: bool,
     ) -> tuple[list[Array], list[Array]]:
-        """Return the gradients of the arrays of init and of x, given those of the last carry and of y."""
+        """Return the gradients with respect to init and x, from the gradients with respect to the last carry and y."""
         found = gradients(
             self.step,
             self._parts(init, self.carry),

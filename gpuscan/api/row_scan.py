@@ -136,7 +136,7 @@ class RowScan:
         return arrays[0].ndim - self.ranks[0] + self.axis
 
     def _align_arrays(self, arrays: Sequence[Array]) -> list[Array]:
-        """Return the arrays with axes of rows, of length 1, for those that all elements share."""
+        """Return the arrays. An array that all elements share gets row axes of length 1."""
         batches = arrays[0].ndim - self.ranks[0]
         ones = (1,) * self.found.lead
         return [
@@ -145,12 +145,12 @@ class RowScan:
         ]
 
     def _rows(self, arrays: Sequence[Array]) -> tuple[int, ...]:
-        """Return the axes before those of the element, broadcast."""
+        """Return the lengths of the axes in front of the element's axes, broadcast over the arrays."""
         lead = arrays[0].ndim - self.ranks[0] + self.found.lead
         return broadcast_shapes(*(array.shape[:lead] for array in arrays))
 
     def _spread(self, arrays: Sequence[Array], rows: tuple[int, ...]) -> tuple[Array, ...]:
-        """Return the arrays with the same axes before those of the element."""
+        """Return the arrays, broadcast to the same axes in front of the element's axes."""
         return tuple(
             np.broadcast_to(array.reshape(*array.shape[: len(rows)], *shape), (*rows, *shape))
             for array, shape in zip(arrays, self.found.shapes, strict=True)

@@ -115,10 +115,10 @@ def scan(
     for one device, dtype, operator and shape the bits are the same on every run and under every strategy.
 
     Args:
-        x: the input: anything `np.asarray` takes, of any memory order, or a `gpuscan.Array`; or a bundle, which is a
-            tuple, named tuple, list, dict or structured array of arrays, nested as you like. An element of a bundle is
-            one value of each of its arrays. Arrays with more axes than others give vectors or matrices to the element.
-            Or a `gpuscan.ShardedArray`, or a bundle of them.
+        x: the input: anything `np.asarray` takes, of any memory order; a `gpuscan.Array`; a `gpuscan.ShardedArray`; or
+            a bundle of such arrays. A bundle is a tuple, named tuple, list, dict or structured array of arrays, nested
+            as you like. An element of a bundle is one value of each of its arrays. An array with more axes than the
+            others gives vectors or matrices to the element.
         op: the operator: a name (``"add"``, ``"maximum"``, …), a NumPy ufunc, a `gpuscan.Operator`, or a Python
             function of (left, right). It must be associative; it need not be commutative.
         axis: the axis to scan along. A 1-D array needs none.
@@ -127,23 +127,25 @@ def scan(
         initial: the left operand of the first combination, broadcast over the other axes. Inclusive results include
             it as well.
         segments: the offsets along the axis at which the scan restarts, as in CSR's ``indptr``. The first offset is 0,
-            the last one is the length of the axis, and none is smaller than the one before it. All rows restart at the
-            same places. Each segment begins with `initial`.
-            Offsets in a `gpuscan.Array` are checked on its device. If they are wrong, a call that waits for the device
-            raises the error. Another call returns first, and the next read or `Device.synchronize` raises it; `out` may
-            have been written by then. Nothing else of yours is changed.
-        keys: the scan restarts where a key differs from the one before it along the axis. There is a key for each
-            element, in the shape of `x`, or one for each place along the axis, ``(n,)``, for all rows alike. Keys are
-            numbers, strings, dates or other values with ``!=``, in an array, a list, a Series or a categorical.
-        groups: labels in any order: each element is combined with the earlier elements of its own label, as in pandas'
-            ``groupby(groups).cumsum()``, and each group begins with `initial`. There is a label for each element, in
-            the shape of `x`, or one for each place along the axis, ``(n,)``, for all rows alike. Labels are integers,
-            bools, strings, dates or other values that can be hashed, in an array, a list, a Series or a categorical; in
-            a `gpuscan.Array` integers or bools. An element whose label is missing, which is -1, None or NaN, is of no
-            group: its result is NaN, as pandas' is, and without floats or complex numbers that is a ValueError (for
-            labels on a device, perhaps at the next read).
-            Few labels are faster than many. To see how many there are on a device, a long scan waits for the largest
-            of them; a plan does so once. The last bits of floats depend on their number.
+            the last offset is the length of the axis, and the offsets never fall. Two equal offsets enclose an empty
+            segment. Every row is cut at the same offsets. Each segment begins with `initial`.
+            Offsets in a `gpuscan.Array` are checked on the device. Wrong offsets are a ValueError. If this call waits
+            for the device, it raises the error itself. Otherwise it returns, and the next read or `Device.synchronize`
+            raises the error. By then `out` may hold wrong results, but no other array of yours is changed.
+        keys: the scan restarts where a key differs from the key before it along the axis. Pass one key for each
+            element, in the shape of `x`; or one key for each place along the axis, in the shape ``(n,)``, which holds
+            for every row. Keys are numbers, strings, dates or other values with ``!=``, in an array, a list, a Series
+            or a categorical.
+        groups: labels in any order. Each element is combined with the earlier elements that have the same label, as in
+            pandas' ``groupby(groups).cumsum()``. Each group begins with `initial`. Pass one label for each element, in
+            the shape of `x`; or one label for each place along the axis, in the shape ``(n,)``, which holds for every
+            row. Labels are integers, bools, strings, dates or other values that can be hashed, in an array, a list, a
+            Series or a categorical. Labels in a `gpuscan.Array` are integers or bools.
+            The labels -1, None and NaN are missing labels. An element with a missing label belongs to no group: its
+            result is NaN, as in pandas. If the results are neither floats nor complex numbers, a missing label is a
+            ValueError. For labels on a device, the next read may be the call that raises it.
+            Few labels are faster than many. A long scan with labels on a device waits for the largest label, to know
+            how many there are; a plan waits once. The last bits of floats depend on the number of labels.
         dtype: the dtype of the computation and of the result (default: that of `x`). Unlike `np.cumsum`, small
             integers are not promoted: they wrap.
         out: the array to write the result to, of the result's shape and dtype.
@@ -153,26 +155,29 @@ def scan(
         after: a function that maps each combined element as it is stored. Its results are what the scan returns.
         compensated: for sums of float32, True to carry the rounding errors along and to round each result once; see
             docs/numerics.md.
-        return_total: True to return a pair ``(result, total)``. The total is the reduction of each row, as
-            `gpuscan.reduce` gives it along the axis; a reversed scan takes it from the end. `segments`, `keys` and
-            `groups` do not cut it.
-            An inclusive scan takes the total from the last result of each row. An exclusive scan combines the last
-            result with the last element of the row, so the last bits of floats may differ from those of a reduction.
-            The total takes a second pass over `x` if `segments`, `keys` or `groups` are passed. Some exclusive scans
-            need a second pass as well: those of float16 or bfloat16, those with `after`, and those with a `before` of
-            two parameters. On a device, exclusive scans also need it if the operator is written in WGSL, or if the
-            elements are vectors or matrices.
+        return_total: True to return a pair ``(result, total)``. The total is the combination of all elements of each
+            row, as ``gpuscan.reduce(x, op, axis=axis)`` returns it with the same `initial`, `dtype`, `before` and
+            `after`. It covers the whole row even if `segments`, `keys` or `groups` are passed. A reversed scan combines
+            the elements of the total from the end of the row, too.
+            The total of an inclusive scan is the last result of each row. For an exclusive scan, the last result is
+            combined with the last element of the row, so the last bits of floats may differ from `gpuscan.reduce`.
+            In some cases a second pass over `x` computes the total instead. This is so if `segments`, `keys` or
+            `groups` are passed. It is also so for an exclusive scan if elements are combined in float16 or bfloat16; if
+            `after`, `compensated`, `reproducible` or a `before` of two parameters is passed; if the operator is written
+            in WGSL; or if `x` is on a device and its elements are vectors or matrices.
         device: a `gpuscan.Device`, a part of an adapter's summary, its number in `gpuscan.devices()`, or ``"numpy"``
-            (default: the best adapter). A list of devices shares the work of NumPy arrays: the bits of exact types are
-            those of one device, and floats have the same bits for the same list. If a device fails, the error names it.
+            (default: the best adapter). A list of devices shares the work of NumPy arrays. Exact types then have the
+            same bits as on one device, and floats have the same bits for the same list. If a device fails, the error
+            names it.
         strategy: ``"auto"``, ``"lookahead"``, ``"lookback"``, ``"fallback"`` or ``"three_dispatch"``.
         reproducible: ``"everywhere"`` for the same bits on every device, driver and operating system, and with
             ``device="numpy"``. Running sums of terms that are not negative then never fall. Elements are combined in
-            the canonical order of docs/numerics.md, in three dispatches whatever the strategy, and each step on floats
-            is rounded correctly, with subnormals; NaN has one bit pattern. A list of devices scans on its first one.
+            the canonical order of docs/numerics.md, in three dispatches under every strategy. Each step on floats is
+            rounded correctly, with subnormals, and NaN has one bit pattern. Of a list of devices, only the first one
+            scans.
 
     Returns:
-        An array like `x`, or the same bundle of arrays; with `return_total`, a pair of that and the total.
+        An array like `x`, or the same bundle of arrays; with `return_total`, the pair ``(result, total)``.
 
     Raises:
         ValueError: the axis, `out`, `initial`, `segments`, `keys`, `groups` or the shapes of a bundle do not fit;
@@ -181,15 +186,16 @@ def scan(
         TypeError: the operator does not take the dtype, or an argument has the wrong type.
         DeviceMemoryError: with `groups`, an array exceeds what a shader of the device binds.
         OperatorError: the operator cannot be turned into a shader; or with `reproducible`, a function has an operation
-            whose bits differ between devices.
+            that gives different bits on different devices.
         UnsupportedDtypeError: the adapter cannot hold the dtype.
         StrategyError: the strategy is unknown, or unsafe on this adapter.
         AdapterNotFoundError: no adapter matches `device`.
 
     The single-pass strategies follow Merrill & Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back"
-    (2016), and Smith, Levien & Owens, "Decoupled Fallback" (SPAA 2025). Segments are cut by a head flag for each
-    element (Blelloch 1990). Groups of few labels are combined part by part of a row, with a table of carries. Others
-    are sorted by their labels, as `gpuscan.sort` sorts, and scanned as segments.
+    (2016), and Smith, Levien & Owens, "Decoupled Fallback" (SPAA 2025). Each element has a head flag, which says if a
+    segment begins there (Blelloch 1990). For groups of few labels, each row is cut into stretches, and a table holds
+    the carry of each label into each stretch. For many labels, the elements are sorted by label, as `gpuscan.sort`
+    sorts, and scanned as segments.
 
     Example:
         >>> import numpy as np
@@ -332,7 +338,7 @@ def compute_totals(problem: Problem, x: object, elements: list[Any], results: Se
 
 
 def _combination(problem: Problem) -> Map:
-    """Return the map of the numbers of a last result and of an element as it is loaded to those of a total."""
+    """Return the map from the numbers of a last result and of a loaded element to the numbers of the total."""
     element, source, before, function = problem.element, problem.source, problem.before, problem.operator.function
     assert function is not None
 

@@ -116,11 +116,11 @@ def scan_chunks(
     A few chunks are in flight at a time, so the row may be larger than memory. Results come when the device has enough
     elements for a piece, or when the chunks end, so that a chunk's result may come after later chunks were taken.
     Chunks are copied as they come, so all of them may be read into one array. Chunks that are `gpuscan.Array` stay on
-    their device: each goes on from the last result of the one before, and its result comes at once. The last bits of
-    floats depend on where such chunks are cut.
+    their device: the scan of each chunk continues from the last result of the chunk before, and its result comes at
+    once. The last bits of floats depend on where such chunks are cut.
 
     With ``device="numpy"``, floats combined by Python functions, by ``"matmul"`` or in segments are combined in an
-    order that depends on the chunks, so their last bits may differ from those of one scan.
+    order that depends on the chunks. So their last bits may differ from the bits of `scan` over the whole row.
 
     Args:
         chunks: an iterable of 1-D arrays of any lengths, or of bundles of them, all with the same dtypes. One array is
@@ -131,16 +131,17 @@ def scan_chunks(
         segments: the offsets where the scan restarts, counted over all chunks from the first element of the first one:
             the first is 0, the last is the number of elements of all chunks, and none is smaller than the one before.
         keys: an iterable with an array of keys for each chunk, one key for each element. The scan restarts where a key
-            differs from the one before it, which may be the last key of an earlier chunk: a run goes on from chunk to
-            chunk. A chunk and its keys are taken one after the other, so ``itertools.tee`` takes a file of both apart.
+            differs from the key before it, which may be the last key of an earlier chunk: a run of equal keys goes on
+            from chunk to chunk. gpuscan takes a chunk, then its keys, then the next chunk. So ``itertools.tee`` can
+            split one iterator that yields both.
         dtype: the dtype of the computation and of the results.
         before: a function that maps each input element as it is loaded.
         after: a function that maps each combined element as it is stored.
         compensated: as in `scan`.
         device: where to run.
         strategy: the scan algorithm.
-        reproducible: as in `scan`. The bits are those of one scan wherever the chunks are cut, with ``device="numpy"``
-            as well. Chunks on a device are refused.
+        reproducible: as in `scan`. The results have the bits of `scan` over the whole row wherever the chunks are cut,
+            with ``device="numpy"`` as well. Chunks on a device are refused.
 
     Yields:
         For each chunk an array of its length, or the bundle of them, in order: a `gpuscan.Array` if the first chunk is
@@ -316,7 +317,7 @@ def _carry_on_device(executor: Executor, problem: Problem, results: list[DeviceA
 
 
 def _scan_spans_on_cpu(first: tuple[object, Problem], others: Iterator[tuple[object, Problem]]) -> Iterator[Any]:
-    """Yield the same without a device in the canonical order, whose spans begin anywhere in a chunk."""
+    """Yield the same without a device, in the canonical order. A span may begin anywhere in a chunk."""
     opening = first[1]
     given: deque[Any] = deque()
 

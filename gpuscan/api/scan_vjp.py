@@ -95,12 +95,12 @@ def scan_vjp(
     the end: ``G[t] = grad_y[t] + A[t+1]^T G[t+1]`` and ``grad_x[t] = B[t]^T G[t]``. A and B are derived from the
     operator's own operations. Nothing is divided by an element, so a product of zeros has its right gradient.
 
-    The derivative is that of the operations. Of two equal values, `np.minimum` and `np.maximum` give all of the
-    gradient to the left operand, and so to the first of several equal extrema in a scan; `np.where` gives it to the
-    value that it takes. Comparisons, rounding and conversions to integers have the derivative 0, `np.abs` has it at 0.
-    The gradient of a complex number ``a + bi`` is ``dL/da + i dL/db`` of a real L, as in PyTorch; JAX's is its
-    conjugate. The gradient is made of arrays, so it has no gradient itself; `gpuscan.torch.associative_scan` and
-    `gpuscan.jax.associative_scan` have derivatives of derivatives.
+    Each operation of the operator has its usual derivative. Of two equal values, `np.minimum` and `np.maximum` give all
+    of the gradient to the left operand, and so to the first of several equal extrema in a scan; `np.where` gives it to
+    the value that it takes. Comparisons, rounding and conversions to integers have the derivative 0. `np.abs` has the
+    derivative 0 at 0. The gradient of a complex number ``a + bi`` is ``dL/da + i dL/db`` of a real L, as in PyTorch;
+    JAX's is its conjugate. The gradient is made of arrays, so it has no gradient itself. For derivatives of
+    derivatives, use `gpuscan.torch.associative_scan` or `gpuscan.jax.associative_scan`.
 
     Args:
         x: the input of the scan: an array, a `gpuscan.Array`, or a bundle, of floats or complex numbers.
@@ -118,9 +118,9 @@ def scan_vjp(
     Raises:
         OperatorError: the operator has no derivative: it is WGSL, reads the bits of numbers, or combines integers or
             bools; or it cannot be traced.
-        ValueError: the shapes or fields of `y` or `grad_y` differ from those of `x`, or an argument does not fit, as
-            for `gpuscan.scan`.
-        TypeError: the dtype of `y` or `grad_y` differs from that of `x`.
+        ValueError: `y` or `grad_y` has other shapes or fields than `x`, or an argument does not fit, as for
+            `gpuscan.scan`.
+        TypeError: `y` or `grad_y` has another dtype than `x`.
 
     The derivatives follow reverse accumulation (Griewank and Walther, "Evaluating Derivatives", 2008). The recurrence
     is a scan of affine maps (Blelloch 1990, section 1.4). Of their matrices only the entries that vary are stored.
@@ -181,7 +181,7 @@ def gradients(
 
 
 def _alike(name: str, value: object, forward: Problem) -> Arrays:
-    """Return the arrays of `y` or `grad_y`, which must be like those of `x`.
+    """Return the arrays of `y` or `grad_y`, after a check that they fit the arrays of `x`.
 
     Raises:
         ValueError: the bundle has other fields, or an array has another shape.

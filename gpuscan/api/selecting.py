@@ -82,8 +82,9 @@ def top_k(x: object, k: int, /, *, axis: int = -1, largest: bool = True, device:
         TypeError: the dtype has no order, or `k` is no integer.
         DeviceMemoryError: the array exceeds what a shader of the device binds.
 
-    For small `k` nothing is sorted but the result: workgroups select the first keys of their tiles digit by digit
-    (Alabi et al., "Fast k-selection algorithms for graphics processing units", 2012), and then those of all tiles.
+    For small `k`, only the result is sorted. Workgroups select the first k keys of their tiles digit by digit (Alabi et
+    al., "Fast k-selection algorithms for graphics processing units", 2012). The first k keys of the row are then
+    selected from these.
 
     Example:
         >>> import numpy as np

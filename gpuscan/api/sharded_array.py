@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 class ShardedArray(Distributed):
     """An array in shards on several devices: each shard is a stretch of one axis, on one device.
 
-    `gpuscan.scan` and `gpuscan.reduce` take it, also in bundles of arrays that are sharded alike, and its elements stay
-    where they are: between devices only the carries pass through the CPU. `ShardedArray.from_numpy` makes one.
+    `gpuscan.scan` and `gpuscan.reduce` take it, also in bundles of arrays that are divided in the same way. The
+    elements stay where they are: between devices only the carries pass through the CPU. `ShardedArray.from_numpy` makes
+    one.
 
     Attributes:
         shape, dtype, nbytes, ndim: as NumPy defines them.
@@ -74,9 +75,9 @@ class ShardedArray(Distributed):
     def from_numpy(cls, x: object, devices: object, axis: int = 0) -> ShardedArray:
         """Copy an array to several devices, each stretch of an axis to one of them, in proportion to their speed.
 
-        An axis of 2^24 places or more will be the scan's. The first device then gets the first stretch and the last
-        one, so that all devices end together; see docs/scaling.md. Shorter axes are divided into one stretch for each
-        device. Arrays of equal length on the same devices are divided alike.
+        An axis of 2^24 places or more is taken for the axis of a scan. The first device then gets the first stretch and
+        the last one, so that all devices end at the same time; see docs/scaling.md. Shorter axes are divided into one
+        stretch for each device. Arrays of equal length on the same devices are divided at the same places.
 
         Args:
             x: anything `np.asarray` takes, with at least one axis.
@@ -433,7 +434,7 @@ def make_shard_problems(
     Args:
         x, op: as in `gpuscan.scan`.
         first: one of the arrays.
-        options: those of `make_problem` without cuts.
+        options: the options of `make_problem`, without segments and keys.
         pairs: True for a compensated sum.
 
     Raises:
@@ -498,7 +499,7 @@ def shards_of(problems: Sequence[Problem], first: ShardedArray, continues: Seque
 
 
 def in_order(parts: list[Any], reverse: bool) -> list[Any]:
-    """Return the parts of an array in the order of the scan, or those in the order of the scan as in the array."""
+    """Return parts of an array in the order of the scan; or bring parts in that order back into the array's order."""
     return parts[::-1] if reverse else parts
 
 

@@ -66,8 +66,8 @@ def sort(
         axis: the axis to sort along (default: the last one); None to sort all elements as one row.
         descending: True to put the greatest element first.
         stable: accepted because the array API standard has it. Every sort is stable.
-        segments: offsets along the axis, as in `gpuscan.scan`: first 0, last its length, never falling. Each segment is
-            sorted by itself, and every row is cut alike.
+        segments: offsets along the axis, as in `gpuscan.scan`: the first is 0, the last is the length of the axis, and
+            they never fall. Each segment is sorted by itself. Every row is cut at the same offsets.
         device: as in `gpuscan.scan`.
 
     Returns:
@@ -248,7 +248,7 @@ def _arrays_of(segments: object) -> list[Array]:
 def _argsort_segments(home: Device | None, keys: Any, axis: int, descending: bool, segments: Any) -> AnyArray | Array:
     """Return the indices along an axis that sort each segment of it: an array on the device, or a NumPy array.
 
-    Keys are sorted as if there were no segments. A second stable sort then brings those of a segment together.
+    Keys are sorted as if there were no segments. A second stable sort then brings the keys of each segment together.
     """
     length = keys.shape[axis]
     places = np.arange(length, dtype=np.uint32)

@@ -217,7 +217,7 @@ class _Call:
     """The checked arrays of a scan, all of NumPy or all on a device.
 
     Attributes:
-        arrays: the arrays by their names, in the dtype of computation; None for those that were not passed.
+        arrays: the arrays by their names, in the dtype of computation; None for an array that was not passed.
         dtypes: their own dtypes.
         home: the device of the scan; None for NumPy.
         wide: the dtype of the computation.
@@ -274,14 +274,14 @@ class _Call:
         return y.reshape(self.shape), last
 
     def gate_outputs(self, y: Any) -> Any:
-        """Return the outputs, from those of the scan."""
+        """Return the outputs of the call, from the outputs of the scan."""
         u, d, z = (self.arrays[name] for name in ("u", "D", "z"))
         if d is not None:
             y = _apply(_plus_product, y, u, d[:, np.newaxis])
         return in_dtype(y if z is None else _apply(_multiply_by_gate, y, z), self.dtypes["u"])
 
     def gradients(self, softplus: bool) -> tuple[Any, ...]:
-        """Return the gradients of all arrays but those of the results."""
+        """Return the gradients with respect to the inputs, in their order; None for an input that was not passed."""
         arrays, scan = self.arrays, self._scan(softplus)
         u, d, z, bias = (arrays[name] for name in ("u", "D", "z", "delta_bias"))
         grad, last = arrays["grad_y"], arrays["grad_last_state"]

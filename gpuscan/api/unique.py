@@ -376,7 +376,7 @@ def _bits_of(array: Array) -> Array:
 
 @cache
 def _float_bits(scalar: Scalar) -> tuple[Any, Any]:
-    """Return the bits of a float without its sign, and those of infinity."""
+    """Return two masks as integers: all bits of a float but its sign, and the bits of infinity."""
     kind = np.dtype(f"u{scalar.bits // 8}").type
     mantissa = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}[scalar.name]
     magnitude = (1 << (scalar.bits - 1)) - 1
