@@ -14,7 +14,7 @@ AnyDType: TypeAlias = np.dtype[Any]
 if TYPE_CHECKING:
 
     class ArrayOperators(NDArrayOperatorsMixin):
-        """NumPy's mixin, for classes whose ``__array_ufunc__`` gives arrays of the class itself."""
+        """NumPy's mixin, with types for classes that return their own arrays from ``__array_ufunc__``."""
 
         def __add__(self, other: object) -> Self: ...
         def __radd__(self, other: object) -> Self: ...

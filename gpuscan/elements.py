@@ -1,8 +1,8 @@
 """Describe one element: NumPy dtype ↔ storage type ↔ compute type ↔ 32-bit words.
 
-An *element* is what the operator combines: one number, a small vector or matrix, or a bundle of those. An `Element` is
-a flat tuple of `Field`s, and the `Structure` that says how the user's value (tuple, named tuple, dict, structured
-dtype) nests them.
+The operator combines *elements*: each is one number, a small vector or matrix, or a bundle of these. An `Element` is a
+flat tuple of `Field`s, and the `Structure` that says how the user's value (tuple, named tuple, dict, structured dtype)
+nests them.
 
 A number has three forms:
 

@@ -161,13 +161,14 @@ class ElementwiseText:
 
 @dataclass(frozen=True)
 class LoopText:
-    """One shader: a loop of steps along rows, whose numbers are kept from step to step. Equal ones have equal text.
+    """The text of one shader: a loop of steps along rows, which keeps the numbers of the carry from step to step.
+
+    Equal objects have equal text.
 
     Attributes:
-        code: the step, ``fn apply(x: Arguments) -> Result``, from the numbers of the carry and of x to those of the
-        next
-            carry and of y.
-        source: the numbers that the step takes: those of the carry, then those of x.
+        code: the step, ``fn apply(x: Arguments) -> Result``. It takes the numbers of the carry and of x, and returns
+            the numbers of the next carry and of y.
+        source: the numbers that the step takes: first all numbers of the carry, then all numbers of x.
         used: the numbers that it reads.
         states: the kinds of number of the carry.
         xs, ys: for each number of x and of y its array, its place in an element, and the numbers of an element.

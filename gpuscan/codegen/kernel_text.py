@@ -323,7 +323,7 @@ class KernelText:
     moved = MOVED
 
     def destinations_of(self, *, others: bool) -> Sequence[FieldAccess]:
-        """Return the destinations of the results, or those of the elements that a partition does not select."""
+        """Return the destinations of the results. With `others`, return where a partition puts the other elements."""
         count = len(self.spec.result.fields)
         return self.destinations[count:] if others else self.destinations[:count]
 
@@ -345,7 +345,7 @@ class KeyAccess:
 
     Attributes:
         scalar: the kind of a key.
-        count: the keys of neighbours that are compared together: those of a chunk, at most 32.
+        count: how many neighbouring keys are compared together: the keys of a chunk, at most 32.
         width: the 32-bit words of one access.
         accesses: the accesses that cover these keys; 0 if each key is loaded by itself.
     """

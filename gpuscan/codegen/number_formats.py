@@ -1,7 +1,7 @@
 """Write the WGSL expressions that convert one number from one form into another.
 
-The three forms (storage, compute, words) are those of `gpuscan.elements`. These small expressions are Python because
-they depend on the number's format alone. The templates under ``shaders/`` hold the statements around them (see
+`gpuscan.elements` defines the three forms: storage, compute and words. These small expressions are Python because they
+depend on the number's format alone. The templates under ``shaders/`` hold the statements around them (see
 docs/decisions/221-wgsl-in-templates.md).
 """
 

@@ -68,14 +68,15 @@ def scan(
         method: ``"totals"`` reduces all blocks in parallel, scans the totals of each row of blocks in one task, and
             then scans all blocks in parallel. It computes `x` twice, so that no block has to wait in memory. If that is
             slow, or if `x` has other values the second time, pass ``x.persist()``. ``"sequential"`` computes each block
-            once, and scans it when the block before it is done. At most one block more than the cluster (or, without
-            one, this machine) has threads at the time of the call waits for that in memory.
+            once, and scans it when the block before it is done. Blocks that wait for this are in memory. Their number
+            is at most one more than the number of threads that the cluster has at the time of the call, or this machine
+            if there is no cluster.
         reproducible: as in `gpuscan.scan`. The canonical order of elements does not depend on the chunks, so one task
             scans the whole array, on one worker.
 
     Returns:
-        A dask array with the chunks of `x`, or a bundle of them. Axes that belong to the element, as those of matrices,
-        have one chunk.
+        A dask array with the chunks of `x`, or a bundle of them. Axes that belong to the element, such as the axes of
+        matrices, have one chunk.
 
     Raises:
         ValueError: the axis, `initial`, `method` or the shapes of a bundle do not fit; or a `before` of two parameters
@@ -83,7 +84,7 @@ def scan(
         TypeError: the operator does not take the dtype, or an argument has the wrong type.
         OperatorError: `op` is no operator.
 
-    The three steps of ``"totals"`` are those of a scan in three dispatches (Blelloch 1990).
+    ``"totals"`` takes the same three steps as a scan in three dispatches (Blelloch 1990).
 
     Example:
         >>> import dask.array as da
@@ -289,7 +290,7 @@ def _unbox_blocks(call: Call, boxes: object, like: Sequence[Any], lead: tuple[in
         call: the call.
         boxes: the objects.
         like: for each array, one of its dtype with the axes of its element.
-        lead: the indices of the other axes (default: those that the call's arrays share).
+        lead: the indices of the other axes (default: the indices of the axes that the call's arrays share).
     """
     lead = call.lead if lead is None else lead
     found = []
@@ -306,7 +307,7 @@ def _unbox_blocks(call: Call, boxes: object, like: Sequence[Any], lead: tuple[in
 
 
 def _rows_indices(call: Call, place: int) -> tuple[int, ...]:
-    """Return the indices of an initial value's axes: those of the rows, then those of the element."""
+    """Return the indices of an initial value's axes: the row axes first, then the axes of the element."""
     own = call.indices(place, call.elements)
     return (*call.without_axis(own[: call.ndim]), *own[call.ndim :])
 
@@ -329,7 +330,7 @@ Graph = dict[Any, Any]
 
 
 class CarryTask(Task):  # type: ignore[misc]
-    """A task that is never fused with those that wait for it: they would get the whole block that it belongs to."""
+    """A task that dask never fuses with the tasks that wait for it: they would get the whole block that it is in."""
 
     __slots__ = ()
 
@@ -341,7 +342,7 @@ class CarryTask(Task):  # type: ignore[misc]
 def waiting_graph(
     name: str, arrays: Sequence[Any], blocks: Sequence[Sequence[Any]], carries: Sequence[Any]
 ) -> tuple[Graph, Graph]:
-    """Return the graph of dask arrays in which blocks wait for carries, and its keys by those of the arrays.
+    """Return the graph of dask arrays in which blocks wait for carries, and a dict from the arrays' keys to its keys.
 
     Args:
         name: what the new keys are made from.
@@ -418,11 +419,11 @@ class Call:
         return tuple(range(self.ndim))
 
     def indices(self, place: int, arrays: Sequence[Any] | None = None) -> tuple[int, ...]:
-        """Return the indices of all axes of an array. Those of the element's axes are used by no other array.
+        """Return the indices of all axes of an array. No other array has the indices of its element's axes.
 
         Args:
-            place: the array's place among others.
-            arrays: those others (default: the arrays of the call).
+            place: the place of the array in `arrays`.
+            arrays: the arrays (default: the arrays of the call).
         """
         own = (self.arrays if arrays is None else arrays)[place].ndim - self.ndim
         return (*self.lead, *(self.ndim + 100 * (place + 1) + i for i in range(own)))

@@ -41,7 +41,7 @@ def use_one_device_each(client: Any) -> None:
 
 
 def threads() -> int:
-    """Return the number of threads that compute dask's graphs: those of the current cluster, or of this machine."""
+    """Return the number of threads that compute dask's graphs, in the current cluster or on this machine."""
     from dask import config
     from dask.system import CPU_COUNT
 

@@ -31,9 +31,10 @@ def associative_scan(fn: Callable[[Any, Any], object], elems: object, reverse: b
 
     Args:
         fn: an associative function of two pytrees like `elems`, written with `jax.numpy`. It may close over values
-            that JAX is tracing, which get derivatives, too. It treats all entries along the axis alike. Axes that it
-            treats alike too, such as those of a batch, are scanned row by row; others, such as those of matrices that
-            it multiplies, belong to the element and must be last and short.
+            that JAX is tracing, which get derivatives, too. It must treat all entries along the scanned axis in the
+            same way. If it also treats all entries along another axis in the same way, as along a batch axis, the scan
+            takes that axis row by row. All other axes belong to the element, such as the axes of matrices that `fn`
+            multiplies. They must be the last axes, and short.
         elems: a pytree of arrays with axes of one length.
         reverse: True to scan from the end: ``flip(associative_scan(fn, flip(elems)))``.
         axis: the axis to scan along.
@@ -155,8 +156,8 @@ class DifferentiableScan:
     Attributes:
         rows: the scan by gpuscan.
         combined: its operator, a function of the leaves of a left and of a right element.
-        by_jax: the scan by JAX, a function of leaves. It has the derivatives that are no scans of gpuscan's: those of
-            large elements, and derivatives of derivatives.
+        by_jax: the scan by JAX, a function of leaves. It computes the derivatives that gpuscan cannot: derivatives of
+            scans of large elements, and derivatives of derivatives.
         make_rows: returns the scan by gpuscan with another operator, for some times as many leaves.
     """
 
@@ -186,13 +187,13 @@ class DifferentiableScan:
     # ----- The derivative. Arrays may have axes of batches in front.
 
     def rates(self, leaves: Arrays, rates: Arrays) -> Arrays:
-        """Return the rates of change of the results, given those of the leaves."""
+        """Return the rates of change of the results, from the rates of change of the leaves."""
         if self._dual is None:
             return self.rates_by_jax(leaves, rates)
         return _call_on_host(self._dual.scan_rows, [*leaves, *rates], [*leaves, *rates])[len(leaves) :]
 
     def cotangents(self, leaves: Arrays, results: Arrays, given: Arrays) -> Arrays:
-        """Return the cotangents of the leaves, given those of the results."""
+        """Return the cotangents of the leaves, from the cotangents of the results."""
         # JAX's gradient with respect to complex numbers is the conjugate of gpuscan's.
         weights = [jnp.conj(each) for each in given]
         count = len(leaves)

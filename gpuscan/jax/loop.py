@@ -31,8 +31,8 @@ def loop(
 
     Args:
         f: takes a carry like `init` and a part of `xs` without its first axis, and returns the next carry and y. It may
-            close over values that JAX is tracing, which get gradients, too. Axes that it treats alike are rows; a carry
-            has at most 64 numbers in a row.
+            close over values that JAX is tracing, which get gradients, too. An axis is an axis of rows if f treats all
+            its entries in the same way. In each row, a carry has at most 64 numbers.
         init: the first carry: a pytree of arrays.
         xs: a pytree of arrays, each with the axis of the loop in front; None with `length`.
         length: the number of steps.

@@ -60,8 +60,8 @@ def array_step(
     """Return the step of a loop as a function of arrays of numbers, and the shapes and dtypes of its results.
 
     Args:
-        function: takes two lists of arrays, those of the carry and of x, and returns a list.
-        carry, xs: the shapes and dtypes of these.
+        function: takes two lists of arrays, the carry and x, and returns a list.
+        carry, xs: the shapes and dtypes of these arrays.
         name: the name of the user's function, for messages.
     """
     closed = jax.make_jaxpr(function)([*carry], [*xs])
@@ -88,12 +88,12 @@ def free_values(function: Callable[..., object], left: Sequence[object], right: 
 def call_with(
     function: Callable[..., Any], free: Sequence[Any], values: Sequence[Any], left: Sequence[Any], right: Sequence[Any]
 ) -> list[Any]:
-    """Return what a function of two lists gives with other values in place of those that it closes over.
+    """Call a function of two lists, with other values in place of the values that it closes over.
 
     Args:
         function: JAX's function.
         free: what `free_values` returned for it.
-        values: the others.
+        values: the other values, one for each in `free`.
         left, right: the arguments.
     """
     if not free:

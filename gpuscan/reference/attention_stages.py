@@ -100,12 +100,12 @@ def outputs(chunk: Chunk, pairs: Array, state: Array, updates: Array) -> Array:
 def state_gradients(
     chunk: Chunk, pairs: Array, inverse: Array | None, grad: Array, after: Array
 ) -> tuple[Array, Array]:
-    """Return the gradient of what the updates are made from, and that of the state before a chunk.
+    """Return the gradients with respect to the input of a chunk's updates, and to the state before the chunk.
 
     Args:
         chunk, pairs, inverse: the chunk, and what `pairs` gave for it.
         grad: the gradient of the outputs.
-        after: that of the state after the chunk.
+        after: the gradient of the state after the chunk.
     """
     residuals = _transpose(pairs) @ grad + (chunk.k * chunk.decays_after) @ after
     before = chunk.whole_decay * after + _transpose(chunk.scale * chunk.q * chunk.decays) @ grad
@@ -125,7 +125,7 @@ def gradients(
         state, end: the states before and after it.
         updates, residuals: what `states` and `state_gradients` gave for it.
         grad: the gradient of the outputs.
-        after: that of the state after the chunk.
+        after: the gradient of the state after the chunk.
     """
     between = chunk.decays_between
     weights = chunk.scale * (grad @ _transpose(updates))
@@ -157,7 +157,7 @@ def gradients(
 
 @dataclass(frozen=True, eq=False)
 class HostAttention:
-    """The arrays of a gated linear attention in NumPy, of one dtype: those of `gpuscan.engine.linear_attention`."""
+    """The NumPy arrays of a gated linear attention, all of one dtype, as in `gpuscan.engine.linear_attention`."""
 
     q: Array
     k: Array

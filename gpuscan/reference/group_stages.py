@@ -28,7 +28,7 @@ class Table:
     carries: Items
 
     def join_table(self, join: Joiner, others: Table) -> Table:
-        """Return the carries joined with those of another table, which come after them."""
+        """Return this table's carries, joined with the carries of a table that comes after it."""
         both = join.pick(self.known, join(self.carries, others.carries), others.carries)
         return Table(self.known | others.known, join.pick(others.known, both, self.carries))
 
@@ -109,7 +109,7 @@ def _walk(
     results: Items | None = None,
     starts: Items | None = None,
 ) -> None:
-    """Join the elements of every stretch to its carries, one after the other, and store the results."""
+    """Join each element of every stretch to the carry of its label, in order, and store the results."""
     rows, length = labels.shape
     for offset in range(min(stretch, length)):
         at = np.arange(offset, length, stretch)

@@ -17,7 +17,7 @@ Array = AnyArray
 
 
 def accumulate_groups(problem: Problem, labels: Array) -> list[Array]:
-    """Return the result of a problem in which each element is combined with those of its own label.
+    """Return the result of a scan that combines only elements with equal labels.
 
     Returns:
         One array (rows, row_length, *element shape) for each field.

@@ -235,7 +235,7 @@ def scan_subgroups(join: Joiner, totals: Items) -> Items:
 
 
 def reduce(sums: TileSums) -> Items:
-    """Return the aggregate of each tile. That of a last tile with padding is not used."""
+    """Return the aggregate of each tile. If the last tile has padding, its aggregate is not used."""
     return last(sums.subgroups)
 
 
@@ -286,7 +286,7 @@ def scan(join: Joiner, sums: TileSums, prefixes: Items, *, carried: bool = False
     lead = join.pick(lane > 0, join(steps_before, lanes_before), steps_before)
     lead = join.pick(step > 0, lead, lanes_before)
     led = (lane > 0) | (step > 0)
-    if sums.shape.chunk == 1:  # The scan over the lanes is already that of the elements.
+    if sums.shape.chunk == 1:  # A lane has one element, so the scan over the lanes has the elements' results.
         in_steps = join.pick(step > 0, join(steps_before, sums.lanes), sums.lanes)
         chunk = tuple(array[np.newaxis] for array in in_steps)
     else:
@@ -334,7 +334,11 @@ NO_PLACE = 2**32 - 1
 
 
 def resolve_indices(indices: Array, length: int, places: Array | None = None) -> tuple[Array, int, int]:
-    """Return the places of indices, joined with those of the axes before, and the indices furthest above and below."""
+    """Return the places of indices, joined with the places of earlier axes, and how far wrong indices are off.
+
+    The second result is the largest index above the axis, the third is the most negative index below it without its
+    sign. Each is 0 if there is no such index.
+    """
     wide = [int(index) for index in indices.ravel()]
     joined = []
     for index, before in zip(wide, [0] * len(wide) if places is None else places.ravel().tolist(), strict=True):
@@ -354,7 +358,8 @@ def places_of_elements(
 ) -> tuple[Array, Array]:
     """Return for each element of a result if its place exists, and how far from the first element it is.
 
-    The arguments are those of `gpuscan.engine.array_indices.IndexedArray`, with strides in elements.
+    The arguments have the meaning of the attributes of `gpuscan.engine.array_indices.IndexedArray`, with strides in
+    elements.
     """
     which = np.zeros(shape, np.int64)
     at = np.zeros(shape, np.int64)

@@ -129,7 +129,7 @@ def real_signal(x: object, axis: object) -> Signal:
 
 # ----- Adjusted
 # An element stands for a stretch of samples. Its fields:
-# - the weight of all its numbers together, relative to that of the last one; 0 if it has no number;
+# - the sum of the weights of its numbers, relative to the weight of the last number; 0 if it has no number;
 # - their mean;
 # - the decay from the beginning of the stretch to the last number;
 # - the decay after the last number; if there is no number, the decay of the whole stretch.

@@ -26,11 +26,13 @@ def ewm_var(
 ) -> Any:
     """Return the exponentially weighted variance, as pandas' ``x.ewm(alpha=alpha, …).var(bias=bias)`` does.
 
-    With the weights ``w[t], w[t-1], …`` and the mean ``m`` of `ewm_mean`, the biased variance is
-    ``v[t] = (w[t] (x[t] - m)² + w[t-1] (x[t-1] - m)² + …) / W``, where ``W`` is the sum of the weights. The unbiased
-    one is ``v[t] W² / (W² - w[t]² - w[t-1]² - …)``. NaN and infinities are skipped as `ewm_mean` skips them. Before the
-    first number the result is NaN. The unbiased one is also NaN before the second number, and, as in pandas, where all
-    weights but that of the last number are lost to rounding.
+    Let ``w[t], w[t-1], …`` be the weights and ``m`` the mean of `ewm_mean`, and ``W`` the sum of the weights.
+    The biased variance is ``v[t] = (w[t] (x[t] - m)² + w[t-1] (x[t-1] - m)² + …) / W``.
+    The unbiased variance is ``v[t] W² / (W² - w[t]² - w[t-1]² - …)``.
+
+    NaN and infinities are skipped as `ewm_mean` skips them. Before the first number the result is NaN. The unbiased
+    variance is also NaN before the second number. As in pandas, it is NaN as well where all weights except the last
+    number's weight are lost to rounding.
 
     Args:
         x, alpha, com, span, halflife, axis, adjust: as in `ewm_mean`.
@@ -105,8 +107,9 @@ def _select(condition: Any, chosen: Any, others: Any) -> Any:
 
 
 # ----- Adjusted
-# An element stands for a stretch of samples: the group of its numbers, with weights relative to that of the last one;
-# and the decays before the last number and after it, as in `exponential_mean`.
+# An element stands for a stretch of samples. Its first four fields describe the group of its numbers, with weights
+# relative to the weight of the last number. The other two fields are the decays before the last number and after it, as
+# in `exponential_mean`.
 
 
 def _make_weighting(decay: object, alpha: object) -> Callable[[Any], Any]:

@@ -34,8 +34,8 @@ def lfilter(b: Any, a: Any, x: object, axis: int = -1, zi: Any = None) -> Any:
     ``a[0] y[t] = b[0] x[t] + b[1] x[t-1] + … - a[1] y[t-1] - a[2] y[t-2] - …``
 
     The filter is cut into sections of second order, and each is one scan of affine maps of its two states. The states
-    are in coordinates in which no terms cancel, so float32 results are often much closer to the exact ones than those
-    of SciPy's loop in float32. Filters that ring for a million samples keep two or three digits. New coefficients
+    are in coordinates in which no terms cancel. So float32 results are often much closer to the exact results than
+    SciPy's loop in float32 gets. Filters that ring for a million samples keep two or three digits. New coefficients
     compile no new kernels.
 
     Args:
@@ -59,8 +59,8 @@ def lfilter(b: Any, a: Any, x: object, axis: int = -1, zi: Any = None) -> Any:
         TypeError: the coefficients or the signal are not numbers.
         UnsupportedDtypeError: a `gpuscan.Array` has a dtype that its adapter does not combine.
 
-    A section is a recurrence of affine maps of two states (Blelloch 1990, section 1.4), in the coupled form of Gold &
-    Rader, "Effects of Parameter Quantization on the Poles of a Digital Filter" (1967).
+    A section is a recurrence of affine maps of two states (Blelloch 1990, section 1.4). It has the coupled form of Gold
+    & Rader, "Effects of Parameter Quantization on the Poles of a Digital Filter" (1967).
 
     Example:
         >>> import numpy as np
@@ -101,11 +101,11 @@ def lfilter(b: Any, a: Any, x: object, axis: int = -1, zi: Any = None) -> Any:
 
 
 def sosfilt(sos: object, x: object, axis: int = -1, zi: object = None) -> Any:
-    """Return a signal filtered by second-order sections, one after the other, as `scipy.signal.sosfilt` does.
+    """Return a signal filtered by a chain of second-order sections, as `scipy.signal.sosfilt` does.
 
     Section i is ``y[t] = b0 x[t] + b1 x[t-1] + b2 x[t-2] - a1 y[t-1] - a2 y[t-2]``, with
-    ``sos[i] = (b0, b1, b2, 1, a1, a2)``; its output is the input of the next. Each section is one scan of affine maps
-    of its two states. New coefficients compile no new kernels.
+    ``sos[i] = (b0, b1, b2, 1, a1, a2)``. The output of a section is the input of the next one. Each section is one scan
+    of affine maps of its two states. New coefficients compile no new kernels.
 
     Args:
         sos: the sections, of shape (sections, 6), as `scipy.signal.butter(..., output="sos")` returns them.
@@ -269,7 +269,7 @@ def _through(
 
 
 def _section_states(matrix: Floats, start: Floats) -> Floats | None:
-    """Return the states of all sections that equal those of the whole filter; None if no states of sections do."""
+    """Return the states of all sections that are equivalent to given states of the whole filter; None if none are."""
     rows = len(matrix)
     wanted = np.zeros((max(rows, len(start)), *start.shape[1:]))
     wanted[: len(start)] = start

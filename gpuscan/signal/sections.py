@@ -158,14 +158,14 @@ def pad_coefficients(coefficients: Floats, length: int) -> Floats:
     return np.pad(coefficients, (0, length - len(coefficients)))
 
 
-# ----- The states of a chain of sections, and those of the whole filter
+# ----- The states of a chain of sections, and the states of the whole filter
 
 
 def state_matrix(sections: list[tuple[Floats, Floats]]) -> Floats:
-    """Return the matrix from the states of all sections to those of the whole filter, in SciPy's form for both.
+    """Return the matrix from the states of all sections to the states of the whole filter, in SciPy's form for both.
 
-    States `z` of a filter b / a add ``z(1/z) / a(1/z)`` to its output. So those of section i become the polynomial of
-    its states, times the denominators of the sections before it and the numerators of those after it.
+    States `z` of a filter b / a add ``z(1/z) / a(1/z)`` to its output. So the states of section i become the polynomial
+    of these states, times the denominators of all sections before it and the numerators of all sections after it.
     """
     columns = []
     for i, section in enumerate(sections):

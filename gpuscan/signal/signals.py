@@ -135,7 +135,7 @@ def signal_of(x: object, axis: Any, zi: Any = None) -> Signal:
 
 
 def states_of(zi: object, signal: Signal, order: int, sections: int | None = None) -> AnyArray:
-    """Return the caller's states in float64, with their own axis first, after that of the sections if there is one.
+    """Return the caller's states in float64, with the axis of states first, or second after the axis of sections.
 
     Raises:
         ValueError: the shape does not fit.

@@ -31,8 +31,9 @@ def associative_scan(combine_fn: Callable[[Any, Any], object], xs: object, dim: 
 
     Args:
         combine_fn: an associative function of two pytrees like `xs`, written with torch. It gets elements without the
-            axis. Axes that it treats alike, such as those of a batch, are scanned row by row; others, such as those of
-            matrices that it multiplies, belong to the element and must be last and short.
+            scanned axis. If it treats all entries along an axis in the same way, as along a batch axis, the scan takes
+            that axis row by row. All other axes belong to the element, such as the axes of matrices that `combine_fn`
+            multiplies. They must be the last axes, and short.
         xs: a pytree of tensors with axes of one length.
         dim: the axis to scan along.
         reverse: True to scan from the end.
@@ -45,9 +46,9 @@ def associative_scan(combine_fn: Callable[[Any, Any], object], xs: object, dim: 
         ValueError: the axis is out of range, the lengths along it or the devices differ.
         OperatorError: the function cannot become a kernel, or mixes elements along the axis.
 
-    The scan is that of Blelloch 1990. `torch.compile` calls it as one operation if the function reads nothing but its
+    The scan follows Blelloch 1990. `torch.compile` calls it as one operation if the function reads nothing but its
     arguments and other functions; else it leaves the graph for the call. A function is traced once for each form of
-    element, but at each call if it reads other objects than functions and numbers, such as tensors.
+    element. If it reads other objects than functions and numbers, such as tensors, it is traced at each call.
 
     Example:
         >>> import torch

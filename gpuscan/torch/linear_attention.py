@@ -30,8 +30,8 @@ def gated_delta_rule(
 
     Of each batch and head, with states S of shape (D_k, D_v) and column vectors:
     ``S[t] = exp(g[t]) (I - beta[t] k[t] k[t]^T) S[t-1] + beta[t] k[t] v[t]^T`` and ``o[t] = scale S[t]^T q[t]``.
-    The forward pass keeps nothing but its arguments. The backward pass computes the states again, those of a few chunks
-    at a time, so memory does not grow with the states of all steps. `torch.compile` calls each pass as one operation;
+    The forward pass keeps nothing but its arguments. The backward pass computes the states again, for a few chunks at a
+    time, so memory does not grow with the states of all steps. `torch.compile` calls each pass as one operation;
     `torch.func.vmap` computes a batch at once. Derivatives of gradients and forward-mode derivatives are computed by
     PyTorch, step by step.
 
@@ -92,7 +92,7 @@ def gated_linear_attention(
         g: the logarithms of the decays, at most 0, of shape (B, T, H) or (B, T, H, D_k).
 
     Returns:
-        As `gpuscan.torch.gated_delta_rule`, of which the remarks about passes and derivatives hold here as well.
+        As `gpuscan.torch.gated_delta_rule`. What is said there about passes and derivatives holds here as well.
 
     Raises:
         TypeError, ValueError: as `gpuscan.torch.gated_delta_rule` does.

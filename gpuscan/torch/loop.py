@@ -27,9 +27,10 @@ def loop(
 
     Args:
         f: takes a carry like `init` and a part of `xs` without the axis of the loop, and returns the next carry and y.
-            Axes that it treats alike are rows; a carry has at most 64 numbers in a row.
+            An axis is an axis of rows if f treats all its entries in the same way. In each row, a carry has at most 64
+            numbers.
         init: the first carry: a tensor, or a pytree of tensors.
-        xs: a tensor with the axis of the loop, or a pytree of those.
+        xs: a tensor with the axis of the loop, or a pytree of such tensors.
         dim: the axis of the loop.
         reverse: True to run from the end.
 

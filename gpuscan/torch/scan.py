@@ -231,7 +231,8 @@ _OF_TORCH = {name: function for function, name in TORCH_FUNCTIONS.items()}
 class OperatorScan(TensorScan):
     """A scan with an operator of gpuscan.
 
-    The tensors are those of x, those of `initial`, and the offsets or keys, as far as they were passed.
+    Its tensors are, in this order: the tensors of x, the tensors of `initial`, and the offsets or keys. Arguments that
+    were not passed have none.
 
     Attributes:
         op: the operator.
@@ -358,7 +359,7 @@ class OperatorScan(TensorScan):
         )
 
     def _labels(self, cut: Any, length: int, axis: int, rank: int) -> Any:
-        """Return the keys, or the numbers of the segments, with an axis for each one before those of the elements."""
+        """Return the keys, or the number of each place's segment, with the `rank` axes in front of the element."""
         if self.cut == "segments":
             cut = torch.searchsorted(cut.to(torch.int64), torch.arange(length), right=True)
         return cut.reshape([length if i == axis else 1 for i in range(rank)]) if cut.ndim == 1 else cut

@@ -40,7 +40,7 @@ def selective_scan(
     one kernel, and so are the gradients of up to 8,192 steps (on GPUs from 2,048 channels of all batches on); these
     keep the states in registers. Other states take N times the memory of the input: they stay on gpuscan's default
     device, part by part. `torch.compile` calls each pass as one operation; `torch.func.vmap` computes a batch at once.
-    Forward-mode derivatives and those of gradients keep all states in PyTorch's memory.
+    Forward-mode derivatives and derivatives of gradients keep all states in PyTorch's memory.
 
     Args:
         u: the input, of shape (batch, dim, length).

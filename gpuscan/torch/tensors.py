@@ -31,7 +31,7 @@ def array_of(tensor: Tensor) -> AnyArray:
 
 
 def numpy_dtype(dtype: object) -> AnyDType:
-    """Return NumPy's dtype of torch's, without a tensor: `torch.func` wraps those that are made in its functions."""
+    """Return NumPy's dtype for a torch dtype. Make no tensor for it: inside `torch.func` a new tensor is wrapped."""
     if dtype == torch.bfloat16:
         import ml_dtypes
 

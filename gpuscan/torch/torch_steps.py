@@ -8,7 +8,7 @@ import torch  # noqa: TID253 (only users of torch import this package)
 from torch import Tensor  # noqa: TID253
 
 Tensors = Sequence[Tensor]
-# A function of the tensors of left elements, and then those of right ones.
+# A function that takes the tensors of the left elements, and then the tensors of the right elements.
 Combine = Callable[..., Tensors]
 
 
@@ -56,11 +56,11 @@ def scan_with_options(
         combine: the operator.
         tensors: the tensors, which have the axes of the elements after the others.
         axis: the scanned axis, 0 or more.
-        rank: the number of axes before those of the elements.
+        rank: the number of axes in front of the element's axes.
         reverse: True to scan from the end.
         starts: the values of `initial`, or None.
-        labels: a tensor of `rank` axes, with the axis and others of length 1 perhaps: the scan restarts where it
-            changes. None if it never does.
+        labels: a tensor of `rank` axes. The scan restarts where it changes along the scanned axis. Its other axes may
+            have length 1. None if the scan never restarts.
         identity: for an exclusive scan without `initial` the operator's identity; with it anything but None. None for
             an inclusive scan.
     """
@@ -112,6 +112,6 @@ def _heads(labels: Tensor, like: Tensor, axis: int, rank: int) -> Tensor:
 
 
 def _align_starts(starts: Tensors, tensors: Tensors) -> list[Tensor]:
-    """Return values of `initial` with all axes but the scanned one, those in front of length 1 perhaps."""
+    """Return the values of `initial` with all axes but the scanned one. Missing axes are added, with length 1."""
     pairs = zip(starts, tensors, strict=True)
     return [start[(None,) * (x.ndim - 1 - start.ndim)] for start, x in pairs]

@@ -78,8 +78,8 @@ def trace_row_operator(
         function: the user's function.
         key: equal for functions that compute the same; None if that is not known.
         tree: the structure of its arguments.
-        shapes, dtypes: those of the leaves, with the scanned axis.
-        axis: that axis.
+        shapes, dtypes: the shapes and dtypes of the leaves, with the scanned axis.
+        axis: the scanned axis.
 
     Raises:
         TypeError, ValueError: the function does not return what it takes.
@@ -116,8 +116,8 @@ def row_function(
     Args:
         function: the user's function.
         tree: the structure of its arguments.
-        shapes, dtypes: those of the leaves, with the scanned axis.
-        dim: that axis.
+        shapes, dtypes: the shapes and dtypes of the leaves, with the scanned axis.
+        dim: the scanned axis.
 
     Raises:
         OperatorError: the function closes over a tensor that requires a gradient.
@@ -146,9 +146,9 @@ def array_step(
     """Return the step of a loop as a function of arrays of numbers, and the shapes and dtypes of its results.
 
     Args:
-        function: takes two lists of tensors, those of the carry and of x, and returns a list.
-        carry, xs: the shapes of these.
-        dtypes: their dtypes.
+        function: takes two lists of tensors, the carry and x, and returns a list.
+        carry, xs: the shapes of these tensors.
+        dtypes: the dtypes of the carry, and of x.
         name: the name of the user's function, for messages.
 
     Raises:
@@ -175,7 +175,7 @@ def _graph_of(function: Callable[..., object], tensors: Sequence[object], name: 
 
     def trace_graph() -> Any:
         with torch.no_grad():
-            # Tensors without values: those of ones would be singular matrices.
+            # Trace with tensors without values: with values of 1, a matrix would be singular.
             tracer = make_fx(
                 function,
                 decomposition_table=core_aten_decompositions(),
@@ -214,13 +214,13 @@ def check_results(
 ) -> None:
     """Raise an error unless a function of two pytrees returns what it takes.
 
-    The function sees tensors without values, and none of the user's.
+    The function sees tensors without values, and none of the user's tensors.
 
     Args:
         function: the user's function.
         tree: the structure of its arguments.
-        shapes, dtypes: those of the leaves, with the scanned axis.
-        dim: that axis.
+        shapes, dtypes: the shapes and dtypes of the leaves, with the scanned axis.
+        dim: the scanned axis.
 
     Raises:
         TypeError: it returns another pytree or dtype.
