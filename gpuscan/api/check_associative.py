@@ -32,10 +32,10 @@ def check_associative(
 ) -> None:
     """Raise an error if elements a, b and c are found for which ``op(op(a, b), c) != op(a, op(b, c))``.
 
-    Unless elements are passed as `samples` they are random, and small numbers are tried more often than large ones.
-    Integers and bool must agree exactly. Floats must agree within a tolerance, since their sums are associative only up
-    to rounding. It scales with the larger of the two results, and for elements with trailing axes with their largest
-    number. An operator with an identity must also fulfil ``op(identity, a) == a == op(a, identity)``.
+    The elements are random unless you pass `samples`. Small numbers are tried more often than large ones. Integers and
+    bool must agree exactly. Floats must agree within a tolerance, since their sums are associative only up to rounding.
+    The tolerance scales with the larger of the two results. For elements with trailing axes, it scales with the largest
+    number of an element. An operator with an identity must also fulfil ``op(identity, a) == a == op(a, identity)``.
 
     A counterexample is made as small as possible before it is reported. If none is found, this is no proof that the
     operator is associative.

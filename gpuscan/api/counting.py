@@ -56,7 +56,7 @@ def bincount(
 ) -> NDArray[np.float64]: ...
 @launchable
 def bincount(x: object, /, weights: object = None, minlength: int = 0, *, device: Devices = None) -> Any:
-    """Return how often each label is there: ``counts[v]`` is the number of elements of `x` that equal v.
+    """Return how often each label occurs: ``counts[v]`` is the number of elements of `x` that equal v.
 
     With weights, ``sums[v]`` is the sum of ``weights[i]`` over all i with ``x[i] == v``.
 
@@ -407,8 +407,9 @@ def searchsorted(
 def searchsorted(a: object, v: object, /, *, side: Side = "left", sorter: object = None, device: Devices = None) -> Any:
     """Return where values belong in a sorted array, so that it stays sorted.
 
-    For ``side="left"`` it is the first place i with ``a[i] >= v``, and for ``side="right"`` the first with
-    ``a[i] > v``; ``len(a)`` if there is none. The order is that of `gpuscan.sort`, so NaN belongs to the end.
+    With ``side="left"``, a value v belongs at the first place i with ``a[i] >= v``. With ``side="right"``, it belongs
+    at the first place with ``a[i] > v``. If there is no such place, the result is ``len(a)``. Values are ordered as in
+    `gpuscan.sort`, so NaN belongs at the end.
 
     Args:
         a: (n,): sorted keys of a dtype that `gpuscan.sort` takes; or in any order, with `sorter`.
@@ -541,7 +542,8 @@ def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devic
         TypeError: the numbers are no integers.
         GpuscanError: an array exceeds what the device binds.
 
-    The sums of the numbers say where the copies of each entry end, and each entry of the result searches for its own.
+    The running sums of `repeats` say where the copies of each entry end. Each entry of the result finds its source by a
+    search in these sums.
 
     Example:
         >>> import numpy as np

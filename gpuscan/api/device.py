@@ -134,7 +134,7 @@ class Device(OpenedDevice):
             shape: the shape of the arrays to scan.
             dtype: their dtype. This is not the option `dtype` of `gpuscan.scan`, which a plan does not have: to compute
                 in another dtype, convert the elements by `before`, as in ``before=lambda v: v.astype(np.float32)``.
-            op: as in `gpuscan.scan`, and so are all that follow.
+            op: as in `gpuscan.scan`. This holds for all further arguments, too.
 
         Raises:
             ValueError, TypeError, GpuscanError: as `gpuscan.scan` does for such an array.

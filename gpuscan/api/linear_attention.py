@@ -41,7 +41,7 @@ def gated_delta_rule(
 ) -> Any:
     """Return the outputs of a gated delta rule: a memory from which the value of a key is removed before it is written.
 
-    Of each batch and head, with states S of shape (D_k, D_v) and column vectors:
+    For each batch and head, with states S of shape (D_k, D_v) and column vectors:
     ``S[t] = exp(g[t]) S[t-1] + k[t] u[t]^T`` with ``u[t] = beta[t] (v[t] - exp(g[t]) S[t-1]^T k[t])``, and
     ``o[t] = scale S[t]^T q[t]``. This is ``S[t] = exp(g[t]) (I - beta[t] k[t] k[t]^T) S[t-1] + beta[t] k[t] v[t]^T``.
 
@@ -146,7 +146,7 @@ def gated_linear_attention(
 ) -> Any:
     """Return the outputs of linear attention with decays.
 
-    Of each batch and head, with states S of shape (D_k, D_v) and column vectors:
+    For each batch and head, with states S of shape (D_k, D_v) and column vectors:
     ``S[t] = exp(g[t]) S[t-1] + k[t] v[t]^T`` and ``o[t] = scale S[t]^T q[t]``. If `g` has an axis of keys, each row of
     S has a decay of its own.
 
@@ -155,8 +155,8 @@ def gated_linear_attention(
 
     Args:
         q, k, v, scale, initial_state, output_final_state, device: as in `gpuscan.gated_delta_rule`.
-        g: the logarithms of the decays, at most 0, of shape (B, T, H), or (B, T, H, D_k) for one of each row of the
-            state. -inf forgets the state.
+        g: the logarithms of the decays, at most 0, of shape (B, T, H); or (B, T, H, D_k), with a decay for each row of
+            the state. -inf forgets the state.
 
     Returns:
         As `gpuscan.gated_delta_rule`.
@@ -165,7 +165,7 @@ def gated_linear_attention(
         ValueError, TypeError, UnsupportedDtypeError: as `gpuscan.gated_delta_rule` does.
 
     Dao & Gu, "Transformers are SSDs" (2024), section 6; Yang et al., "Gated Linear Attention Transformers" (2024),
-    section 4. Decays are only formed between two steps, the later one last, so none of them overflows.
+    section 4. A decay is only computed from an earlier step to a later one, so no decay overflows.
 
     Example:
         >>> import numpy as np

@@ -221,9 +221,9 @@ def linear_recurrence_vjp(
         reproducible: as in `gpuscan.scan`.
 
     Returns:
-        ``(grad_a, grad_b, grad_initial)``, on the device if `h` is there. grad_a has the shape of `a` and grad_initial
-        that of `initial`: they are summed over the axes to which those were broadcast. The gradient of real gates of
-        complex states is real. grad_initial is None without `initial`.
+        ``(grad_a, grad_b, grad_initial)``, on the device if `h` is there. grad_a has the shape of `a`, and grad_initial
+        has the shape of `initial`. Both are summed over the axes to which `a` and `initial` were broadcast. The
+        gradient of real gates of complex states is real. grad_initial is None without `initial`.
 
     Raises:
         ValueError: the shapes do not fit, or the axis is out of range.

@@ -108,9 +108,9 @@ def loop(
     ``staged``        several of these, for parts of the carry that depend on each other in one direction
     ================  =================================================================================================
 
-    A bucket that drains is a clamp as well: ``s - np.minimum(s, x)`` is ``np.maximum(s - x, 0)``. ``np.where`` with a
-    condition on x chooses between maps of a class, or resets the carry. A reset is a flag: no value of an earlier step,
-    not even NaN, reaches a later step.
+    A bucket may also be written as ``s - np.minimum(s, x)``, which gpuscan takes for ``np.maximum(s - x, 0)``.
+    ``np.where`` with a condition on x chooses between maps of a class, or resets the carry. A reset is a flag: no value
+    of an earlier step, not even NaN, reaches a later step.
 
     Args:
         f: takes the carry and x, each one element of `init` and `xs`, and returns ``(carry, y)``. It may also return a
@@ -119,7 +119,7 @@ def loop(
         init: the first carry: an array, a number, or a bundle of those. It is broadcast over the other axes of `xs`.
             Python numbers take the dtype of `xs`; a counter that no number of `xs` enters is int32 at least.
         xs: an array or a bundle of arrays, with the axis of the loop.
-        axis: the axis of the loop, of the leading axes that all arrays of `xs` share.
+        axis: the axis of the loop, one of the leading axes that all arrays of `xs` share.
         reverse: True to run from the end. The outputs keep the order of the input.
         method: ``"auto"`` runs the derived form. ``"sequential"`` runs any step as a loop, one invocation of the GPU
             for each element of the other axes. ``"newton"`` iterates scans of the linearised step (Lim et al. 2024).
@@ -129,9 +129,10 @@ def loop(
             NumPy arrays.
 
     Returns:
-        A pair of the last carry, with the other axes of `xs`, and the outputs: ``ys[t] = y[t]``, in the structure of y;
-        None if y is; and the carries after each step if f returns the carry alone. The pair also has the attributes
-        ``form``, what was run, and ``iterations`` of Newton's method. Each array is a `gpuscan.Array` if any input is.
+        A pair ``(carry, ys)``. The last carry has the other axes of `xs`. The outputs are ``ys[t] = y[t]``, in the
+        structure of y. They are None if y is None, and the carries after each step if f returns the carry alone. The
+        pair also has the attributes ``form``, which says what was run, and ``iterations``, the number of iterations of
+        Newton's method. Each array is a `gpuscan.Array` if any input is one.
 
     Raises:
         LoopError: the step has no associative form, and the message names the operation in the way; or Newton's method

@@ -109,9 +109,9 @@ def map(
     Args:
         function: plain NumPy-style code of one parameter for each array. It is traced once, like the `before` of
             `gpuscan.scan`, and its operations are fused. It may return a tuple or a dict of values.
-        arrays: what `np.asarray` takes, or any `gpuscan.Array`, of any strides; bundles of those reach the function as
-            bundles. Shapes broadcast as NumPy's do. Python numbers stay Python numbers: they take the dtype of what
-            they meet, so that ``a * 2`` has the dtype of ``a``.
+        arrays: what `np.asarray` takes, or any `gpuscan.Array`, of any strides; or bundles of these, which reach the
+            function as bundles. Shapes broadcast as NumPy's do. Python numbers stay Python numbers: they take the dtype
+            of the array that they are combined with, so that ``a * 2`` has the dtype of ``a``.
         out: the array to write the result to, or a bundle of them, nested as the function's result. It may be one of
             the inputs.
         device: as in `gpuscan.scan`.

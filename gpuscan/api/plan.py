@@ -265,8 +265,8 @@ class Plan(Numbered):
     def record(self, encoder: wgpu.GPUCommandEncoder, src: object, dst: object, *, length: object = None) -> None:
         """Record the scan into a command encoder. Nothing is submitted, read back, or waited for.
 
-        ``dst[i] = src[0] op … op src[i]``. No byte after the end of the array is written. The commands can be submitted
-        once, as all commands of WebGPU.
+        ``dst[i] = src[0] op … op src[i]``. No byte after the end of the array is written. As all commands of WebGPU,
+        these can be submitted only once.
 
         Under ``"auto"``, the plan takes a strategy that cannot time out on this adapter. If a strategy that was asked
         for by name times out, the next `Device.synchronize` raises the error. If drivers choose the size of subgroups
@@ -279,7 +279,7 @@ class Plan(Numbered):
                 limit "min-storage-buffer-offset-alignment".
             dst: the place of the results, in the same forms. It may be `src`, but must not overlap it otherwise.
             length: for 1-D plans, the place of the number of elements to scan, as one 32-bit word: a buffer,
-                ``(buffer, offset)`` or an array. At most as many elements as the plan's shape has are scanned.
+                ``(buffer, offset)`` or an array. The plan never scans more elements than its shape has.
 
         Raises:
             ValueError: a place is too small, not aligned, on another device, without the usage, or overlaps another;

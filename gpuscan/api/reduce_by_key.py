@@ -49,9 +49,9 @@ def reduce_by_key(
 def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Devices = None) -> Any:
     """Return the key and the combination of each run of equal keys.
 
-    Run r is the longest stretch of neighbours from ``s[r]`` to ``s[r+1]`` that have one key, and
+    A run is a longest stretch of neighbours with equal keys. Run r begins at ``s[r]`` and ends before ``s[r+1]``, and
     ``result[r] = op(…op(x[s[r]], x[s[r]+1])…, x[s[r+1]-1])``. Equal keys that are not neighbours make several runs, so
-    sort them first to get one result for each key. The elements are read once.
+    sort by key first to get one result for each key. The elements are read once.
 
     Args:
         keys: (n,): a NumPy array of any dtype, structured ones included, a Series or a categorical, or a
@@ -63,7 +63,7 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
 
     Returns:
         The first key of each run, in an array or a bundle like `keys`, and an array like `x`, or a bundle like it, with
-        one result for each run. Keys are in a `gpuscan.Array` if they were in one, and the results if `x` is one. The
+        one result for each run. The keys are a `gpuscan.Array` if `keys` is one, and the results are if `x` is one. The
         number of runs then stays on the device until ``.shape`` is asked for; ``.count`` is that number as an array of
         one word.
 
@@ -72,7 +72,7 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
         TypeError: the operator does not take the dtype.
         GpuscanError: the results exceed what the device binds; and as `gpuscan.scan` does.
 
-    Runs are found and combined by a segmented scan (Blelloch 1990) that stores the last result of each.
+    A segmented scan (Blelloch 1990) finds and combines the runs, and stores the last result of each run.
 
     Example:
         >>> import numpy as np

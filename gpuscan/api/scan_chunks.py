@@ -125,11 +125,12 @@ def scan_chunks(
     Args:
         chunks: an iterable of 1-D arrays of any lengths, or of bundles of them, all with the same dtypes. One array is
             not an iterable of chunks: pass ``[x]``.
-        op: as in `scan`, and so are all that follow.
+        op: as in `scan`. This holds for all further arguments, too.
         exclusive: True to leave each element out of its own result.
         initial: the left operand of the first combination of the first chunk, and of each segment.
-        segments: the offsets where the scan restarts, counted over all chunks from the first element of the first one:
-            the first is 0, the last is the number of elements of all chunks, and none is smaller than the one before.
+        segments: the offsets where the scan restarts, counted over all chunks from the first element of the first
+            chunk. The first offset is 0, the last offset is the number of elements of all chunks, and the offsets never
+            fall.
         keys: an iterable with an array of keys for each chunk, one key for each element. The scan restarts where a key
             differs from the key before it, which may be the last key of an earlier chunk: a run of equal keys goes on
             from chunk to chunk. gpuscan takes a chunk, then its keys, then the next chunk. So ``itertools.tee`` can

@@ -354,7 +354,7 @@ def median(
         device: as in `gpuscan.scan`. Of several devices the first one is used.
 
     Returns:
-        The other axes of `x`. The dtype is that of `gpuscan.quantile`.
+        An array with the other axes of `x`, and the dtype that `gpuscan.quantile` returns.
 
     Raises:
         TypeError: `x` holds complex numbers.

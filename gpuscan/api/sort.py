@@ -139,14 +139,15 @@ def argsort(
 ) -> Any:
     """Return the indices that sort an array along an axis.
 
-    ``p`` such that ``x[p[0]], x[p[1]], …`` is `sort`'s result. Indices of equal elements ascend, in descending sorts as
-    well.
+    The result is ``p`` such that ``x[p[0]], x[p[1]], …`` is what `sort` returns. Indices of equal elements ascend, in
+    descending sorts as well.
 
     Args:
         x, axis, descending, stable, segments, device: as in `gpuscan.sort`.
 
     Returns:
-        Indices along the axis, in the shape of `x`: int64 for a NumPy array, a `gpuscan.Array` of uint32 for one.
+        Indices along the axis, in the shape of `x`: int64 for a NumPy array, and a `gpuscan.Array` of uint32 for a
+        `gpuscan.Array`.
 
     Raises:
         ValueError, TypeError, GpuscanError: as `gpuscan.sort` does.

@@ -97,8 +97,8 @@ def selective_scan_vjp(
 ) -> tuple[Any, ...]:
     """Return the gradient of a function of the outputs of `selective_scan`.
 
-    The states are computed again. For real float32 states of up to 8,192 steps (on GPUs from 2,048 channels of all
-    batches on) the gradient of the scan is one kernel, which keeps them in registers.
+    The states are computed again. For real float32 states of up to 8,192 steps, the gradient of the scan is one kernel,
+    which keeps the states in registers. GPUs use this kernel from 2,048 channels on, counted over all batches.
 
     Args:
         u, delta, A, B, C, D, z, delta_bias, delta_softplus, device: as they were passed to `gpuscan.selective_scan`.

@@ -90,8 +90,8 @@ def unique_values(x: object, /, *, device: Devices = None) -> Any:
         device: as in `gpuscan.scan`. Of several devices the first one is used.
 
     Returns:
-        An array of one axis, of the dtype of `x`. For a `gpuscan.Array` it is one, and its length stays on the device
-        until ``.shape`` is asked for.
+        An array of one axis, of the dtype of `x`. If `x` is a `gpuscan.Array`, the result is one as well, and its
+        length stays on the device until ``.shape`` is asked for.
 
     Raises:
         TypeError, GpuscanError: as `gpuscan.sort` does.
@@ -113,7 +113,7 @@ def unique_counts(x: Of[S], /, *, device: Devices = ...) -> UniqueCountsResult[N
 def unique_counts(x: ArrayLike, /, *, device: Devices = ...) -> UniqueCountsResult[NDArray[Any], NDArray[np.int64]]: ...
 @launchable
 def unique_counts(x: object, /, *, device: Devices = None) -> UniqueCountsResult[Any, Any]:
-    """Return each value of an array once, in order, and how often it is there.
+    """Return each value of an array once, in order, and how often it occurs.
 
     ``counts[i]`` is the number of elements that equal ``values[i]``.
 
@@ -146,7 +146,7 @@ def unique_inverse(
 ) -> UniqueInverseResult[NDArray[Any], NDArray[np.int64]]: ...
 @launchable
 def unique_inverse(x: object, /, *, device: Devices = None) -> UniqueInverseResult[Any, Any]:
-    """Return each value of an array once, in order, and which of them each element is.
+    """Return each value of an array once, in order, and for each element the index of its value.
 
     ``values[inverse_indices] == x``.
 
@@ -225,7 +225,7 @@ def run_length_encode(x: object, /, *, device: Devices = None) -> RunLengths[Any
         ValueError: `x` does not have one axis.
         GpuscanError: the results exceed what the device binds.
 
-    Runs are found by a segmented scan (Blelloch 1990) that stores the last result of each.
+    A segmented scan (Blelloch 1990) finds the runs, and stores the last result of each run.
 
     Example:
         >>> import numpy as np

@@ -106,10 +106,11 @@ def scan(
 
 
 def reduce(x: object, op: object = "add", *, axis: int | tuple[int, ...] | None = None) -> Any:
-    """Return the combination of all elements of a dask array, or of those along some axes, as a lazy dask array.
+    """Return the combination of all elements of a dask array, or along some axes, as a lazy dask array.
 
-    ``op(…op(x[0], x[1])…, x[n-1])``. Each block is reduced by the default device of its worker, and the totals of each
-    row of blocks are reduced in one task. Elements are combined in their order, so `op` need not commute.
+    The result is ``op(…op(x[0], x[1])…, x[n-1])``. Each block is reduced by the default device of its worker, and the
+    totals of each row of blocks are reduced in one task. Elements are combined in their order, so `op` need not
+    commute.
 
     Args:
         x: as in `scan`.

@@ -48,9 +48,9 @@ def associative_scan(fn: Callable[[Any, Any], object], elems: object, reverse: b
         OperatorError: `fn` cannot become a kernel: it uses another primitive, or mixes elements along the axis.
         UnsupportedDtypeError: no element on a GPU has the dtype.
 
-    The scan is that of Blelloch 1990. Its gradient is a scan from the other end, and its derivative in forward mode a
-    scan of twice as many arrays. JAX computes derivatives of derivatives, and all derivatives if `fn` has an operation
-    that gpuscan cannot differentiate, or an element has more than 16 numbers.
+    The scan follows Blelloch 1990. Its gradient is a scan from the other end. Its derivative in forward mode is a scan
+    of twice as many arrays. JAX computes derivatives of derivatives. It also computes the first derivatives if `fn` has
+    an operation that gpuscan cannot differentiate, or if an element has more than 16 numbers.
 
     Example:
         >>> import jax.numpy as jnp

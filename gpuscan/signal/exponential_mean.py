@@ -42,8 +42,8 @@ def ewm_mean(
         adjust: True to divide by the weights of the samples so far.
 
     Returns:
-        The means, an array like `x`. float32 stays that, integers become float64, and 16-bit floats float32. float64
-        runs on the device if it has 64-bit floats, else on NumPy.
+        The means, an array like `x`. float32 stays float32, integers become float64, and 16-bit floats become float32.
+        float64 runs on the device if it has 64-bit floats, else on NumPy.
 
     Raises:
         ValueError: none of `alpha`, `com`, `span` and `halflife` is passed, or several are; or one of them, or the

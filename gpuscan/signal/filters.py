@@ -50,9 +50,9 @@ def lfilter(b: Any, a: Any, x: object, axis: int = -1, zi: Any = None) -> Any:
 
     Returns:
         `y`, an array like `x`; with `zi`, the pair ``(y, zf)``, where `zf` is the state after the last sample. A signal
-        of float32 or complex64 stays that, where SciPy takes the dtype of the coefficients if that is wider; pass
-        ``x.astype(np.float64)`` for SciPy's. Integers become float64, and 16-bit floats float32. If `a`, `b` or `zi`
-        is complex, the result is complex. float64 runs on the device if it has 64-bit floats, else on NumPy.
+        of float32 or complex64 keeps its dtype. SciPy takes the dtype of the coefficients if it is wider; pass
+        ``x.astype(np.float64)`` to get the same. Integers become float64, and 16-bit floats become float32. If `a`, `b`
+        or `zi` is complex, the result is complex. float64 runs on the device if it has 64-bit floats, else on NumPy.
 
     Raises:
         ValueError: ``a[0]`` is 0, the coefficients are not 1-D, or the axis or the shape of `zi` does not fit.

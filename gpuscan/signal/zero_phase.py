@@ -30,7 +30,7 @@ def filtfilt(
     """Return a signal filtered forwards and then backwards, as `scipy.signal.filtfilt` does.
 
     ``y = flip(lfilter(b, a, flip(lfilter(b, a, x))))``, where `x` is first extended at both ends, and each pass begins
-    in the filter's steady state for its first sample. The result has no delay, and the filter's gain twice.
+    in the filter's steady state for its first sample. The result has no delay. The filter's gain is applied twice.
 
     Args:
         b, a: the coefficients, as in `lfilter`.

@@ -28,7 +28,7 @@ def gated_delta_rule(
 ) -> Any:
     """Return the outputs of a gated delta rule, with the arguments of flash-linear-attention, differentiable.
 
-    Of each batch and head, with states S of shape (D_k, D_v) and column vectors:
+    For each batch and head, with states S of shape (D_k, D_v) and column vectors:
     ``S[t] = exp(g[t]) (I - beta[t] k[t] k[t]^T) S[t-1] + beta[t] k[t] v[t]^T`` and ``o[t] = scale S[t]^T q[t]``.
     The forward pass keeps nothing but its arguments. The backward pass computes the states again, for a few chunks at a
     time, so memory does not grow with the states of all steps. `torch.compile` calls each pass as one operation;
@@ -83,7 +83,7 @@ def gated_linear_attention(
 ) -> Any:
     """Return the outputs of linear attention with decays, with the arguments of flash-linear-attention, differentiable.
 
-    Of each batch and head, with states S of shape (D_k, D_v) and column vectors:
+    For each batch and head, with states S of shape (D_k, D_v) and column vectors:
     ``S[t] = exp(g[t]) S[t-1] + k[t] v[t]^T`` and ``o[t] = scale S[t]^T q[t]``. If `g` has an axis of keys, each row of
     S has a decay of its own. Mamba-2 is the case ``q = C, k = B, v = dt x, g = dt A, scale=1``.
 

@@ -40,10 +40,13 @@ def scan(
 ) -> Any:
     """Return the running combination of tensors' elements along an axis, differentiable, as `gpuscan.scan` does.
 
-    ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])``. The gradient is that of `gpuscan.scan_vjp`. Both are one scan on
-    gpuscan's default device; float64 runs there if the device has 64-bit floats, else on NumPy. `torch.func.vmap` scans
-    a batch at once. For sums, derivatives of gradients and in forward mode are scans as well. For other operators
-    PyTorch computes them, if torch has the operator, or its function has no NumPy functions, but arithmetic alone.
+    ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])``. `gpuscan.scan_vjp` computes the gradient. The scan and its gradient
+    are one scan each on gpuscan's default device; float64 runs there if the device has 64-bit floats, else on NumPy.
+    `torch.func.vmap` scans a batch at once.
+
+    For sums, derivatives of gradients and forward-mode derivatives are scans as well. For other operators PyTorch
+    computes these derivatives. It can do so if torch has the operator, or if the operator's function is arithmetic
+    alone, without NumPy functions.
 
     Args:
         x: the input: a tensor, or a bundle, which is a tuple, list or dict of tensors, nested as you like.
@@ -55,8 +58,8 @@ def scan(
         initial: the left operand of the first combination, broadcast over the other axes: a number or tensor, or a
             bundle like `x`. Tensors get gradients.
         segments: the offsets along the axis where the scan restarts: the first is 0, the last is the axis's length.
-        keys: the scan restarts where a key differs from the one before it along the axis. There is a key for each
-            element, in the shape of `x`, or one for each place along the axis.
+        keys: the scan restarts where a key differs from the key before it along the axis. Pass one key for each
+            element, in the shape of `x`, or one key for each place along the axis.
 
     Returns:
         A tensor or bundle like `x`. Tensors that are not on the CPU are copied to the host and back; a warning says so
@@ -69,8 +72,8 @@ def scan(
         OperatorError: the operator cannot be turned into a shader, or a derivative is asked for that it does not have.
         UnsupportedDtypeError: the adapter cannot hold the dtype.
 
-    The scan is that of Blelloch 1990. `torch.compile` calls it as one operation, except with a Python function that
-    reads more than its arguments and other functions: it leaves the graph for that call.
+    The scan follows Blelloch 1990. `torch.compile` calls it as one operation, except with a Python function that reads
+    more than its arguments and other functions: it leaves the graph for that call.
 
     Example:
         >>> import torch

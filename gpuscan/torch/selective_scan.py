@@ -36,11 +36,13 @@ def selective_scan(
 
     With ``dt = softplus(delta + delta_bias)`` or its parts, for each batch, channel and state:
     ``h[t] = exp(dt[t] A) h[t-1] + dt[t] B[t] u[t]`` and ``y[t] = sum over states of C[t] h[t]``, plus ``D u[t]``, times
-    ``silu(z[t])``. The states are computed in float32 (float64 for float64). For real float32 states the outputs are
-    one kernel, and so are the gradients of up to 8,192 steps (on GPUs from 2,048 channels of all batches on); these
-    keep the states in registers. Other states take N times the memory of the input: they stay on gpuscan's default
-    device, part by part. `torch.compile` calls each pass as one operation; `torch.func.vmap` computes a batch at once.
-    Forward-mode derivatives and derivatives of gradients keep all states in PyTorch's memory.
+    ``silu(z[t])``. The states are computed in float32 (float64 for float64).
+
+    For real float32 states, one kernel computes the outputs and keeps the states in registers. One kernel also computes
+    the gradients of up to 8,192 steps; GPUs use it from 2,048 channels on, counted over all batches. Other states take
+    N times the memory of the input: they stay on gpuscan's default device, part by part. `torch.compile` calls each
+    pass as one operation; `torch.func.vmap` computes a batch at once. Forward-mode derivatives and derivatives of
+    gradients keep all states in PyTorch's memory.
 
     Args:
         u: the input, of shape (batch, dim, length).
