@@ -1,7 +1,7 @@
-"""GPU time of what counts, ranks and selects, beside a copy of the input, and beside NumPy, PyTorch and CuPy.
+"""GPU times of the functions that count, rank and select, compared with a copy of the input, NumPy, PyTorch and CuPy.
 
-Each row says how long a call takes on the GPU, what share of a copy's or a read's speed that is, and the times of the
-others. The GPU is busy for half a second before each row.
+Each row says how long a call takes on the GPU, its speed as a share of the speed of a copy or a read, and the times of
+the other libraries. The GPU is busy for half a second before each row.
 
 Run:  python benchmarks/counting.py [--log 26] [--device SUBSTRING] [--only NAME ...] [--stages] [--json FILE]
 """
@@ -243,7 +243,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--log", type=int, default=22, help="of the number of elements")
     parser.add_argument("--device")
-    parser.add_argument("--only", nargs="+", default=[""], help="rows whose names have one of these parts")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], help="measure only rows with one of these parts in their names"
+    )
     parser.add_argument("--stages", action="store_true", help="print the time of each stage")
     parser.add_argument("--json", type=Path, help="where to write the rows")
     arguments = parser.parse_args()

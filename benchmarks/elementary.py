@@ -1,7 +1,7 @@
 """Errors, special values and times of the elementary functions of float32 on a device.
 
 Errors are in units of the last place, against NumPy in float64. Every device must give the same digest of the results.
-Times are compared with those of a copy and of PyTorch.
+Times are compared with the times of a copy and of PyTorch.
 
     python benchmarks/elementary.py                    # every 4,099th float of each function, and times
     python benchmarks/elementary.py --stride 1         # all 2^32 floats, some minutes on a GPU
@@ -82,7 +82,7 @@ def pairs(name: str) -> tuple[Array, Array]:
 def compare(name: str, found: Array, arguments: Sequence[Array]) -> tuple[float, int, tuple[float, ...], int]:
     """Return the largest error, how many special values are wrong, the arguments of the largest error, and a digest.
 
-    The terms of logaddexp may cancel. Its unit is that of the larger one of terms and result.
+    The terms of logaddexp may cancel. Its errors are in units of the last place of the largest of terms and result.
     """
     with np.errstate(all="ignore"):
         exact = ufunc(name)(*(each.astype(np.float64) for each in arguments))

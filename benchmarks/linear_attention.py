@@ -1,12 +1,12 @@
-"""Time of the gated delta rule and of gated linear attention, and of their gradients, beside PyTorch and Triton.
+"""Times of the gated delta rule, gated linear attention and their gradients, compared with PyTorch and Triton.
 
 Run:  python benchmarks/linear_attention.py [--shape 4x8192x16] [--keys 128] [--values 128] [--torch-device cuda]
 
-The shape is (batch, time, heads). The first line of each form is GPU time of arrays on the device; the gradient
-computes the states again. Then tensors are on the CPU for gpuscan, so its time includes their way to the GPU and back.
-The loop makes one step after the other in PyTorch; with --loop-steps N it makes N steps only, and its time is
-multiplied. With --compile, `torch.compile` compiles these steps. Triton's kernels are those of flash-linear-attention,
-if that is installed and the tensors are on a GPU that Triton knows.
+The shape is (batch, time, heads). The first line of each form is the GPU time with arrays on the device; the gradient
+computes the states again. The second line has gpuscan's tensors on the CPU, so its time includes the transfers to the
+GPU and back. The loop runs step by step in PyTorch. With --loop-steps N it runs only N steps, and its time is scaled up
+to the whole length. With --compile, `torch.compile` compiles these steps. Triton's kernels come from
+flash-linear-attention. They are timed if it is installed and the tensors are on a GPU that Triton knows.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Figures:
         return str(self.data["device"]["summary"]).partition(" (")[0]
 
     def link(self, suffix: str) -> str:
-        """Return the path from the page to the file, or to the plot beside it."""
+        """Return the path from the page to the file with this suffix: the figures or their plot."""
         return os.path.relpath(self.path.with_suffix(suffix), self.page.parent).replace(os.sep, "/")
 
     def rows(self) -> dict[tuple[str, str], dict[int, dict[str, Any]]]:
@@ -190,7 +190,7 @@ def digest_of(path: Path) -> str:
 
 
 def draw(path: Path) -> None:
-    """Draw the plot of a file beside it."""
+    """Draw the plot of a file into the same folder."""
     data = json.loads(path.read_text(encoding="utf-8"))
     measurements = [
         Measurement(

@@ -82,7 +82,7 @@ def blocks(length: int) -> list[slice]:
 def errors(x: Array, functions: dict[str, Sums]) -> dict[str, float]:
     """Return the largest error of each function and of the rounded exact sums, relative to the largest exact sum.
 
-    The exact sums and those of one function are in memory at a time: 5 GiB for an array of 2^28.
+    The exact sums and the sums of one function are in memory at the same time: 5 GiB for an array of 2^28.
     """
     exact = exact_sums(x)
     largest = largest_of(lambda part: exact[part], len(x))

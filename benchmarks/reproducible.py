@@ -1,7 +1,8 @@
-"""Counts the different results of many runs of a float32 sum, and times reproducible="everywhere" beside the default.
+"""Counts the different results of many runs of a float32 sum, and times reproducible="everywhere" and the default.
 
-Under every strategy one set of bits is right. The digest of ``everywhere`` is the same on every device. With --cost,
-scans of arrays on the device are timed instead, with and without the option, as ratios to a copy of the same bytes.
+Every run must give the same bits, under every strategy. The digest of ``everywhere`` is the same on every device. With
+--cost, scans of arrays on the device are timed instead, with and without the option. Their times are printed as ratios
+to the time of a copy of the same bytes.
 
 Run:  python benchmarks/reproducible.py [--runs 1000] [--size 20] [--device SUBSTRING] [--cost]
 """

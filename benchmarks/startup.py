@@ -6,8 +6,9 @@ Imports: the time of the import, and the modules there are after it. NumPy's is 
 imports it anyway.
 
 First results: from the start of the process to its end, with a scan of 1,000 elements in between, in wall and CPU time.
-A cold one finds no results of the probe and no compiled shaders of Mesa on disk, a warm one those of a process before.
-Python's own compiled code is there each time, whatever PYTHONDONTWRITEBYTECODE says: installed packages have it.
+A cold process finds no results of the probe and no compiled shaders of Mesa on disk. A warm process finds the ones that
+an earlier process wrote. Python's own compiled code is there each time, whatever PYTHONDONTWRITEBYTECODE says, because
+installed packages have it.
 """
 
 from __future__ import annotations

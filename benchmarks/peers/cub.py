@@ -1,7 +1,7 @@
 """CUB's DeviceScan, compiled by nvcc for the case's element and operator.
 
-The toolkit's headers are measured, and those of the package cuda-cccl if it is installed. Compiled libraries are kept
-in the user's cache folder, by source, compiler and flags.
+The headers of the toolkit are measured, and also the headers of the package cuda-cccl if it is installed. Compiled
+libraries are kept in the user's cache folder. Their key is the source, the compiler and the flags.
 """
 
 from __future__ import annotations

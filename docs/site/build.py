@@ -44,7 +44,7 @@ PLACES = {
     "SECURITY.md": "security.md",
 }
 
-# The site's contents: caption and pages of each part. Other pages come after those of "Look up".
+# The site's contents: caption and pages of each part. Pages that are not listed come at the end of "Look up".
 CONTENTS = {
     "Use": ("getting-started", "python", "try", "how-to/README", "operators", "numerics", "gallery/index"),
     "Look up": ("reference", "api", "commands", "concepts", "tiles"),

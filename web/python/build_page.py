@@ -19,7 +19,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
 FILES = ("index.html", "page.js", "python.js", "worker.js", "cells.js", "style.css", "helpers.py")
-# The programs of examples/ that the page offers: those that need no other package and compile fast.
+# The programs of examples/ that the page offers. They need no other package and compile fast.
 EXAMPLES = (
     "argmax_so_far",
     "exponential_average",

@@ -131,7 +131,7 @@ def run_column(
 
     Args:
         device: where to run them.
-        cases: the cases to run, except those that `start` has.
+        cases: the cases to run. Cases that `start` already has are skipped.
         suite: the name of the suite that the column then has.
         progress: called after each case.
         start: a column of the device to add the cases to.
@@ -293,7 +293,7 @@ def table(columns: Sequence[Column]) -> list[RenderableType]:
     made.add_section()
     totals = [Text(column.total.in_short, "bold red" if column.failed else "bold green") for column in columns]
     made.add_row("all", *totals)
-    key = Text("A cell is the cases that passed of those that ran, and after a minus those that gpuscan refuses there.")
+    key = Text("A cell says how many cases passed and how many ran, and after a minus how many gpuscan refuses there.")
     return [*(Text(_about(number, column)) for number, column in enumerate(columns, 1)), key, made]
 
 
@@ -302,11 +302,11 @@ def markdown(columns: Sequence[Column]) -> str:
     lines = [
         "# What works where",
         "",
-        "Made by `gpuscan matrix` from runs on the adapters named; `gpuscan matrix --merge` puts such runs together.",
-        "A cell is the cases that passed of those that ran. Each case is one scan with a known result, and",
+        "`gpuscan matrix` made this page from runs on the adapters below. `gpuscan matrix --merge` joins such runs.",
+        "A cell says how many cases passed and how many ran. Each case is one scan with a known result, and",
         "counts in one row of every section. *refused* means that gpuscan says no, with a reason: the probe found the",
         "strategy unsafe on this adapter, or the adapter lacks the type. *–* means that the suite has no such case.",
-        "The suite has grown: a column with fewer cases than others is of an earlier one.",
+        "The suite has grown: a column with fewer cases is from an earlier version of the suite.",
         "",
     ]
     lines += [_about(number, column) for number, column in enumerate(columns, 1)]

@@ -285,7 +285,7 @@ SORTED_ELEMENTS: Mapping[str, tuple[str, ...]] = {
     "unique_inverse": ("uint32",),
     "median": ("uint32",),
 }
-# The layouts: those in which arrays have no options.
+# The layouts that each function is tried with. They set no options of a scan.
 SORTED_LAYOUTS = ("inclusive", "long rows", "short rows", "columns")
 # What is sorted under every strategy: one row of several tiles.
 SORTED_BY_STRATEGIES = ("uint32", "sort", "inclusive")
