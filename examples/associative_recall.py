@@ -32,7 +32,7 @@ class DeltaLayer(nn.Module):
 
 
 def examples(count):
-    """Return the keys and values of pairs and then of questions, whose value is a blank, and the answers."""
+    """Return the keys and values of pairs, followed by questions with a blank as their value, and the answers."""
     keys, values = torch.randint(KEYS, (count, PAIRS)), torch.randint(VALUES, (count, PAIRS))
     asked = keys.gather(1, torch.randint(PAIRS, (count, QUESTIONS)))
     places = (asked[:, :, None] == keys[:, None]) * torch.arange(1, PAIRS + 1)

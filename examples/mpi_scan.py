@@ -36,7 +36,7 @@ def compose_in_place(left: MPI.buffer, right: MPI.buffer, datatype: MPI.Datatype
 
 
 def main() -> None:
-    """Compute the states of all processes, and compare them with those of one process."""
+    """Compute the states in all processes, and compare them with the states that one process computes."""
     world = MPI.COMM_WORLD
     on_this_machine = world.Split_type(MPI.COMM_TYPE_SHARED)
     gpus = int(sys.argv[1]) if len(sys.argv) > 1 else 1

@@ -1,13 +1,13 @@
 """Checks that the checkout can be released; script/release runs it. Every check prints a line, and all run.
 
-version        one version in gpuscan/_version.py, web/package.json, conda/recipe.yaml, and in the tag of the commit
-requirements   conda/recipe.yaml requires what pyproject.toml does
-changelog      CHANGELOG.md has the version's section, or one of what is unreleased
-sdist          it holds every file of the repository, and builds the wheel
-wheel          it holds the package, the shaders and the page of exports, and nothing else; its metadata is complete
-environment    a fresh environment with the wheel imports only what it requires, and its commands work
-tests          the tests of the documents and of the command line pass in the unpacked sdist
-npm            the npm package holds what its description names
+version        gpuscan/_version.py, web/package.json, conda/recipe.yaml and the tag of the commit have the same version.
+requirements   conda/recipe.yaml has the same requirements as pyproject.toml.
+changelog      CHANGELOG.md has a section for the version, or a section for unreleased changes.
+sdist          It has every file of the repository, and builds the wheel.
+wheel          It has the package, the shaders, the page of exports, and nothing else. Its metadata is complete.
+environment    A fresh environment with the wheel imports only what the wheel requires, and its commands work.
+tests          The tests of the documents and of the command line pass in the unpacked sdist.
+npm            The npm package has the files that its description names.
 """
 
 from __future__ import annotations

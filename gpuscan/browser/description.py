@@ -104,7 +104,7 @@ def _paths(element: Element) -> list[tuple[Any, ...]]:
 
 
 def _types(fields: Sequence[Mapping[str, object]]) -> str:
-    """Return the types of scan.js, with those of the arrays that a plan of the fields takes."""
+    """Return the type declarations of scan.js, with the types of the arrays that a plan of the fields takes."""
     arrays = [f'ArrayTypes["{field["type"]}"]' for field in fields]
     named = "; ".join(f"{json.dumps(field['name'])}: {array}" for field, array in zip(fields, arrays, strict=True))
     taken = [*(arrays if len(arrays) == 1 else ()), f"[{', '.join(arrays)}]", f"{{ {named} }}"]
@@ -173,7 +173,7 @@ def check_sizes(variants: Sequence[Variant], length: int) -> list[int]:
 
 
 def _given(samples: Samples | None) -> list[AnyArray]:
-    """Return the arrays of check.input: those of the fields, and the mask of a compaction."""
+    """Return the arrays of check.input: one for each field, and the mask of a compaction."""
     if samples is None:
         return []
     return samples.given if samples.mask is None else [*samples.given, samples.mask]

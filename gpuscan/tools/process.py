@@ -61,7 +61,7 @@ class Terminator:
         self._last = -math.inf
 
     def install(self) -> None:
-        """Handle the signals, except those that the caller ignores (nohup) or handles."""
+        """Handle the signals, unless the caller ignores them (nohup) or handles them."""
         for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) is signal.SIG_DFL:

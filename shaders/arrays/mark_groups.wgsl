@@ -14,7 +14,7 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
 @group(0) @binding(1) var<storage, read> labels: array<u32>;
 @group(0) @binding(2) var<storage, read_write> marks: array<u32>;
 
-// Return a label. Those of 64 bits fit their lower word.
+// Return a label. A 64-bit label fits in its lower word.
 fn label_at(place: u32) -> u32 {
 {% if scalar.packed %}
     let bits = extractBits(labels[place / {{ scalar.per_word }}u], place % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u);

@@ -13,7 +13,7 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
 @group(0) @binding(1) var<storage, read> row_heads: array<u32>;
 @group(0) @binding(2) var<storage, read_write> heads: array<u32>;
 
-// Return the bits of a row from this place on, at most those of a word.
+// Return the bits of a row from this place on, at most one word of them.
 fn bits_from(place: u32) -> u32 {
     let word = place >> 5u;
     let shift = place & 31u;

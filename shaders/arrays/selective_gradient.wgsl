@@ -43,7 +43,7 @@ const PART_PITCH = STRETCH + 1u;
 const PART = CHANNELS * PART_PITCH;
 var<workgroup> shared_sums: array<f32, {{ [sums * (channels + 1), parts] | max }}>;
 
-// Return the invocation's four states before a stretch. Those that do not exist are 0.
+// Return the invocation's four states before a stretch. States that do not exist are 0.
 fn states_before(place: Place, stretch: u32, first: u32) -> vec4<f32> {
     let rest = call.state_count - call.first_state;
     let state = vec4(first) + vec4(0u, 1u, 2u, 3u);
@@ -149,7 +149,7 @@ fn main(
 {% endfor %}
 {% if varying %}
 
-            // ----- Sums over the channels. Those that do not exist add 0
+            // ----- Sums over the channels. Channels that do not exist add 0
             workgroupBarrier();
 {% for i in range((sums + invocations - 1) // invocations) %}
             {

@@ -13,7 +13,7 @@ struct Call {
     scale: f32,
     // Where arrays are parts of one, in numbers from its begin.
     beta: u32,  // in `gates`
-    grads: u32,  // in `states`: the gradients of the states; in `updates`: those of the updates
+    grads: u32,  // in `states`: the gradients of the states; in `updates`: the gradients of the updates
     grads_of_updates: u32,
     grads_of_k: u32,  // in `results`, where the gradient of q is the first
     grads_of_g: u32,

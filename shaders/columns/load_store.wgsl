@@ -41,7 +41,7 @@ fn key_at(place: u32) -> Key {
     return {{ key_in("keys", spec.key, "place", text.keys.width) }};
 }
 
-// Return the bits of a chunk, from its first column on: 1 where the key differs from that of the row before.
+// Return the bits of a chunk, from its first column on: 1 where the key differs from the key of the row before.
 fn heads_of(place: Place, row: u32) -> u32 {
     let first = element_index(place, row);
     let before = element_index(place, row - 1u);
@@ -80,7 +80,7 @@ fn with_heads(chunk: Chunk, packed: PackedHeads, rows: u32) -> Chunk {
 }
 {% if spec.cuts_columns_alike %}
 
-// Return the bits of the ROWS rows from this one on.
+// Return the bits of ROWS rows, starting with this one.
 fn heads_from(row: u32) -> u32 {
     let low = heads[row >> 5u];
     let high = heads[(row + ROWS - 1u) >> 5u];

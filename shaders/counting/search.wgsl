@@ -57,7 +57,7 @@ fn is_before(found: Key, wanted: Key) -> bool {
     let wanted{{ i }} = order_of({{ "at%d" % i if own else key_at("searched", "at%d" % i) }});
     var place{{ i }} = 0u;
 {% endfor %}
-    // Find the first block whose last key does not belong before the key.
+    // Find the first block with a last key that does not belong before the wanted key.
     var left = blocks;
     for (; left > 1u; left -= left / 2u) {
         let half = left / 2u;

@@ -47,8 +47,8 @@ const NO_PLACE = 0xffffffffu;
 // What a tile knows of the last key that it keeps.
 struct Narrowed {
     prefix: Key,  // its highest digits
-    wanted: u32,  // keys to keep of those with that prefix
-    is_done: u32,  // 1 if they are all of these
+    wanted: u32,  // keys to keep among the keys with that prefix
+    is_done: u32,  // 1 if all keys with that prefix are kept
 }
 
 var<workgroup> found: atomic<u32>;  // keys of the tile that are not dropped
@@ -56,7 +56,7 @@ var<workgroup> counts: array<atomic<u32>, 256>;  // keys with each value of a di
 var<workgroup> sums: array<u32, GROUPS>;
 var<workgroup> narrowed: Narrowed;
 var<workgroup> number: u32;
-// One bit for each key: those that come before the last one kept, and those with its prefix.
+// One bit for each key. `before`: the keys before the last kept key. `ties`: the keys with its prefix.
 var<workgroup> before: array<atomic<u32>, WORDS>;
 var<workgroup> ties: array<atomic<u32>, WORDS>;
 var<workgroup> before_counts: array<u32, WORDS>;  // of the words before

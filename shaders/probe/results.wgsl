@@ -3,7 +3,7 @@ struct ProbeResults {
     next_ticket: atomic<u32>,             // probe_chain: tickets handed out
     timed_out: atomic<u32>,          // probe_chain: workgroups that did not see the post before their own
     started: atomic<u32>,                 // probe_later: workgroups that have started
-    started_while_spinning: atomic<u32>,  // probe_later: those that the first one saw within its bound
+    started_while_spinning: atomic<u32>,  // probe_later: workgroups that the first one saw within its bound
     polls: atomic<u32>,                   // probe_spin: polls that one waiting invocation made before its bound
     subgroup_sizes: atomic<u32>,          // probe_subgroups: the sizes seen, or-ed together (each is a power of two)
     lanes_out_of_order: atomic<u32>,      // probe_subgroups: invocations with another lane than their index says

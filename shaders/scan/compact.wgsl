@@ -12,7 +12,7 @@ const MOVED = {{ text.moved }}u;  // neighbouring elements that an invocation ta
 // For each chunk: the mask's bits, and above them the number of the tile's elements that are selected before it.
 var<workgroup> ranks: array<u32, TILE_SIZE / CHUNK>;
 
-// `sums` are those of the tile alone.
+// Keep the mask's bits and the rank of a chunk. `sums` count from the beginning of the tile.
 fn rank_chunk(offset: u32, mask: Chunk, sums: Chunk) {
     let bits = {% for position in range(kernel.tile.chunk) %}(mask[{{ position }}] << {{ position }}u){{ " | " if not loop.last }}{% endfor %};
     ranks[offset / CHUNK] = ((sums[CHUNK - 1u] - countOneBits(bits)) << 16u) | bits;
@@ -28,7 +28,7 @@ fn kept_before(offset: u32, kept: u32) -> u32 {
     return select(kept, ranks[min(offset, TILE_SIZE - 1u) / CHUNK] >> 16u, offset < TILE_SIZE);
 }
 
-// Store the tile's selected elements after those of the tiles before it.
+// Store the tile's selected elements after the selected elements of the tiles before it.
 fn move_tile(invocation: u32, tile: u32, before: u32, kept: u32) {
     for (var turn = 0u; turn < TILE_SIZE; turn += TURN) {
         let start = kept_before(turn, kept);

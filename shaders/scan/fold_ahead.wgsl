@@ -16,9 +16,9 @@ fn read_aggregate(tile: u32) -> Post {
     return Post(post.ready & (tile < params.tiles), post.item);
 }
 
-// Post prefixes from block `start` on, whose prefix is in `shared_seed`, until all are posted, or until `patience` looks in a
-// row find nothing new; once the prefix of `tile` is posted, `rest` looks suffice. Return the first tile with a missing
-// aggregate.
+// Post the prefixes of the tiles from block `start` on. `shared_seed` has the prefix of this block. Stop when all are
+// posted, or after `patience` looks in a row that find nothing new. Once the prefix of `tile` is posted, stop after
+// `rest` such looks. Return the first tile with a missing aggregate.
 fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) -> u32 {
 {{ by_lanes("fold_by_lanes(invocation, start, tile, patience, rest)") }}
     return workgroupUniformLoad(&shared_place);

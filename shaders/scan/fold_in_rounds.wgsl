@@ -6,13 +6,13 @@
 {% include "scan/fold_looks.wgsl" %}
 const FOLDERS = {{ kernel.tile.subgroups_per_workgroup }}u;  // subgroups that fold
 
-const STOPPED = 0x80000000u;  // in shared_place, beside the first tile that is not folded: the fold ends
+const STOPPED = 0x80000000u;  // a bit of shared_place: the fold ends. The other bits are the first tile that is not folded
 var<workgroup> block_ready: array<u32, FOLDERS>;  // the tiles of each block up to the first missing aggregate
 var<workgroup> block_totals: array<{{ text.shared_item }}, FOLDERS>;
 
-// Post prefixes from block `start` on, whose prefix is in `shared_seed`, until all are posted, or until `patience` looks in a
-// row find nothing new; once the prefix of `tile` is posted, `rest` looks suffice. Return the first tile with a missing
-// aggregate.
+// Post the prefixes of the tiles from block `start` on. `shared_seed` has the prefix of this block. Stop when all are
+// posted, or after `patience` looks in a row that find nothing new. Once the prefix of `tile` is posted, stop after
+// `rest` such looks. Return the first tile with a missing aggregate.
 fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) -> u32 {
     let lane = invocation % SUBGROUP_SIZE;
     let folder = invocation / SUBGROUP_SIZE;

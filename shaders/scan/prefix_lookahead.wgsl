@@ -13,9 +13,9 @@ fn tile_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
     return ticket_of(invocation, workgroup, grid) - 1u;  // NO_TILE for ticket 0
 }
 
-// Return the tile whose prefix this tile waits for.
+// Return the tile that has the prefix this tile waits for.
 fn awaited(tile: u32) -> u32 {
-    return {{ "select(tile, params.tiles, tile == params.tiles - 1u);  // what comes after the last tile is the next piece's carry" if spec.carry_out else "tile;" }}
+    return {{ "select(tile, params.tiles, tile == params.tiles - 1u);  // the prefix after the last tile is the carry of the next piece" if spec.carry_out else "tile;" }}
 }
 
 // Fold for all tiles. Return true if the workgroup has a tile, and its prefix is posted.

@@ -4,7 +4,7 @@
     part of each chunk, of the lanes and of the subgroups, and no identity is needed in their place. -#}
 {% from "scan/subgroup_scan.wgsl" import joined, place with context %}
 {% set for_staging = ", invocation" if kernel.exchanges_chunks else "" %}
-// Combine each position of `sums` with that of a chunk that begins `left` elements before the end.
+// Combine each position of `sums` with the same position of a chunk that begins `left` elements before the end.
 fn combine_chunks(sums: Chunk, chunk: Chunk, left: u32) -> Chunk {
     let both = Chunk({% for position in range(kernel.tile.chunk) %}join(sums[{{ position }}], chunk[{{ position }}]){{ ", " if not loop.last }}{% endfor %});
     if (left >= CHUNK) {

@@ -22,6 +22,6 @@ struct Params {
     row_length: u32,  // elements from one row's head to the next's
     first_row: u32,  // of the seeds: the row that element 0 belongs to
     row_offset: u32,  // elements of that row before element 0
-    inner: u32,  // rows that are interleaved in memory; 1 if they are one after the other
+    inner: u32,  // rows that are interleaved in memory; 1 if none are
 }
 @group(0) @binding(0) var<uniform> params: Params;

@@ -89,7 +89,7 @@ fn {{ name }}_begin(place: Place) -> u32 {
 {% endfor %}
 {% for name in varying %}
 
-// Return four weights at one time. Those of states that do not exist are 0.
+// Return four weights at one time. Weights of states that do not exist are 0.
 fn {{ name }}_of(begin: u32, quad: u32, time: u32) -> vec4<f32> {
     let rest = call.state_count - call.first_state;
     let state = vec4(4u * quad) + vec4(0u, 1u, 2u, 3u);

@@ -24,8 +24,9 @@ struct Post {
     item: Item,
 }
 
-// Posts of wide items are interleaved for BLOCK neighbours, each word of all of them side by side, so that the lanes of a
-// block read whole cache lines. Posts of narrow items are one after the other, so that fewer tiles write to one line.
+// The posts of wide items are interleaved for BLOCK neighbours: the first words of all of them, then the second words,
+// and so on. So the lanes of a block read whole cache lines. The posts of narrow items are contiguous, so that fewer
+// tiles write to one cache line.
 fn place_of_post(post: u32) -> u32 {
     return post / POST_STRIDE * (POST_STRIDE * POST_WORDS) + post % POST_STRIDE;
 }

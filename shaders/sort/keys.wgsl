@@ -4,7 +4,7 @@
 {% set wide = scalar.bits == 64 %}
 {% set mask = {8: "0xffu", 16: "0xffffu"}.get(scalar.bits, "0xffffffffu") %}
 {% set sign = {8: "0x80u", 16: "0x8000u"}.get(scalar.bits, "0x80000000u") %}
-// A key's bits as the array has them. Keys of 8 and 16 bits were widened to a word, those of 64 bits are (low, high).
+// A key's bits as the array has them. Keys of 8 and 16 bits were widened to a word. 64-bit keys are (low, high).
 alias Key = {{ "vec2<u32>" if wide else "u32" }};
 
 const SIGN = {{ sign }};  // of the highest word

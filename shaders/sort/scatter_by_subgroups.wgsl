@@ -9,8 +9,9 @@
 {% set shared_words = [groups * 2 ** radix_bits + 1, turn_items * key_words] | max %}
 {% set moves = "before" if kernel else "moves" %}
 {% set rounds = (2 ** radix_bits + workgroup_size - 1) // workgroup_size %}
-// At first the counters of the groups, one for each digit, and a word for those that count nothing. Then the keys of the
-// ordered tile, and after them its places, in turns, since with less workgroup memory more workgroups run at a time.
+// First: the counters of the groups, one for each digit, and a word for lanes that count nothing. Then: the keys of the
+// ordered tile, and after them its places, one part of the tile in each turn. With less workgroup memory more
+// workgroups run at a time.
 var<workgroup> room: array<atomic<u32>, {{ shared_words }}>;
 var<workgroup> registered: atomic<u32>;  // the number of subgroups
 var<workgroup> totals: array<u32, {{ [2 ** radix_bits * groups // workgroup_size, 1] | max }}>;  // of the digits of each subgroup
@@ -97,8 +98,8 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
     } else {
 {{ load_items("key", "temporary[%s]") -}}
     }
-    // Rank each element among those of its group with its digit. The last lane with the digit counts for all of them. A
-    // subgroup votes between two such counts, so its lanes see each other's in order.
+    // Rank each element among the elements of its group with the same digit. The last lane with the digit counts for
+    // all of them. A subgroup votes between two such counts, so its lanes see each other's counts in order.
 {% for i in range(items) %}
     let counter{{ i }} = group * RADIX + select(RADIX - 1u, digit_of(key{{ i }}, step.mask), first_at + {{ i }}u * lanes < tile.end);
     let peers{{ i }} = peers_of(counter{{ i }}, members);

@@ -44,7 +44,7 @@ class Request:
 
     Attributes:
         ops: the names of operators, or "sort".
-        dtypes: element types. Each operator runs on those that it combines.
+        dtypes: element types. Each operator runs on the types that it combines.
         sizes: numbers of elements in an array. Empty: sizes that suit the adapter.
         rows: the number of rows that the elements are cut into.
         strategies: gpuscan's strategies. Empty: every one that is safe on the adapter.
