@@ -185,7 +185,7 @@ def tint() -> Iterator[TintCheck]:
 
 @pytest.fixture
 def default_signals() -> Iterator[None]:
-    """Let SIGINT and SIGHUP act as usual, in this process and in those that the test starts.
+    """Let SIGINT and SIGHUP act as usual, in this process and in processes that the test starts.
 
     A shell that starts the run in the background ignores SIGINT, and ``nohup`` ignores SIGHUP. Child processes inherit
     that, and a test that interrupts them would fail.

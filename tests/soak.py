@@ -108,7 +108,7 @@ def one_of(rng: Random, choices: Sequence[T]) -> T:
 
 
 def length_of(recipe: Random, rng: Random, most: int = LARGEST, least: int = 1) -> int:
-    """Draw small to middle lengths, every order of magnitude alike, and large ones by some recipes."""
+    """Draw small to middle lengths, each order of magnitude equally often. Some recipes also draw large lengths."""
     most = most if recipe.random() < LARGE else min(most, USUAL)
     lowest = np.log2(least)
     top = recipe.uniform(lowest, most)
@@ -398,7 +398,7 @@ def hogs(count: int) -> Iterator[None]:
 
 
 def soak_beside_others(name: str, seconds: float, seed: int, cases: int | None) -> Tally:
-    """Run cases in a process beside others on the adapter."""
+    """Run cases in this process while other processes use the same adapter."""
     return soak(gs.Device(name, unsafe=True), seconds, seed, cases, shared=True)
 
 

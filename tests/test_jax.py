@@ -251,7 +251,7 @@ def test_operators_that_close_over_traced_values(monkeypatch: pytest.MonkeyPatch
 
 
 ONE = jnp.eye(3)
-# Of rows that are swapped to find a pivot, and of those that are not.
+# Two matrices. Pivoting swaps rows of the first one, but not of the second one.
 REGULAR = jnp.asarray(
     [[[0.1, 1.0, 0.2], [0.9, 0.2, 0.1], [0.3, -0.4, 1.2]], [[1.5, 0.2, 0.1], [0.1, 1, 0.3], [0.2, 0, 2]]], jnp.float32
 )

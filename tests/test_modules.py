@@ -27,7 +27,7 @@ def modules() -> dict[str, Path]:
 
 
 def imports(path: Path) -> tuple[set[str], set[str]]:
-    """Return the modules from which a file imports names, and those that it may import as a whole."""
+    """Return the modules from which a file imports names, and the modules that it may import as a whole."""
     found: set[str] = set()
     whole: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -66,7 +66,7 @@ def test_no_module_is_a_part_of_another_one() -> None:
                 importers[name] |= {importer} if name in names else {importer, "a registry"}
     parts = set()
     for name, found in importers.items():
-        (importer, *others) = found or {"nobody"}
+        (importer, *others) = found or {"no module"}
         if others or importer not in paths or paths[name].parent == PACKAGE or paths[name].name == "__init__.py":
             continue
         beside = paths[importer].parent == paths[name].parent and paths[importer].name != "__init__.py"

@@ -21,7 +21,7 @@ OPEN_MPI = dict.fromkeys(
 
 @pytest.mark.skipif(not INSTALLED, reason="no MPI, or no mpi4py, on this machine")
 def test_two_processes() -> None:
-    """Compare the states of two processes with those of one; the program does it."""
+    """Run the program, which compares the states of two processes with the states of one."""
     found = subprocess.run(
         ["mpiexec", "-n", "2", sys.executable, "examples/mpi_scan.py"],
         cwd=CHECKOUT,

@@ -54,7 +54,7 @@ class Cells(HTMLParser):
 
 @pytest.mark.usefixtures("skip_without_adapters")
 def test_the_notebook_runs() -> None:
-    """Run each cell; those that end in a device's object show a table."""
+    """Run each cell. A cell that ends in a device's object shows a table."""
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert all(not cell.get("outputs") for cell in notebook["cells"])

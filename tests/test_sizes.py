@@ -34,7 +34,7 @@ def branching(a: Any, b: Any) -> Any:
 
 @given(_NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS)
 def test_a_formula(a: int, b: int, other: int, another: int) -> None:
-    """Assert that what a formula gives for other sizes is what the function gives."""
+    """Assert that a formula computes the function's result for other sizes too, or refuses them."""
     formula = formula_of(branching, (a, b))
     assert formula((a, b)) == (branching(a, b),)
     found = formula((other, another))

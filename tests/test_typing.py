@@ -38,7 +38,7 @@ def find_overloads() -> dict[str, Callable[..., Any]]:
 
 @pytest.mark.parametrize("name", sorted(find_overloads()))
 def test_overloads_take_what_the_function_takes(name: str) -> None:
-    """Compare the names of the arguments of a function with those of its overloads together."""
+    """Compare a function's argument names with the argument names of all its overloads together."""
     function = inspect.unwrap(getattr(gpuscan, name))
     known: set[str] = set()
     for each in get_overloads(function):
@@ -56,7 +56,7 @@ def test_overloads_take_what_the_function_takes(name: str) -> None:
 
 
 def test_names_of_choices_are_those_that_are_taken() -> None:
-    """Assert that what a type checker lets through is what the functions take."""
+    """Assert that the functions take the values that a type checker accepts."""
     for strategy in get_args(Strategy):
         check_strategy(strategy)
     assert set(get_args(Strategy)) == {"auto", *STRATEGIES}

@@ -1,4 +1,4 @@
-"""Arrays on a device as text: NumPy's numbers, of which few are read, and no error whatever happened before."""
+"""Text of arrays on a device: it has NumPy's numbers, reads few of them, and raises no error, even after failures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_long_arrays_are_cut_as_numpy_cuts_them(device: gs.Device, monkeypatch: 
 
 
 def test_picked_arrays(device: gs.Device) -> None:
-    """Assert that an array whose length only the device knows is shown with the elements that it has."""
+    """Assert that an array shows all its elements, although only the device knows how many there are."""
     x = np.arange(50, dtype=np.int32)
     assert str(gs.compact(device.asarray(x), x % 3 == 0)) == str(x[::3])
     assert "[ 0,  3,  6," in repr(device.asarray(x)[device.asarray(x % 3 == 0)])

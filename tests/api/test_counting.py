@@ -37,7 +37,7 @@ def comparable(array: Any) -> Array:
 
 @pytest.mark.parametrize("dtype", KINDS, ids=lambda dtype: np.dtype(dtype).name)
 def test_unique(device: gs.Device, dtype: Any) -> None:
-    """Assert that values, first places, inverse indices and counts are those of the sorted array."""
+    """Compare values, first places, inverse indices and counts with a sort of the array."""
     for shape in ((1,), (37, 3), (2500,)):
         keys = keys_of(dtype, shape, 5)
         flat = keys.reshape(-1)
@@ -159,7 +159,7 @@ def test_histogram(device: gs.Device, dtype: Any) -> None:
     numbers = rng.normal(100, 30, (50, 41)).clip(0, 255).astype(dtype)
     numbers[0, :9] = np.linspace(60, 140, 9).astype(dtype)
     cases = [(10, None), (8, (60, 140)), ([0, 0.5, 70, 70, 99.5, 300], None), (5, (1000, 1010)), (np.array([3]), None)]
-    if dtype != np.float16:  # which has not so many numbers
+    if dtype != np.float16:  # float16 has too few numbers for this
         cases.append((256, (-7, 131.3)))
     for bins, limits in cases:
         wanted = np.histogram(numbers, bins, limits)
@@ -313,7 +313,7 @@ def test_partition_by(device: gs.Device, dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int64, *FLOATS], ids=lambda dtype: np.dtype(dtype).name)
 def test_quantiles(device: gs.Device, dtype: Any) -> None:
-    """Assert that quantiles and medians of NumPy arrays are NumPy's bits, and those of a device agree with them."""
+    """Assert that quantiles and medians of NumPy arrays have NumPy's bits, and that device arrays agree with them."""
     rng = np.random.default_rng(9)
     x = rng.integers(0, 90, (6, 4, 11)).astype(dtype)
     if np.dtype(dtype).kind == "f":

@@ -22,7 +22,7 @@ def cuts_of(rng: np.random.Generator, shape: tuple[int, ...], axis: int) -> list
 
 @pytest.mark.parametrize(("shape", "axis"), SHAPES)
 def test_every_cut(device: gs.Device, shape: tuple[int, ...], axis: int) -> None:
-    """Call plans on arrays here and there, and record those that move no elements."""
+    """Call plans on arrays of NumPy and of the device, and record the plans that move no elements."""
     rng = np.random.default_rng(len(shape) + axis)
     x = rng.integers(0, 2**32, shape, dtype=np.uint32)
     there, options = device.asarray(x), {"axis": axis, "reverse": axis == 1, "exclusive": True, "initial": np.uint32(7)}

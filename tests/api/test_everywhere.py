@@ -44,7 +44,7 @@ def normal(seed: int, *shape: int) -> Array:
 
 
 def special(seed: int, *shape: int) -> Array:
-    """Return numbers of which every third is a special one."""
+    """Return random numbers. About a third of them are special ones."""
     rng = np.random.default_rng(seed)
     x = normal(seed, *shape)
     return np.where(rng.integers(0, 3, x.shape) == 0, rng.choice(SPECIAL, x.shape), x)
@@ -56,11 +56,11 @@ def tiny(seed: int) -> Array:
     return (normal(seed) * 10.0**exponents).astype(np.float32)
 
 
-# ----- The calls whose digests are kept
+# ----- The calls that have a digest on file
 
 
 def product_and_sum(left: Any, right: Any) -> Any:
-    """Combine by the steps that compilers fuse or reorder, and by the choices whose bits they choose."""
+    """Combine by steps that compilers fuse or reorder, and by `where` and `maximum`, which they may give other bits."""
     chosen = np.where(left[1] < right[1], left[1], right[1] + left[0])
     return left[0] * right[0] + left[0], chosen, np.maximum(left[2], -right[2])
 
@@ -206,7 +206,7 @@ def in_canonical_order(values: Array, combine: Callable[[int, int], int]) -> lis
 
 @pytest.mark.parametrize("length", [1, 2, 5, 64, 255, 257, 1025, 2049])
 def test_the_order_is_the_canonical_one(device: gs.Device, length: int) -> None:
-    """Assert it with an operator that is not associative, whose results differ for any other order."""
+    """Assert the order with an operator that is not associative. Any other order would give other results."""
     x = np.random.default_rng(length).integers(0, 2**32, length, np.uint32)
 
     def combine(left: Any, right: Any) -> Any:

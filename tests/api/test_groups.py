@@ -167,7 +167,7 @@ def test_out(device: gs.Device) -> None:
 
 
 def test_compensated(device: gs.Device) -> None:
-    """Assert that compensated sums of groups are those of each group by itself."""
+    """Compare compensated sums of groups with the compensated sum of each group by itself."""
     rng = np.random.default_rng(4)
     x, labels = rng.standard_normal(3000).astype(np.float32), rng.integers(0, 3, 3000)
     found = gs.scan(x, groups=labels, compensated=True, device=device)

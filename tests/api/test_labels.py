@@ -17,7 +17,7 @@ KINDS = ("objects", "series", "list", "text", "categorical", "category series", 
 
 
 def labels_of_kind(kind: str, codes: np.ndarray[Any, Any]) -> Any:
-    """Return labels of this kind, one for each code; those of -1 are missing."""
+    """Return labels of this kind, one for each code. A label with code -1 is missing."""
     names = np.array([f"shop {code * 7 % 5}-{code}" for code in range(codes.max() + 1)])
     named = np.where(codes < 0, None, names[codes])
     numbers = pd.Series(np.where(codes < 0, np.nan, codes * 1.5))
@@ -67,7 +67,7 @@ def test_labels_of_every_kind(device: gs.Device, kind: str) -> None:
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
 @pytest.mark.parametrize("reach", [3, 100])
 def test_missing_labels(device: gs.Device, dtype: str, reach: int) -> None:
-    """Assert the one rule for -1: NaN in scans, left out of reductions, from NumPy, on a device, and in plans."""
+    """Assert the one rule for -1, from NumPy, on a device, and in plans: NaN in scans, and ignored in reductions."""
     rng = np.random.default_rng(reach)
     for length in (20, 5000):
         labels = rng.integers(-1, reach, length).astype(dtype)
@@ -163,7 +163,7 @@ def test_missing_labels_of_rows(device: gs.Device) -> None:
 
 
 def test_missing_labels_of_integers(device: gs.Device) -> None:
-    """Assert that scans whose results cannot be NaN raise: for labels on a device, at the next read at the latest."""
+    """Assert that scans raise if their dtype has no NaN: for labels on a device, at the next read at the latest."""
     x = np.arange(6, dtype=np.int32)
     labels = np.array([0, 1, -1, 0, 1, 1])
     message = "groups with missing labels .* of dtype int32 cannot be NaN"

@@ -19,7 +19,7 @@ from tests.oracle import assert_same, limit_examples, some
 Array = np.ndarray[Any, Any]
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 TOLERANCE = {"float32": 2e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
-# Layouts: one row, rows one after the other, columns of one tile; and columns of many tiles, few and many.
+# Layouts: one row, contiguous rows, and columns of one tile. Then few and many columns, of many tiles each.
 SHAPES = [((1,), 0), ((2,), 0), ((997,), 0), ((7, 131), 1), ((64, 9), 1), ((2, 3, 5, 4), 2)]
 FEW, MANY = ((131, 7), 0), ((3, 257, 20), 1)
 
@@ -264,7 +264,7 @@ def test_gradients_of_arrays_larger_than_a_binding(
 
 @pytest.mark.parametrize(("dtype", "reverse", "shapes"), [("float32", False, (0, 1, 2)), ("float16", True, (3,))])
 def test_gates_that_broadcast(device: gs.Device, dtype: str, reverse: bool, shapes: tuple[int, ...]) -> None:
-    """Assert that states and gradients are those of full gates, with the gradient summed to the shape of the gates."""
+    """Compare states and gradients with full gates. The gradient is then summed to the shape of the gates."""
     full, b, grad_h = draw_arrays((5, 40, 6), dtype)
     for a in some(device, [(full[0, 0, 0], full[:, :1], full[0, :, :1], full[0])[i] for i in shapes]):
         wide = np.broadcast_to(a, b.shape)

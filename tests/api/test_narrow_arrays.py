@@ -19,7 +19,7 @@ def numbers(*shape: int, dtype: Any = np.int32) -> Any:
 
 
 def same(found: Any, wanted: Any) -> None:
-    """Assert that results on a device are those of NumPy."""
+    """Assert that results on a device equal NumPy's results."""
     np.testing.assert_array_equal(found.numpy(), wanted)
 
 
@@ -43,7 +43,7 @@ def test_long_and_narrow_arrays(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("cut", ["segments", "keys"])
 def test_narrow_arrays_that_are_cut(device: gs.Device, cut: str) -> None:
-    """Compare scans of two narrow arrays, and reductions of their segments, with those of NumPy."""
+    """Compare scans of two narrow arrays, and reductions of their segments, with NumPy's results."""
     x = numbers(2, ROWS, 3)
     places = np.array([0, 0, 17, 4000, ROWS])
     given: dict[str, Any] = {cut: places if cut == "segments" else np.repeat(np.arange(4), np.diff(places))}
@@ -72,7 +72,7 @@ def test_functions_of_narrow_arrays(device: gs.Device) -> None:
 
 
 def test_gradients_down_narrow_arrays(device: gs.Device) -> None:
-    """Compare recurrences down two columns, and their gradients, with those of each column."""
+    """Compare recurrences down two columns, and their gradients, with the recurrence of each column by itself."""
     a, b = (numbers(ROWS, 2, dtype=np.float32) / 8 for _ in range(2))
     there = [device.asarray(each) for each in (a, b)]
     states = gs.linear_recurrence(*there, axis=0)

@@ -1,4 +1,4 @@
-"""Calls whose functions close over other floats than before: they launch the same program, and get the same bits."""
+"""Calls with functions that close over new floats: they launch the program of earlier calls, and get the right bits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def scale_and_shift(v: Any, factor: float, offset: float = 0.25) -> Any:
 
 
 def affine(v: Any, k: float) -> Any:
-    """Return a number of which a parameter would differ if its type were asked for."""
+    """Scale by floats above 0.7. With a parameter that is no `float`, the result would differ."""
     return v * k if isinstance(k, float) and k > 0.7 else v
 
 
@@ -86,7 +86,7 @@ READING_NOTHING: dict[str, Callable[[float], Callable[[Any], Any]]] = {
     "k twice": lambda k: lambda v: v * k + k,
     "two": lambda k: (lambda j: lambda v: v * k + j)(k * 0.5),
     "equal": lambda k: (lambda j: lambda v: v * k + j)(k + 0.0),
-    "beside a literal": lambda k: lambda v: np.where(v > 0.5, v * k, v - 0.5),
+    "with a literal": lambda k: lambda v: np.where(v > 0.5, v * k, v - 0.5),
     "1 - k": lambda k: lambda v: v * (1 - k),
     "k * j": lambda k: (lambda j: lambda v: v + k * j)(k + 3.0),
     "k + 0.1 - k": lambda k: lambda v: v + (k + 0.1 - k),
@@ -237,7 +237,7 @@ CALLS: dict[str, Callable[[Any, float, Any], Any]] = {
 
 @pytest.mark.parametrize("kind", CALLS)
 def test_every_kind_of_call(device: gs.Device, kind: str) -> None:
-    """Assert that results are those of a trace as the float changes, and that neither programs nor calls grow."""
+    """Compare each new float with a fresh trace, and assert that programs and Python calls do not increase."""
     call = CALLS[kind]
     a = device.asarray(X)
     values = [0.5, 0.25, 2.0, -0.5, 1.0, 0.75, 0.0, -1.0, -2.0, 0.5, 1.5, 4.0, 0.25, NAN, 0.0]

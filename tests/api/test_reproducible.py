@@ -14,7 +14,7 @@ RUNS = 8
 
 
 def test_float_sums_have_one_set_of_bits(device: gs.Device) -> None:
-    """Assert that the bits are those of the CPU twin, and that another order of adding gives others."""
+    """Assert that the bits equal the CPU twin's bits, and that another order of adding gives other bits."""
     length = 2**18 if device.capabilities.adapter_type == "CPU" else 2**20
     x = np.random.default_rng(0).standard_normal(length).astype(np.float32)
     seen = {

@@ -93,7 +93,7 @@ def test_options(device: gs.Device, rows: bool, exclusive: bool, reverse: bool, 
     problem = make_problem(x, AFFINE, axis=axis, exclusive=exclusive, reverse=reverse, initial=seeds)
     tile = small_tiles(device)[-1]
     strategies = strategies_in_turn(device, exclusive + reverse + initial)
-    for strategy in strategies if rows else ["three_dispatch"]:  # load and store are those of every strategy
+    for strategy in strategies if rows else ["three_dispatch"]:  # every strategy loads and stores in the same way
         got = scan_with(device, problem, strategy, tile=tile)
         for result, field in zip(got, wanted, strict=True):
             assert_same(result, field, (strategy, tile))

@@ -302,7 +302,7 @@ LAYOUTS: list[tuple[tuple[int, ...], Any, dict[str, Any]]] = [
 def test_kernels_read_the_neighbours_of_every_layout(
     device: gs.Device, shape: tuple[int, ...], dtype: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compare the gradients of arrays on the device, of many tiles, with those that NumPy gives from shifted copies."""
+    """Compare gradients of device arrays of many tiles with the gradients that NumPy computes from shifted copies."""
     x = tuple(np.random.default_rng(i).uniform(0.9, 1.02, shape).astype(dtype) for i in range(2))
     y = on_numpy(x, COMPOSED, **options)
     weight = weights(y)

@@ -41,7 +41,7 @@ def offsets(rng: np.random.Generator, length: int, segments: int, *, full: bool)
 
 
 def each(x: Array, cuts: Array, axis: int, op: str, initial: Any) -> Array:
-    """Return the reductions of the segments, one after the other."""
+    """Return the reductions of the segments, in the order of the segments."""
     ufunc: np.ufunc = getattr(np, op)
     begin = np.zeros([n for i, n in enumerate(x.shape) if i != axis], x.dtype) if initial is None else initial
     parts = [x.take(range(a, b), axis) for a, b in itertools.pairwise(cuts)]

@@ -86,11 +86,11 @@ def other_axes(pair: list[gs.Device], tmp_path: Path) -> None:
     check(X.reshape(100, 50), "add", pair, axis=1, segments=[0, 10, 50])
     check(X.reshape(2500, 2), "add", pair, axis=0, initial=rows)
     check(X.reshape(2, 2500), "add", pair, axis=1, initial=rows, keys=np.arange(2500) // 7)
-    # The index along the axis is that of the whole array, also where rows are divided.
+    # The index along the axis counts in the whole array, also where rows are divided.
     indexed: dict[str, Any] = {"before": lambda v, i: v + i.astype(np.int32)}
     check(X, "add", pair, **indexed)
     check(X.reshape(100, 50), "add", pair, axis=1, **indexed)
-    # Groups of rows, with labels for all rows alike and for each of them; a few rows are one device's.
+    # Groups of rows: the same labels for all rows, and labels for each row. One device scans all rows if they are few.
     some = X.reshape(100, 50).astype(np.int32)
     for labels in (RNG.integers(0, 5, 50), RNG.integers(0, 5, (100, 50))):
         check(some, "add", pair, axis=1, groups=labels)

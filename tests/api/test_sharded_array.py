@@ -87,7 +87,7 @@ def test_segments_and_keys(
 
 
 def results_in_place(three: list[gs.Device]) -> None:
-    """Write to arrays that are divided alike, and over the input."""
+    """Write to arrays that are divided like the input, and over the input."""
     x = gs.ShardedArray.from_numpy(X, three[:2])
     out = gs.ShardedArray.from_numpy(np.full_like(X, 77), three[:2])
     offsets = [0, 3, 38, 40]
@@ -249,7 +249,7 @@ def failures(three: list[gs.Device], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def dicts(three: list[gs.Device]) -> None:
-    """Return bundles as plain dicts and lists, like those that were passed."""
+    """Pass bundles as plain dicts and lists, and get plain dicts and lists."""
     x = gs.ShardedArray.from_numpy(X, three)
 
     def add(left: Any, right: Any) -> Any:

@@ -38,7 +38,7 @@ def keys_of(dtype: Any, shape: tuple[int, ...], seed: int = 0) -> Array:
 
 
 def order_of(keys: Array, axis: int = -1, descending: bool = False) -> Array:
-    """Return NumPy's stable order; the descending one is that of the flipped array, flipped, with NaN at the end."""
+    """Return NumPy's stable order. To descend, flip the order of the flipped array, and put NaN at the end."""
     comparable = keys.astype(np.float32) if keys.dtype == ml_dtypes.bfloat16 else keys
     if not descending:
         return np.argsort(comparable, axis=axis, kind="stable")

@@ -74,7 +74,7 @@ def where(request: pytest.FixtureRequest, device: gs.Device) -> Any:
 
 @pytest.mark.parametrize(("function", "make"), CASES)
 def test_scans(where: Any, function: Any, make: Any) -> None:
-    """Scan a row, rows and columns, into a new array and into `out`; the dtype stays that of the input."""
+    """Scan a row, rows and columns, into a new array and into `out`. The dtype stays the dtype of the input."""
     x = make(500)
     got = gs.scan(x, function, device=where)
     assert got.dtype == x.dtype
@@ -162,7 +162,7 @@ def test_reductions_of_all_elements(where: Any) -> None:
 
 
 def test_vectors_of_records(where: Any) -> None:
-    """Assert that an operator's axes may come before those of the fields."""
+    """Assert that an operator's axes may come before the axes of the fields."""
     x = np.zeros((4, 5, 2), PAIRS.dtype)
     x["count"], x["scale"] = np.arange(40).reshape(x.shape), 1
 

@@ -1,4 +1,4 @@
-"""The totals that scans return on request are those of reductions."""
+"""The totals that scans return on request equal the results of reductions."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_the_probe_is_quick(adapter, wgpu_device):
 
 
 def test_features_and_limits_are_the_devices(fresh_findings, wgpu_device):
-    """Assert that the record has the features and limits of the device, not those of the adapter."""
+    """Assert that the record has the features and limits of the device, not of the adapter."""
     assert fresh_findings.features == set(wgpu_device.features)
     assert dict(fresh_findings.limits) == {name: int(value) for name, value in wgpu_device.limits.items()}
     assert fresh_findings.float64 == ({"shader-f64", "shader-int64"} <= set(wgpu_device.features))

@@ -197,7 +197,7 @@ def test_tint_refuses_a_barrier_that_not_all_reach(dawn: gs.Device) -> None:
 
 
 def test_the_check_of_all_shaders_tells_what_tint_refuses() -> None:
-    """Assert that the end of the tests tells of a refused text, and leaves out only types that Tint does not have."""
+    """Assert that the check reports a refused text, and skips only texts with types that Tint does not have."""
     check = TintCheck()
     check.note("chained shifts", "fn f(a: u32) -> u32 { return a << 1u << 2u; }")
     check.note("a shift of a shift", "fn f(a: u32) -> u32 { return (a << 1u) << 2u; }")

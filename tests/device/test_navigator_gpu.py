@@ -49,7 +49,7 @@ class JsObject:
 
 
 class JsBuffer(JsObject):
-    """A buffer, whose mapped bytes Python gets and sets as those of an `ArrayBuffer`."""
+    """A buffer with mapped bytes that Python reads and writes like an `ArrayBuffer`."""
 
     def __init__(self, real: wgpu.GPUBuffer) -> None:
         super().__init__(real)
@@ -122,7 +122,7 @@ def js_adapter(real: wgpu.GPUAdapter) -> Any:
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Make the modules that Pyodide has; `can_wait` says if the call can wait, and `gpu` is that of the navigator."""
+    """Make the modules that Pyodide has. `can_wait` says if the call can wait, and `gpu` is the navigator's `gpu`."""
     (real, *_) = find_adapters()
     gpu = SimpleNamespace(requestAdapter=lambda asked: lambda: js_adapter(real))
     state = SimpleNamespace(can_wait=True, navigator=SimpleNamespace(gpu=gpu, userAgent="Mozilla/5.0 Chrome/137.0.0.0"))

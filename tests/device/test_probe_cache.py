@@ -222,7 +222,7 @@ def test_a_wrong_field_counts_as_damage(folder, name, value):
 
 @pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e999"])
 def test_numbers_of_a_cache_are_finite(folder, number):
-    """Assert that a file with such a number counts as absent, whoever reads it."""
+    """Assert that a file with such a number counts as absent for every reader."""
     path = disk_cache.write("speeds", {"key": 1}, 1.5)
     assert path is not None
     path.write_text(path.read_text().replace("1.5", number))
@@ -230,7 +230,7 @@ def test_numbers_of_a_cache_are_finite(folder, number):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither pipes nor devices among its files")
-@pytest.mark.parametrize("kind", ["a link to a device without end", "a pipe that nobody writes to"])
+@pytest.mark.parametrize("kind", ["a link to a device without end", "a pipe without a writer"])
 def test_what_is_no_regular_file_counts_as_absent(folder, kind):
     """Read in a process of its own, which is killed if it hangs."""
     path = disk_cache.write("speeds", {"key": 1}, 1.5)

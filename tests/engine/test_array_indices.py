@@ -40,7 +40,7 @@ def test_resolve_indices(device: gs.Device, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["bool", *INTEGERS])
 def test_number_labels(device: gs.Device, dtype: str) -> None:
-    """Assert that labels become numbers, missing ones the last, and that the verdict tells of wrong ones."""
+    """Assert that labels become numbers, missing labels the last number, and that the verdict has the wrong labels."""
     limits = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     signed = [-1, -2] if limits[0] < 0 else []
     labels = np.array([0, 1, 1, 0, *limits, *signed, *([] if dtype == "bool" else [4, 5])], dtype)

@@ -67,7 +67,7 @@ def test_tiles_of_gpus(device: gs.Device, dtype: str) -> None:
 
 @pytest.mark.parametrize("views", ["both", "input", "result"])
 def test_matrices(device: gs.Device, views: str) -> None:
-    """Scan 3x3 matrices, which go through workgroup memory word by word, also those that are no views."""
+    """Scan 3x3 matrices in views and in whole arrays. They go through workgroup memory word by word."""
     x = np.random.default_rng(0).integers(0, 3, (203, 3, 3)).astype(np.uint32)
     a, target = device.asarray(x), device.asarray(np.full_like(x, 77))
     view, out = a[3:].copy() if views == "result" else a[3:], target[2:-1]

@@ -15,7 +15,7 @@ from tests.oracle import AFFINE, assert_same, strategies_on, words
 def test_several_subgroups_look(
     own_device: gs.Device, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """Assert that the bits are those of three_dispatch, and that a wait for a post that never comes ends."""
+    """Assert that the bits equal the bits of three_dispatch, and that a wait for a post that never comes ends."""
     size = own_device.capabilities.subgroup_size
     if not size or "lookback" not in strategies_on(own_device):
         assert not size or own_device.capabilities.backend == "OpenGL" or not own_device.capabilities.progress_earlier

@@ -1,4 +1,4 @@
-"""One workgroup folds the aggregates of many tiles: the bits are those of three_dispatch, for every kind of scan."""
+"""One workgroup folds the aggregates of many tiles. Every kind of scan has the same bits as three_dispatch."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def start(code: str, *arguments: str, environment: Mapping[str, str] | None = No
 
 
 def test_processes_that_share_an_adapter(adapter: wgpu.GPUAdapter, tmp_path: Path) -> None:
-    """Assert that a strategy which one process gives up is still trusted by those beside it and after it."""
+    """Assert that other processes, now and later, still trust a strategy that one process gave up."""
     code = f"""
 import sys
 import numpy as np, gpuscan as gs

@@ -66,7 +66,7 @@ def twin(problem: Problem, tile: TileShape) -> tuple[Joiner, TileSums]:
 
 
 def item_words(problem: Problem, items: Items) -> Array:
-    """Return the words of items: those of the element, then the head flag."""
+    """Return the words of items: first the words of the element, then the head flag."""
     fields = words_of(problem.element, items[: len(problem.element.fields)])
     return np.column_stack([fields, *items[len(problem.element.fields) :]]).astype(np.uint32)
 

@@ -27,7 +27,7 @@ SECONDS = 60.0
 
 @pytest.mark.parametrize(("period", "folds"), [(2, False), (7, False), (64, False), (7, True)])
 def test_fallback_does_the_late_tiles_work_itself(device: gs.Device, period: int, folds: bool) -> None:
-    """Assert that the bits are those of three_dispatch, although other workgroups reduce the late tiles."""
+    """Assert that the bits equal the bits of three_dispatch, although other workgroups reduce the late tiles."""
     x = np.random.default_rng(0).standard_normal(60_000).astype(np.float32)
     rows = words(np.random.default_rng(1), 2, (7, 3001))
     for tile in half_of(device, small_tiles(device), int(folds)):

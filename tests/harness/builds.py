@@ -101,7 +101,7 @@ def read_ahead_always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def transpose_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a device bring NumPy arrays of any size into C order, not only those that are worth it."""
+    """Let a device bring NumPy arrays of any size into C order, even if they are too small for this to pay."""
     monkeypatch.setattr(heuristics, "GPU", replace(heuristics.GPU, min_transposed_bytes=1))
 
 

@@ -126,7 +126,7 @@ def gradients_of(a: Any, h: Any, grad_h: Any, *, where: gs.Device | str, **optio
 def device_marks(
     device: gs.Device, shape: tuple[int, ...], axis: int, reverse: bool, in_columns: bool, **cuts: Any
 ) -> tuple[Array, Array]:
-    """Return the segment marks that the device makes of ``segments=`` or ``keys=``, and those of the CPU."""
+    """Return the segment marks that the device makes of ``segments=`` or ``keys=``, and the marks of the CPU."""
     heads = heads_of(cuts.get("segments"), cuts.get("keys"), shape, axis, reverse)
     assert heads is not None
     made = segment_heads(device._context, heads, in_columns=in_columns).read()

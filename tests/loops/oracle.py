@@ -40,7 +40,7 @@ def run(step: Callable[[Any, Any], Any], init: Any, xs: Any, *, reverse: bool = 
 
 
 def check(found: Any, wanted: Any, *, rtol: float = 3e-4) -> None:
-    """Compare results with those of the loop: integers and bools exactly, floats within rounding."""
+    """Compare results with the loop's results: integers and bools exactly, floats within rounding."""
     carry, ys = found
     for ours, theirs in zip([*leaves_of(carry), *leaves_of(ys)], [*leaves_of(wanted[0]), *wanted[1]], strict=True):
         ours, theirs = np.asarray(ours), np.asarray(theirs)

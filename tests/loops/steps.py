@@ -104,13 +104,13 @@ def spill(s: Any, x: Any) -> Any:
 
 
 def melt(s: Any, x: Any) -> Any:
-    """Collect snow, and melt what is there and warm enough."""
+    """Collect snow, then melt all of it or as much as the temperature allows."""
     melted = np.minimum(s + x[0], np.maximum(x[1], 0) * 2)
     return s + x[0] - melted, melted
 
 
 def battery(s: Any, x: Any) -> Any:
-    """Charge and discharge within what is free and what is there."""
+    """Charge at most the free capacity, and discharge at most the stored charge."""
     flow = np.clip(x, -s, 5 - s)
     return s + flow, flow
 

@@ -1,4 +1,4 @@
-"""Derivatives of the expression graph are those of finite differences; matrices store only what varies."""
+"""Derivatives of the expression graph agree with finite differences. Matrices store only entries that vary."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ MATRIX = element_of([np.dtype(np.float32)], shapes=[(2, 2)])
         ("multiply", SINGLE, "grad previous x+", 3),
         ("maximum", SINGLE, "begun grad previous x x+ y", 3),
         ("matmul", MATRIX, "grad previous x+", 12),
-        # One gate for both fields, and the first states are those of the identity.
+        # One gate for both fields. The first elements follow the identity.
         (operator(affine, identity=(1, 0)), element_of([np.dtype(np.float32)] * 2, PAIR), "grad previous x+", 5),
         (affine, element_of([np.dtype(np.float32)] * 2, PAIR), "begun grad previous x+", 6),
         ("add", element_of([np.dtype(np.complex64)]), "grad", 2),

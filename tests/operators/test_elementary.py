@@ -123,7 +123,7 @@ def test_errors_are_bounded(name: str) -> None:
     arguments = arguments_of(name, 1 << 15)
     wanted = exact(name, arguments)
     errors = errors_in_units(elementary(name, *arguments), wanted)
-    if name == "logaddexp":  # where terms cancel, an error is that of the larger one
+    if name == "logaddexp":  # terms may cancel, so errors are relative to the largest number
         finite = np.isfinite(errors)
         exponents = [np.frexp(each[finite])[1] for each in (wanted, *arguments)]
         errors[finite] *= np.ldexp(1.0, np.maximum(exponents[0], -125) - np.maximum(-125, np.maximum.reduce(exponents)))

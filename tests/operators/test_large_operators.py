@@ -96,8 +96,8 @@ def shares_compiler(device: gs.Device) -> bool:
 def test_matmul(device: gs.Device, k: int) -> None:
     """Multiply k x k matrices modulo 2^32 under every safe strategy: elements of up to 64 bytes.
 
-    A single pass takes llvmpipe 7 s to compile for k = 4, so for k > 2 only one of its two backends does, and by
-    default only the longer single pass, which has all of the other in it.
+    llvmpipe compiles a single pass for k = 4 in 7 s. So for k > 2, only one of its two backends compiles single passes.
+    By default `lookback` is skipped, because the longer shader of `fallback` contains all of it.
     """
     x = np.random.default_rng(2).integers(0, 2**32, (BLOCKS, k, k), dtype=np.uint32)
     (wanted,) = in_matrices(k, x)

@@ -283,7 +283,7 @@ def test_axes_of_the_element_are_inferred(device: gs.Device, where: str) -> None
 
 
 def test_functions_of_whole_arrays_are_refused() -> None:
-    """Assert that `np.argmax` and its like as the operator are told the way, and that the way works."""
+    """Assert that the error for `np.argmax` and similar operators says what to write, and that this works."""
     x = np.array([3, 1, 4, 1, 5, 9, 2, 6], np.float32)
     for op, name in (
         (np.sum, "add"),

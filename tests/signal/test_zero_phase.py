@@ -60,7 +60,7 @@ def test_sosfiltfilt(device: gs.Device, order: int) -> None:
 
 
 def test_other_numbers() -> None:
-    """Compare complex signals and coefficients, integers whose extension exceeds their dtype, and lists."""
+    """Compare complex signals and coefficients, integers with an extension that exceeds their dtype, and lists."""
     b, a = scipy.signal.butter(3, 0.2)
     sos = scipy.signal.butter(3, 0.2, output="sos")
     x = samples()

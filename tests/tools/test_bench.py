@@ -37,7 +37,7 @@ CASES = [
 
 
 def full(case: ScanCase, inputs: Inputs) -> list[np.ndarray[Any, Any]]:
-    """Scan every element of the case one after the other, in the widest type."""
+    """Scan the elements of the case one by one, in the widest type."""
     floats = case.dtype.kind in "fc"
     wide = np.result_type(case.dtype, np.float64) if floats else case.dtype
     function = case.operator.function
@@ -135,7 +135,7 @@ def test_measure() -> None:
 
 
 def test_wrong_results_of_gpuscan_are_failures() -> None:
-    """Count wrong results of gpuscan, and only show those of a peer."""
+    """Count wrong results of gpuscan as failures, and only show wrong results of a peer."""
     ours = measure(contender(FakeSubject(off=0.5)), CASE, INPUTS)
     theirs = measure(contender(FakeSubject(off=0.5), "torch"), CASE, INPUTS)
     assert ours.wrong

@@ -1,7 +1,7 @@
 """Exported scans in a real browser: headless Chromium opens the page, and the test reads the page's own check.
 
-Where Chromium is not installed the tests of the page are skipped and those of the files still run; script/test installs
-it on Debian.
+Without Chromium, the tests of the page are skipped, and the tests of the files still run. On Debian, script/test
+installs Chromium.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def test_arrays_of_another_kind_are_refused(browser: Browser, tmp_path: Path) ->
 
 
 def test_the_module_knows_the_array_of_every_type() -> None:
-    """Find the types of gpuscan's elements in scan.js and in its types, with arrays whose numbers are as wide."""
+    """Find gpuscan's element types in scan.js and in its declarations, with arrays of numbers of the same width."""
     # The numbers of complex64 are floats of half its width.
     widths = {name: scalar.dtype.itemsize for name, scalar in SCALARS.items()} | {"complex64": 4}
     module = (PAGE / "scan.js").read_text(encoding="utf-8")

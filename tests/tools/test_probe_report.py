@@ -63,7 +63,7 @@ def test_a_report_has_all_and_names_nobody(tmp_path, capsys, monkeypatch, small)
 
 
 def test_a_report_in_a_folder_replaces_only_a_report(tmp_path, capsys, monkeypatch):
-    """Refuse, before anything is measured, to replace a file of others whose name the command has chosen."""
+    """Refuse to replace a file that is not a report, under the name that the command chose, before measuring."""
     report = {"format": probe.FORMAT}
     monkeypatch.setattr(probe, "adapter_report", lambda device: report)
     path = tmp_path / probe.file_name(gpuscan.devices()[0].capabilities)

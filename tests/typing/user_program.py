@@ -21,7 +21,7 @@ class Sample(NamedTuple):
 
 
 def scans(x: Floats, a: gs.Array, unknown: NDArray[Any], sample: Sample, sharded: gs.ShardedArray) -> None:
-    """Scan arrays and bundles: the result is what the input is."""
+    """Scan arrays and bundles: the result has the type of the input."""
     assert_type(gs.scan(x), Floats)
     assert_type(gs.scan(x, "maximum", exclusive=True, initial=0, strategy="lookback", device="numpy"), Floats)
     assert_type(gs.scan(x, groups=[0, 1, 0], device=gs.devices()), Floats)

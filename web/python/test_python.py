@@ -58,7 +58,7 @@ try {
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """Return a browser whose server has the built page as folder 0, and Pyodide as folder 1."""
+    """Return a browser with a server that has the built page as folder 0, and Pyodide as folder 1."""
     page = build_page.build(tmp_path_factory.mktemp("page") / "python")
     pyodide = get_pyodide.get(CHECKOUT / ".venv" / f"pyodide-{get_pyodide.VERSION}")
     with Browser() as opened:
