@@ -1,5 +1,6 @@
-{#- Turn the indices of an axis into places along it, check them, and join them with those of the axes before.
-    Labels of groups are checked in the same way: each is a place, and a missing or wrong one has the place after the last.
+{#- Turn the indices of an axis into places along it, check them, and join them with the places along the axes before.
+    Labels of groups are checked in the same way: each is a place, and a missing or wrong one has the place after the
+    last.
     in:  indices: of any integer type; negative ones count from the axis's end; places, unless `first`
     out: places: numbers of rows of all indexed axes together, in C order, or NO_PLACE; verdict, which keeps what is
          wrong until it is cleared

@@ -1,5 +1,5 @@
-{#- Turn indices within rows into indices of all rows, one after the other.
-    in:  places: indices within the rows, or those of one row for all of them
+{#- Turn indices within rows into indices of the array in which the rows follow each other.
+    in:  places: indices within each row, or the indices of one row, which count for all rows
     out: indices
     Values: workgroup_size. -#}
 struct Call {

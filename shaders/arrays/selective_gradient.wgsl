@@ -1,16 +1,21 @@
-{#- Compute the gradient of a selective scan, backwards in time. With the gradient g[t] of the states,
-    g[t] = C[t] grad_y[t] + exp(dt[t+1] A) g[t+1], that of dt[t] A is r[t] = g[t] exp(dt[t] A) h[t-1], and those of
-    u[t] is sum(g[t] B[t]) dt[t], of dt[t] sum(g[t] B[t]) u[t] + sum(r[t] A), of A sum(r[t] dt[t]), of B[t] g[t] dt[t] u[t],
-    and of C[t] grad_y[t] h[t]. The states of a stretch are computed again from those before it. Each invocation takes four
-    states of a channel, and the neighbouring ones take the same states of other channels.
-    in:  series: u, dt and the gradient of y, (batch, group, channel, time) each; decays: A, and the gradient of the last
-         states, (row, state); weights B and C; checkpoints: the states before each stretch, (stretch, state, row)
-    out: results: the gradients of u and dt; row_sums: those of A, and of B and C where they do not depend on time,
-         (row, state) each; strip_sums: those of weights that do, summed over the channels of a workgroup,
-         (strip, batch, group, state, time) each
+{#- Compute the gradient of a selective scan, backwards in time:
+        states h[t]:  g[t] = C[t] grad_y[t] + exp(dt[t+1] A) g[t+1]
+        dt[t] A:      r[t] = g[t] exp(dt[t] A) h[t-1]
+        u[t]:         sum(g[t] B[t]) dt[t]
+        dt[t]:        sum(g[t] B[t]) u[t] + sum(r[t] A)
+        A:            sum(r[t] dt[t])
+        B[t]:         g[t] dt[t] u[t]
+        C[t]:         grad_y[t] h[t]
+    The states of a stretch are computed again from the states before it. Each invocation takes four states of a
+    channel. Neighbouring invocations take the same states of other channels.
+    in:  series: u, dt and the gradient of y, (batch, group, channel, time) each; decays: A, and the gradient of the
+         last states, (row, state); weights B and C; checkpoints: the states before each stretch, (stretch, state, row)
+    out: results: the gradients of u and dt; row_sums: the gradients of A, and of B and C where they do not depend on
+         time, (row, state) each; strip_sums: the gradients of weights that depend on time, summed over the channels of
+         a workgroup, (strip, batch, group, state, time) each
     Values: states: how many this stage computes, 4 times a power of two; channels: of a workgroup; times: steps of a
-    tile; stretch: the steps between two checkpoints, which divide those of a tile; adds: the gradients of u and dt have the sums over other states already; inward_varies, outward_varies: as in
-    selective_scan.wgsl.
+    tile; stretch: the steps between two checkpoints, which divide the steps of a tile; adds: the gradients of u and dt
+    have the sums over other states already; inward_varies, outward_varies: as in selective_scan.wgsl.
     Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), appendix D. -#}
 {% set invocations = channels * states // 4 %}
 {% set varying = (["inward"] if inward_varies else []) + (["outward"] if outward_varies else []) %}

@@ -1,12 +1,12 @@
-{#- Give every segment of a reduction its result, the empty ones as well. Kernels store the results of the segments that have
-    elements, one after the other. Each invocation assembles one word of the result from the units of 1, 2 or 4 bytes that
-    results consist of.
+{#- Give every segment of a reduction its result, also an empty segment. Other kernels store the results of full
+    segments, that is, segments with elements, without gaps. Each invocation assembles one word of the result from units
+    of 1, 2 or 4 bytes.
     in:  source: the results of full segments, of rows (rows, full segments), of columns (full segments, outer, inner);
-         ranks: for each segment, how many of those up to and with it are full, in each row or in all rows together;
+         ranks: for each segment, how many segments up to and with it are full, in each row or in all rows together;
          fill: for each row, the result of an empty segment
     out: result: (outer, segments, inner); of rows, inner is 1
-    Values: workgroup_size; unit: bytes, 1, 2 or 4, that divide a result; in_columns; ranks_of_all_rows: True if each row has its own
-        full segments, with ranks in all rows together. -#}
+    Values: workgroup_size; unit: bytes, 1, 2 or 4, that divide a result; in_columns; ranks_of_all_rows: True if each
+        row has its own full segments, with ranks in all rows together. -#}
 {% from "arrays/unit_of.wgsl" import unit_of with context %}
 struct Call {
     words: u32,  // of the result

@@ -1,15 +1,19 @@
-{#- Compute the gradients of each chunk by itself, from the state S before it, the gradient dS' of the state after it, S',
-    its updates U, and dR of state_gradients.wgsl. With M[i, j] = scale exp(G[i] - G[j]) do[i] U[j] for j <= i, and
+{#- Compute the gradients of each chunk by itself, from the state S before it, the gradient dS' of the state after it,
+    S', its updates U, and dR of state_gradients.wgsl. With M[i, j] = scale exp(G[i] - G[j]) do[i] U[j] for j <= i, and
     N[i, j] = -exp(G[i] - G[j]) dR[i] U[j] for j < i:
-    dq = scale exp(G) do S^T + M k;  w = N k - exp(G) dR S^T;  dk = M^T q + N^T (beta k) + exp(G[end] - G) U dS'^T + beta w;
-    dbeta = dR v + w k;  dv = beta dR;  and dg is the sum from a step to the chunk's end of q dq + beta w k - k (dk - beta w),
-    plus the sum of S' dS'. With `by_key` the exponentials are within the sums over keys, and dg is one number for each.
+        dq = scale exp(G) do S^T + M k
+        w = N k - exp(G) dR S^T
+        dk = M^T q + N^T (beta k) + exp(G[end] - G) U dS'^T + beta w
+        dbeta = dR v + w k
+        dv = beta dR
+        dg = the sum of q dq + beta w k - k (dk - beta w) from a step to the chunk's end, plus the sum of S' dS'
+    With `by_key` the exponentials are within the sums over keys, and dg has one number for each key.
     in:  q, k, gates, grad: do; values: v; states: S, and from `grads` on dS; with the delta rule updates: U, and from
          `grads_of_updates` on dR
     out: results: dq, and from `grads_of_k`, `grads_of_g` and `grads_of_beta` on dk, dg and dbeta; with the delta rule
          updates: dv in the place of dR
-    Yang et al., "Gated Delta Networks" (2024), whose gradients follow from the chunked form; Yang et al., "Gated Linear
-    Attention Transformers" (2024), appendix C. -#}
+    The gradients follow from the chunked form in Yang et al., "Gated Delta Networks" (2024). See also Yang et al.,
+    "Gated Linear Attention Transformers" (2024), appendix C. -#}
 {% import "attention/tile.wgsl" as tile with context %}
 {% include "attention/tile.wgsl" %}
 

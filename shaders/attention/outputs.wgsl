@@ -1,6 +1,6 @@
-{#- Compute the outputs of each chunk by itself: o = scale exp(G) q S + pairs U, with the state S before the chunk and its
-    updates U. Each workgroup takes 32 columns of the values of a chunk.
-    in:  q, gates, matrices, states; updates: those of states.wgsl with the delta rule, else the values
+{#- Compute the outputs of each chunk by itself: o = scale exp(G) q S + pairs U, with the state S before the chunk and
+    its updates U. Each workgroup takes 32 columns of the values of a chunk.
+    in:  q, gates, matrices, states; updates: with the delta rule the updates from states.wgsl, else the values
     out: o: (batch, step, head, value)
     Yang et al., "Gated Delta Networks" (2024), section 3.3; Dao & Gu, "Transformers are SSDs" (2024), section 6. -#}
 {% import "attention/tile.wgsl" as tile with context %}

@@ -1,12 +1,12 @@
-{#- Walk over the chunks of a stretch backwards, from the gradient of the state after a chunk, dS', to that of the state
-    before it: dS = exp(G[end]) dS' + sum over steps of scale exp(G) q do, less with the delta rule beta exp(G) k dR. The
-    gradient of the updates is dU = pairs^T do + exp(G[end] - G) k dS', and with the delta rule dR = (I + A)^-T dU. Each
-    workgroup takes 32 columns of a head's values. The matrices are those of pairs.wgsl.
-    in:  q, k, gates, matrices; grad: do, the gradient of the outputs; states, from `grads` on: the gradient of the state
-         after the last chunk
+{#- Walk over the chunks of a stretch backwards. Each chunk turns the gradient of the state after it, dS', into the
+    gradient of the state before it: dS = exp(G[end]) dS' + sum over steps of scale exp(G) q do. With the delta rule,
+    beta exp(G) k dR is subtracted. The gradient of the updates is dU = pairs^T do + exp(G[end] - G) k dS', and with the
+    delta rule dR = (I + A)^-T dU. Each workgroup takes 32 columns of a head's values. pairs.wgsl computes the matrices.
+    in:  q, k, gates, matrices; grad: do, the gradient of the outputs; states, from `grads` on: the gradient of the
+         state after the last chunk
     out: states, from `grads` on: the gradients before each chunk, (chunk + 1, batch, head, key, value); updates, from
          `grads_of_updates` on: dR, or without the delta rule the gradient of the values, in their shape
-    Yang et al., "Gated Delta Networks" (2024), whose gradients follow from the chunked form. -#}
+    The gradients follow from the chunked form in Yang et al., "Gated Delta Networks" (2024). -#}
 {% import "attention/tile.wgsl" as tile with context %}
 {% include "attention/tile.wgsl" %}
 

@@ -1,7 +1,7 @@
 {#- Walk over the chunks of a stretch, from one state to the next. S is the state before a chunk, and U its updates: the
-    values, or with the delta rule U = (I + A)^-1 beta (v - exp(G) k S), the values less what the state has at their keys.
-    The next state is exp(G[end]) S + sum over steps of exp(G[end] - G) k U. Each workgroup takes 32 columns of a head's
-    values. The matrices are those of pairs.wgsl.
+    values, or with the delta rule U = (I + A)^-1 beta (v - exp(G) k S), the values less what the state has at their
+    keys. The next state is exp(G[end]) S + sum over steps of exp(G[end] - G) k U. Each workgroup takes 32 columns of a
+    head's values. pairs.wgsl computes the matrices.
     in:  k; v: (batch, step, head, value); gates, matrices; states: the state before the first chunk
     out: states: (chunk + 1, batch, head, key, value); with the delta rule updates: U, in the shape of v
     Yang et al., "Gated Delta Networks" (2024), section 3.3. -#}

@@ -1,6 +1,6 @@
-{#- What the stages of a gated linear attention have in common: the call, the place of a workgroup, loads, and products of
-    32 x 32 numbers. A workgroup of 64 invocations holds a product in registers: invocation 8 y + x has its rows 4 y to
-    4 y + 3 and its columns 4 x to 4 x + 3. Steps beyond the end and columns that do not exist are 0.
+{#- What the stages of a gated linear attention have in common: the call, the place of a workgroup, loads, and products
+    of 32 x 32 numbers. A workgroup of 64 invocations holds a product in registers: invocation 8 y + x has its rows 4 y
+    to 4 y + 3 and its columns 4 x to 4 x + 3. Steps beyond the end and columns that do not exist are 0.
     Values: delta: the delta rule corrects the values; by_key: the decays depend on the key. -#}
 struct Call {
     batches: u32,
@@ -95,8 +95,9 @@ fn beta_at(step: u32) -> f32 {
 
 // ----- Decays
 
-{#- Define the logarithm of the decay from before the chunk to after a step, which falls with the step, and what is made
-    of it. Steps beyond the end have that of the last one. Decays that do not depend on the key are kept. -#}
+{#- Define the logarithm of the decay from before the chunk to after a step, and the decays that are made of it. The
+    logarithm falls with the step. Steps beyond the end have the logarithm of the last step. Decays that do not depend
+    on the key are kept in workgroup memory. -#}
 {% macro gate_loader() %}
 fn gate_at(step: u32, key: u32) -> f32 {
     let at = place_of(min(step, last_step()));
@@ -127,8 +128,8 @@ var<workgroup> decays_after: array<f32, CHUNK>;
 
 // ----- Products
 
-{#- Define a factor of products: a matrix of which each vector has four rows of the left factor, or four columns of the
-    right one, at one place of the inner axis. -#}
+{#- Define a factor of products as vectors. Each vector is at one place of the inner axis, and has four rows of the left
+    factor, or four columns of the right factor. -#}
 {% macro factor(name) %}
 var<workgroup> {{ name }}: array<vec4<f32>, {{ 32 * 9 }}>;
 {% endmacro %}
@@ -160,7 +161,7 @@ var<workgroup> {{ name }}: array<vec4<f32>, {{ 32 * 9 }}>;
     }
 {% endmacro %}
 
-{#- Put a product into a right factor, of which its rows are places of the inner axis. -#}
+{#- Put a product into a right factor. The rows of the product become places of the inner axis. -#}
 {% macro put(name, sum) %}
 {% for i in range(4) %}
     {{ name }}[(4u * y + {{ i }}u) * PITCH + x] = {{ sum }}[{{ i }}];

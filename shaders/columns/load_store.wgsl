@@ -1,7 +1,7 @@
-{#- Between storage and registers for columns: one chunk, a row of neighbouring columns, at a time. Reads of rows or columns
-    that do not exist give some value, which never reaches an existing one.
-    in:  the sources, the initial values, and heads, where a buffer says where segments begin; or the keys whose runs are
-         segments
+{#- Between storage and registers for columns: one chunk, a row of neighbouring columns, at a time. Reads of rows or
+    columns that do not exist give some value, which never reaches an existing one.
+    in:  the sources, the initial values, and heads, where a buffer says where segments begin; or keys, where a segment
+         is a run of equal keys
     out: the destinations -#}
 {% include "columns/chunk.wgsl" %}
 {% include "shared/arrays.wgsl" %}

@@ -1,8 +1,9 @@
-{#- One pass over an array (outer, n, inner) that is scanned along n, so that neighbours in memory are columns: load a tile
-    of some rows and columns, scan it down the rows, learn each column's prefix, store.
+{#- One pass over an array (outer, n, inner) that is scanned along n, so that neighbours in memory are columns: load a
+    tile of some rows and columns, scan it down the rows, learn each column's prefix, store.
     in:  the sources, the initial values, the tile state
     out: the destinations
-    The strategies are those of scan/scan.wgsl. Every column is a scan by itself, so lanes exchange nothing sideways. -#}
+    The strategies are the same as in scan/scan.wgsl. Every column is a scan by itself, so lanes exchange nothing
+    sideways. -#}
 {% set scheduler = kernel.test_build.scheduler if kernel.posts else "" %}
 {% include "shared/header.wgsl" %}
 {% include "shared/element.wgsl" %}

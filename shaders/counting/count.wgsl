@@ -1,6 +1,7 @@
-{#- Count labels, or count numbers by the bins that they belong to. A workgroup counts in its own memory: each bin, in a few
-    copies, or if there are too many bins, those that it meets first; the others are counted in storage. An invocation
-    takes neighbours, and adds the length of a run of one bin at once. So it does not matter how many elements share a bin.
+{#- Count labels, or count numbers by the bins that they belong to. A workgroup counts in its own memory, with a few
+    copies of each bin. If there are too many bins, it counts there only the bins that it meets first, and the other
+    bins in storage. An invocation takes neighbours, and adds the length of a run of one bin at once. So it does not
+    matter how many elements share a bin.
     in:  values; edges: where each bin begins, and the greatest number of the last one
     out: counts, cleared before; verdict, cleared before: the largest label, and 1 if one is below 0
     Values: scalar; workgroup_size; copies: the copies of each bin in workgroup memory, or 0 if there are too many bins;

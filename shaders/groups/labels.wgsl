@@ -37,7 +37,7 @@ fn place_of(number: u32) -> u32 {
     let end = min(begin + params.stretch, params.row_length);
 {% endmacro %}
 
-{#- Load the elements whose numbers in the row are `number0`, …: `e0`, … with the labels `label0`, … -#}
+{#- Load the elements with the numbers `number0`, … in the row: `e0`, … with the labels `label0`, … -#}
 {% macro load_elements() %}
 {% for i in range(kernel.tile.chunk) %}
     let place{{ i }} = place_of(number{{ i }});
@@ -49,8 +49,8 @@ fn place_of(number: u32) -> u32 {
     let e{{ i }} = {{ text.load_element(i, "") }};
 {% endfor %}
 {% endmacro %}
-{#- Load the elements that the invocation at `place` takes in the workgroup's step from `first` on. Their numbers in the row
-    are `next0`, …; where they are not below `end`, the last element is loaded. -#}
+{#- Load the elements that the invocation at `place` takes in the workgroup's step from `first` on. Their numbers in the
+    row are `next0`, …; where they are not below `end`, the last element is loaded. -#}
 {% macro load_step(place) %}
 {% for i in range(kernel.tile.chunk) %}
     let next{{ i }} = first + {{ i }}u * WORKGROUP_SIZE + {{ place }};

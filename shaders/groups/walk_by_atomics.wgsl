@@ -1,5 +1,5 @@
-{#- The main function of a stage that combines stretches with an operator of which WGSL has an atomic, in any order: each
-    workgroup takes a stretch, with some carries for each label in its memory. Neighbours use different ones.
+{#- The main function of a stage that combines stretches in any order, with an operator that WGSL has as an atomic. Each
+    workgroup takes a stretch, and has some carries for each label in its memory. Neighbours use different carries.
     Values: spec.combine.atomic: the atomic, and the bits of its identity; kernel.copies: the carries for a label. -#}
 {% include "groups/labels.wgsl" %}
 {% from "groups/labels.wgsl" import bounds_of_stretch, load_step with context %}

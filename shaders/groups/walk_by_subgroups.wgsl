@@ -1,10 +1,10 @@
 {#- The main function of stages that combine stretches, by subgroups: each workgroup walks along one stretch, with the
     carries of all labels in its memory. In a step, each lane takes one element. Lanes with elements of the same label
-    are peers: they find each other by votes on the bits of the label, and scan their elements by links from each peer to
-    the one before, which are twice as long each round (Hillis & Steele, "Data parallel algorithms", 1986).
+    are peers. They find each other by votes on the bits of the label. They scan their elements by links from each peer
+    to an earlier one. The links get twice as long in each round (Hillis & Steele, "Data parallel algorithms", 1986).
     The subgroups of a workgroup take turns with the carries: in each step, the last lane of a label reads its carry and
-    writes the next one. The rest of a step they do side by side.
-    Values: kernel.max_subgroups: the most subgroups that a workgroup has, whatever size of them the compiler chooses. -#}
+    writes the next one. They do the rest of a step at the same time.
+    Values: kernel.max_subgroups: the most subgroups of a workgroup, for any size that the compiler may choose. -#}
 {% set starts = kernel.stores_results and spec.exclusive %}
 {% include "groups/labels.wgsl" %}
 {% from "groups/labels.wgsl" import bounds_of_stretch, load_step, store_result with context %}

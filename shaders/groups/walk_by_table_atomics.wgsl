@@ -1,8 +1,8 @@
-{#- The main function of a stage that combines stretches with an operator of which WGSL has an atomic, in any order, where
-    workgroup memory has no room for all labels: workgroups that share a stretch combine its elements in the table. There
-    the bits of a carry are xored with those of the identity, so that cleared memory holds identities.
-    Neighbours of one label would wait for each other, so those with the label of the first lane, if they are many, are
-    combined by the subgroup.
+{#- The main function of a stage that combines stretches in any order, with an operator that WGSL has as an atomic, if
+    workgroup memory has no room for all labels. Workgroups that share a stretch combine its elements in the table. The
+    table holds the bits of a carry xored with the bits of the identity, so that cleared memory holds identities.
+    Neighbours with the same label would wait for each other. So if many lanes have the label of the first lane, the
+    subgroup combines their elements.
     Values: spec.combine.atomic: the atomic, and the bits of its identity. -#}
 {% include "groups/labels.wgsl" %}
 {% from "groups/labels.wgsl" import bounds_of_stretch, load_step with context %}

@@ -1,6 +1,7 @@
-{#- Exchange chunks between the lanes of a subgroup. A chunk that takes several accesses is loaded by several lanes, each
-    of which loads a neighbouring vector, so that one access of all lanes touches one cache line and not one for each lane.
-    In workgroup memory, chunks of an even number of vectors have a gap after every eight, which spreads them over banks. -#}
+{#- Exchange chunks between the lanes of a subgroup. Several lanes load a chunk that takes several accesses.
+    Neighbouring lanes load neighbouring vectors, so that one access of all lanes touches one cache line and not one for
+    each lane. In workgroup memory, chunks of an even number of vectors have a gap after every eight, which spreads them
+    over banks. -#}
 {% set exchanged = (text.sources + text.destinations) | selectattr("exchanged") | list %}
 {% if exchanged %}
 {% set vectors = exchanged[0].accesses %}

@@ -2,8 +2,8 @@
     `index` is the chunk's first element in logical order: the order of the scan. -#}
 {% set rows_within = kernel.several_rows and not kernel.heads_begin_chunks %}
 
-{#- Find where rows begin in the chunk: `marks0`, … are bits from the first element on, since chunks do not cross words of
-    bits; `place0`, … are elements' places in their rows, and `ends0`, … say whether an element ends its row. -#}
+{#- Find where rows begin in the chunk: `marks0`, … are bits from the first element on, since chunks do not cross words
+    of bits; `place0`, … are elements' places in their rows, and `ends0`, … say whether an element ends its row. -#}
 {% macro find_heads() %}
 {% if spec.key %}
 {% for word in range((kernel.tile.chunk + 31) // 32) %}
@@ -25,12 +25,12 @@
 {% endif %}
 {% endmacro %}
 
-{#- Whether a row or segment begins with the element after the chunk, whose index this is. -#}
+{#- True if a row or segment begins at `index`, the index of the element after the chunk. -#}
 {% macro head_after(index) -%}
 {{ "is_head(%s)" % index if spec.key else "extractBits(heads[%s >> 5u], %s & 31u, 1u) == 1u" % (index, index) }}
 {%- endmacro %}
 
-{#- Whether a row or segment begins with this element of the chunk. -#}
+{#- True if a row or segment begins with this element of the chunk. -#}
 {% macro head_at(position) -%}
 {%- if spec.has_segment_bits -%}
 extractBits(marks{{ position // 32 }}, {{ position % 32 }}u, 1u) == 1u
@@ -43,7 +43,7 @@ is_head(index + {{ position }}u)
 {%- endif -%}
 {%- endmacro %}
 
-{#- Whether a row ends with this element of the chunk; `next` is the index of the element after it. -#}
+{#- True if a row ends with this element of the chunk. `next` is the index of the element after it. -#}
 {% macro end_at(position, next) -%}
 {{ "ends" ~ position if rows_within else "is_head(" ~ next ~ ")" }}
 {%- endmacro %}
@@ -61,9 +61,9 @@ is_head(index + {{ position }}u)
 {% endmacro %}
 
 {#- Name where the chunk begins in storage, `first`; or where its elements are, `at0`, `at1`, …, if each is accessed by
-    itself. Element i of one reversed row is at `length - 1 - i`. Each of several rows is reversed in its own place, so that
-    they share tiles as they do forwards: element i, the p-th of its row, is at `i + row_length - 1 - 2 * p`. Past the end
-    some place is named whose element is not kept. -#}
+    itself. Element i of one reversed row is at `length - 1 - i`. Each of several rows is reversed in its own place, so
+    that they share tiles as they do forwards: element i, the p-th of its row, is at `i + row_length - 1 - 2 * p`.
+    Places past the end are arbitrary, because their elements are not kept. -#}
 {% macro find_places() %}
 {% if not kernel.reads_backwards %}
     let first = index;
@@ -80,8 +80,8 @@ is_head(index + {{ position }}u)
 {% endif %}
 {% endmacro %}
 
-{#- Name the indices of the chunk's elements along the axis, `index0`, `index1`, …: their places in their rows, or if the scan
-    goes from the rows' ends, what is left of the rows after them. -#}
+{#- Name the indices of the chunk's elements along the axis, `index0`, `index1`, …: their places in their rows. If the
+    scan begins at the ends of the rows, these are the numbers of elements after them in their rows. -#}
 {% macro find_indices() %}
 {% set wraps = kernel.access.several_rows and not kernel.heads_begin_chunks %}
 {% if not rows_within %}

@@ -1,9 +1,9 @@
-{#- Compaction: store the elements that a mask selects, one after the other. Each chunk of the mask leaves its rank in workgroup
-    memory. Once the tile's prefix is known, all invocations move the selected elements: from neighbouring places in storage
-    to workgroup memory, and from there to neighbouring places. So few words are kept while the tile waits.
+{#- Compaction: store the elements that a mask selects without gaps. Each chunk of the mask leaves its rank in workgroup
+    memory. Once the tile's prefix is known, all invocations move the selected elements: from neighbouring places in
+    storage to workgroup memory, and from there to neighbouring places. So few words are kept while the tile waits.
     A partition also moves the elements that are not selected. In workgroup memory they come after the selected ones.
     in:  the sources; the first one is the mask
-    out: the destinations, and count: the number of elements that were selected, and of a partition the number of others -#}
+    out: the destinations; count: the number of selected elements; a partition also counts the elements not selected -#}
 // ----- Compaction
 const MOVED = {{ text.moved }}u;  // neighbouring elements that an invocation takes
 

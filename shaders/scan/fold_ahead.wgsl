@@ -1,8 +1,9 @@
-{#- The fold of the single-pass strategies: the lanes of a block read the aggregates in order, several blocks at a time or one
-    block while they scan another, and post the prefix of every tile up to the first aggregate that is missing. The strategy
-    decides which workgroup folds. The order of combination is always P(block) ⊕ K(tile): K is the Kogge-Stone scan of the
-    block's aggregates, P folds the totals of the blocks before, left to right. So several workgroups may fold at a time, and
-    post the same bits. A fold that finds nothing new looks again, and stops after a bounded number of looks.
+{#- The fold of the single-pass strategies. The lanes of a block read the aggregates in order: several blocks at a time,
+    or one block while they scan another. They post the prefix of every tile up to the first aggregate that is missing.
+    The strategy decides which workgroup folds. The order of combination is always P(block) ⊕ K(tile): K is the
+    Kogge-Stone scan of the block's aggregates, P folds the totals of the blocks before, left to right. So several
+    workgroups may fold at a time, and post the same bits. A fold that finds nothing new looks again, and stops after a
+    bounded number of looks.
     in:  the aggregates in the tile state
     out: the prefixes in the tile state -#}
 {% from "scan/by_lanes.wgsl" import by_lanes with context %}

@@ -1,6 +1,6 @@
-{#- The fold of look-ahead for wide items, whose scan takes as long as a look at memory: in each round every subgroup of the
-    first workgroup reads and scans one block, and joins the totals of the blocks before it. The order of combination is that
-    of scan/fold_ahead.wgsl: P(block) ⊕ K(tile).
+{#- The fold of look-ahead for wide items. Their scan takes as long as a look at memory, so all subgroups of the first
+    workgroup fold: in each round, each of them reads and scans one block, and joins the totals of the blocks before it.
+    The order of combination is the same as in scan/fold_ahead.wgsl: P(block) ⊕ K(tile).
     in:  the aggregates in the tile state
     out: the prefixes in the tile state -#}
 {% include "scan/fold_looks.wgsl" %}

@@ -1,6 +1,6 @@
-{#- The canonical order of reproducible="everywhere" within a tile: the scan of the left half, then the total of the left half
-    joined with the scan of the right half (Sklansky 1960). Halves begin at multiples of their size, so that every tile of a
-    power of two gives the same bits. -#}
+{#- The canonical order of reproducible="everywhere" within a tile: first the scan of the left half, then the total of
+    the left half joined with each item of the scan of the right half (Sklansky 1960). Halves begin at multiples of
+    their size, so that every tile of a power of two gives the same bits. -#}
 {#- Scan the elements of a chunk: `c<level>_<position>` are the items when halves of 2^level elements are joined. -#}
 {% macro scan_chunk_in_halves() %}
 fn scan_chunk(chunk: Chunk) -> Chunk {
@@ -19,7 +19,7 @@ fn scan_chunk(chunk: Chunk) -> Chunk {
     return Chunk({% for position in range(kernel.tile.chunk) %}c{{ ns.level }}_{{ position }}{{ ", " if not loop.last }}{% endfor %});
 }
 {%- endmacro %}
-{#- Scan the chunks of a workgroup. Afterwards `scratch` holds the last item of each chunk, and the barrier is behind. -#}
+{#- Scan the chunks of a workgroup. Afterwards `scratch` holds the last item of each chunk, after a barrier. -#}
 {% macro scan_in_halves() %}
 fn scan_workgroup(invocation: u32, loaded: Chunk) -> Chunk {
     var chunk = scan_chunk(loaded);
@@ -35,7 +35,7 @@ fn scan_workgroup(invocation: u32, loaded: Chunk) -> Chunk {
     return chunk;
 }
 {%- endmacro %}
-{#- The total of a tile is the last item of its scan: that of the left half joined with that of the right half. -#}
+{#- The total of a tile is the last item of its scan: the total of the left half joined with the total of the right half. -#}
 {% macro reduce_in_halves() %}
 fn reduce_tile(tile: u32, invocation: u32) -> Item {
     var item = scan_chunk(load_chunk(first_of(tile, invocation)))[CHUNK - 1u];

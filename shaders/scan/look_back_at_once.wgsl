@@ -1,6 +1,6 @@
-{#- Look-back where there are few tiles: a tile looks at the aggregates of all tiles before it at once, each subgroup at those of
-    a block, and so waits for one round trip to memory. The order of combination is P(block) ⊕ K(tile), as in
-    scan/look_back.wgsl.
+{#- Look-back where there are few tiles. A tile looks at the aggregates of all tiles before it at once, and each of its
+    subgroups looks at the aggregates of one block. So the tile waits for one round trip to memory. The order of
+    combination is P(block) ⊕ K(tile), as in scan/look_back.wgsl.
     Assumes: workgroups that have started keep making progress. Every wait is also bounded. -#}
 {% include "shared/tile_state.wgsl" %}
 {% include "scan/block_lanes.wgsl" %}

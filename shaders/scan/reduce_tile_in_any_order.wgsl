@@ -1,7 +1,7 @@
-{#- The aggregate of a tile, of an operator that gives the same bits in any order: each invocation combines its chunks
-    element by element, then the elements of the one chunk that is left, and only then invocations exchange items.
-    Elements past the end of the row are left out. They come last in every order that is used here, so they are a last
-    part of each chunk, of the lanes and of the subgroups, and no identity is needed in their place. -#}
+{#- The aggregate of a tile, of an operator that gives the same bits in any order. Each invocation combines its chunks
+    element by element, then the elements of the one remaining chunk, and only then invocations exchange items.
+    Elements past the end of the row are ignored. They come last in every order that is used here: in each chunk, among
+    the lanes and among the subgroups. So no identity is needed in their place. -#}
 {% from "scan/subgroup_scan.wgsl" import joined, place with context %}
 {% set for_staging = ", invocation" if kernel.exchanges_chunks else "" %}
 // Combine each position of `sums` with the same position of a chunk that begins `left` elements before the end.

@@ -1,5 +1,5 @@
 {#- Rows and segments: which row an element belongs to, and where rows begin in a chunk.
-    in:  heads, where a buffer says where segments begin; or the keys whose runs are segments -#}
+    in:  heads, where a buffer says where segments begin; or keys, where a segment is a run of equal keys -#}
 // ----- Rows
 {% if spec.key %}
 {% include "scan/key_heads.wgsl" %}

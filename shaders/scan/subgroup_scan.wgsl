@@ -1,5 +1,5 @@
-{#- Inclusive scan over the first `size` lanes of a subgroup (Kogge & Stone 1973). All lanes take the same path. As a loop, it
-    contains the operator once, and the shader compiles sooner. -#}
+{#- Inclusive scan over the first `size` lanes of a subgroup (Kogge & Stone 1973). All lanes take the same path. As a
+    loop, it contains the operator once, and the shader compiles sooner. -#}
 {% macro subgroup_scan(name, size, rolled=false) %}
 fn {{ name }}(lane: u32, own: Item) -> Item {
 {% if text.votes_on_heads and not rolled %}
@@ -42,8 +42,9 @@ pick(lane >= {{ distance }}, join(item_up({{ item }}, {{ distance }}), {{ item }
 {%- endmacro %}
 {#- Where an invocation's chunk of this step begins. -#}
 {% macro place(step) %}first{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %}{% endmacro %}
-{#- For every step, whose chunk the caller gives: `local0` and on, its scan, and `lanes0` and on, the scan of the totals
-    over the subgroup's lanes. Rolled into one loop for all steps, so that none waits for another. -#}
+{#- Scan the chunk of every step, which the caller gives: `local0` and on are the scans of the chunks. `lanes0` and on
+    are the scans of their totals over the subgroup's lanes. If this is a loop, it is one loop for all steps, so that no
+    step waits for another. -#}
 {% macro scan_steps() %}
 {% for step in range(kernel.tile.steps) %}
     let local{{ step }} = scan_chunk({{ caller(step) }});

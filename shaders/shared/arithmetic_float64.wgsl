@@ -1,4 +1,4 @@
-{#- Functions of float64, of which GPUs have only the basic arithmetic. Comes in: helpers. -#}
+{#- Functions of float64. GPUs have only its basic arithmetic. Comes in: helpers. -#}
 {% if "f64_trunc" in helpers %}
 
 // Clear the bits below 1. lavapipe's own loses the sign of zero, and leaves large numbers as they are.

@@ -29,8 +29,8 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {%- endif -%}
 {%- endmacro %}
 
-{#- The index of an invocation's first access: that of its chunk, or where the lanes of a subgroup exchange chunks, that
-    of the lane among its subgroup's vectors. -#}
+{#- The index of an invocation's first access: the index of its chunk. If the lanes of a subgroup exchange chunks, it is
+    the index of the lane among its subgroup's vectors. -#}
 {% macro first_access(access, first) -%}
 {%- if access.exchanged -%}
 ({{ vector_index(access, first) }}) - {{ "(SUBGROUP_SIZE - 1u - lane)" if kernel.reads_backwards else "lane" }} * {{ access.accesses }}u + lane
@@ -39,7 +39,7 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {%- endif -%}
 {%- endmacro %}
 
-{#- The index of access `i`, given that of the first. -#}
+{#- The index of access `i`, given `first`, the index of the first access. -#}
 {% macro nth_access(access, first, i) -%}
 {{ first }} + {{ i }}u{{ " * SUBGROUP_SIZE" if access.exchanged }}
 {%- endmacro %}
@@ -89,8 +89,8 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {% endfor %}
 {% endmacro %}
 
-{#- Load the neighbour field of the elements after those of a chunk, as `next0`, `next1`, … For columns, `first` is where
-    the row after begins. -#}
+{#- Load the neighbour field of the element after each element of a chunk, as `next0`, `next1`, … For columns, `first`
+    is where the row after begins. -#}
 {% macro load_next(first) %}
 {% if not kernel.single_elements %}
 {{ load_vectors(text.neighbour_source, first) -}}
@@ -169,8 +169,8 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {% endfor %}
 {% endmacro %}
 
-{#- Store one result by itself at element `at`, wherever that begins within a word; if `others`, in the destinations of the
-    elements that a partition does not select. -#}
+{#- Store one result by itself at element `at`, wherever that begins within a word; if `others`, in the destinations of
+    the elements that a partition does not select. -#}
 {% macro store_single(at, result, others=False) %}
 {% for access in text.destinations_of(others=others) %}
 {% for number in text.result_numbers(access, result) %}

@@ -1,8 +1,8 @@
-{#- Macros for keys, whose runs are segments. Keys differ as with NumPy's `!=`: a NaN differs from everything, and 0.0 equals
-    -0.0. -#}
+{#- Macros for keys. A run of equal keys is a segment. Keys differ as with NumPy's `!=`: a NaN differs from everything,
+    and 0.0 equals -0.0. -#}
 
-{#- Declare the type of a key, its words, and the function that compares two. There is no `||` and no `&&` in it, which
-    would be branches. -#}
+{#- Declare the type of a key, its words, and the function that compares two. It has no `||` and no `&&`,
+    because they would be branches. -#}
 {% macro declare_keys(scalar) %}
 alias Key = array<u32, {{ 1 if scalar.packed else scalar.words }}>;
 

@@ -1,4 +1,4 @@
-{#- Macros for keys in the form that arrays have: those of 8 and 16 bits share words. The template that calls them includes
+{#- Macros for keys as arrays hold them: keys of 8 and 16 bits share words. The template that calls the macros includes
     sort/keys.wgsl.
     Values: scalar: the kind of key. -#}
 
@@ -11,7 +11,7 @@ extractBits({{ array }}[({{ place }}) / {{ scalar.per_word }}u], ({{ place }}) %
 {%- endif -%}
 {%- endmacro %}
 
-{#- The key with a number among those in a vector of four words. -#}
+{#- Key number `number` in a vector of four words. -#}
 {% macro key_in_vector(vector, number) -%}
 {%- if scalar.packed -%}
 extractBits({{ vector }}[{{ number }} / {{ scalar.per_word }}u], {{ number }} % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u)

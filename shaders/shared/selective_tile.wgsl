@@ -29,7 +29,7 @@ var<workgroup> tile_{{ name }}: array<vec4<f32>, {{ times * states // 4 }}>;
 {% endmacro %}
 
 {#- Load a tile that begins at `start` into registers, without branches. Neighbouring invocations load neighbouring times.
-    Inputs at `end` and beyond, and those of channels that do not exist, are 0. -#}
+    Inputs at `end` and beyond, and inputs of channels that do not exist, are 0. -#}
 {% macro load_tile(inputs, varying, start, end) %}
 {% for i in range(turns) %}
     {

@@ -1,6 +1,7 @@
-{#- What tiles tell each other. WGSL's atomics are relaxed, so a flag cannot publish other memory. Each word of a post therefore
-    carries the run's epoch beside its payload (shared/posts.wgsl), and a post is complete when all its words have it.
-    The order of combination is fixed, so all workgroups that post a value post the same bits: posts may be repeated. -#}
+{#- What tiles tell each other. WGSL's atomics are relaxed, so a flag cannot publish other memory. Therefore each word
+    of a post has two parts: the run's epoch and its payload (shared/posts.wgsl). A post is complete when all its words
+    have the epoch. The order of combination is fixed, so all workgroups that post a value post the same bits. So posts
+    may be repeated. -#}
 {% from "shared/peek.wgsl" import peek with context %}
 {% from "shared/posts.wgsl" import tag, write_word, see_word, strange, word_seen with context %}
 // ----- Tile state

@@ -1,9 +1,9 @@
-{#- Count, for each tile, the keys with each value of a digit: the first of the three dispatches of a step of a radix sort
-    (Satish, Harris & Garland, "Designing efficient sorting algorithms for manycore GPUs", 2009). The second one scans the
-    counts.
+{#- Count, for each tile, the keys with each value of a digit: the first of the three dispatches of a step of a radix
+    sort (Satish, Harris & Garland, "Designing efficient sorting algorithms for manycore GPUs", 2009). The second one
+    scans the counts.
     in:  input, keys, temporary: the keys in one of them; steps
     out: counts: rows of (digit values, tiles of a row)
-    Values: those of sort/tile_counters.wgsl; enable_subgroups; copies: of the counters, with subgroups. -#}
+    Values: the values of sort/tile_counters.wgsl; enable_subgroups; copies: of the counters, with subgroups. -#}
 {% if enable_subgroups %}
 enable subgroups;
 diagnostic(off, subgroup_uniformity);

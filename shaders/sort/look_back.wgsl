@@ -1,13 +1,13 @@
-{#- How a tile learns, in the pass that moves its elements, how many elements with each digit are in the tiles before it:
-    decoupled look-back (Merrill & Garland 2016), for each value of the digit by itself (Adinets & Merrill, "Onesweep",
-    2022). Under fallback, a workgroup that has waited long enough counts the late tile's digits itself and posts them
-    (Smith, Levien & Owens 2025).
+{#- How a tile learns, in the pass that moves its elements, how many elements with each digit are in the tiles before
+    it: decoupled look-back (Merrill & Garland 2016), for each value of the digit by itself (Adinets & Merrill,
+    "Onesweep", 2022). Under fallback, a workgroup that has waited long enough counts the late tile's digits itself and
+    posts them (Smith, Levien & Owens 2025).
     in:  the tile state: the counts of each tile; for the end of each block, the sums of all counts of the row up to it
     out: before: the counts of all tiles of the row before this one
     Sums of integers do not depend on their order. Each word of a post carries a tag, as in shared/tile_state.wgsl. A
     tile has fewer than 65,536 elements, so a count takes one word, and a sum takes two.
     Assumes, except under fallback: workgroups that have started keep making progress. Every wait is also bounded.
-    Values: those of sort/scatter_digits.wgsl. -#}
+    Values: the values of sort/scatter_digits.wgsl. -#}
 {% from "shared/peek.wgsl" import peek with context %}
 {% from "shared/wait.wgsl" import wait with context %}
 struct State {

@@ -1,8 +1,8 @@
-{#- The main function of sort/scatter_digits.wgsl with subgroups. The elements of a tile are kept in registers, ranked, put in
-    order in workgroup memory, where those with one digit are neighbours, and then stored. Places behind the end of the
-    tile have the greatest digit, so they come last.
-    Values: those of sort/scatter_digits.wgsl; items: the elements of an invocation; turns: in how many parts, one after the
-        other, the ordered tile is stored. -#}
+{#- The main function of sort/scatter_digits.wgsl with subgroups. The elements of a tile are kept in registers and
+    ranked. Then they are put in order in workgroup memory, where elements with the same digit are neighbours, and
+    stored. Places behind the end of the tile have the greatest digit, so they come last.
+    Values: the values of sort/scatter_digits.wgsl; items: the elements of an invocation; turns: the number of parts in
+        which the ordered tile is stored. -#}
 {% set key_words = 2 if scalar.bits == 64 else 1 %}
 {% set items_a_turn = (items + turns - 1) // turns %}
 {% set turn_items = items_a_turn * workgroup_size %}

@@ -1,14 +1,16 @@
-{#- Move each element of a tile to the place that its digit gives: the last of the three dispatches of a step of a radix sort,
-    or its single pass, in which the tile learns by look-back where its elements belong (sort/look_back.wgsl). Elements with equal digits keep their order. With subgroups, lanes with equal digits find each other by ballots
-    (Ashkiani et al., "GPU Multisplit", 2016), and the tile is put in order in workgroup memory first, so that neighbouring
+{#- Move each element of a tile to the place that its digit gives: the last of the three dispatches of a step of a radix
+    sort, or its single pass, in which the tile learns by look-back where its elements belong (sort/look_back.wgsl).
+    Elements with equal digits keep their order. With subgroups, lanes with equal digits find each other by ballots
+    (Ashkiani et al., "GPU Multisplit", 2016). The tile is then put in order in workgroup memory, so that neighbouring
     lanes store to neighbouring places.
     in:  input, keys, temporary: the keys in one of them; words: a word for each key, if payload is "words"
          in three dispatches: steps; offsets: where the first element of each tile with each digit belongs, in rows of
          (digit values, tiles of a row)
          in a single pass: plan: the steps, and where the elements with each digit begin; state: the tile state
     out: keys or temporary; with a payload, the keys' indices or words in places or temporary_places
-    Values: those of sort/tile_counters.wgsl; enable_subgroups; items: with subgroups, the most elements of an invocation;
-        kernel: how tiles learn where their elements belong in a single pass, or None; with_keys: True to store the keys in the last step; payload: "none", "index" or "words". -#}
+    Values: the values of sort/tile_counters.wgsl; enable_subgroups; items: with subgroups, the most elements of an
+        invocation; kernel: how tiles learn where their elements belong in a single pass, or None; with_keys: True to
+        store the keys in the last step; payload: "none", "index" or "words". -#}
 {% if enable_subgroups %}
 enable subgroups;
 diagnostic(off, subgroup_uniformity);

@@ -1,5 +1,5 @@
 {#- The first lines of the main functions of sort/scatter_digits.wgsl.
-    out: `index`, the number of the tile among those of all rows; `tile`; `step` -#}
+    out: `index`, the number of the tile among the tiles of all rows; `tile`; `step` -#}
     let step = {{ "plan.steps" if kernel else "steps" }}[params.step];
     if (step.is_needed == 0u) {
         return;
