@@ -20,10 +20,10 @@ from gpuscan import signal
 from gpuscan.tools.bench.timing import GpuTimer, wall_seconds
 
 CUTOFF = 0.1
-# What is compared with SciPy in float64: the first samples.
+# This many samples from the beginning are compared with SciPy in float64. The tolerance is relative to the largest.
 CHECKED, TOLERANCE = 100_000, 1e-4
 WARM_SECONDS = 0.5
-# How many calls the median is taken over.
+# The number of timed calls. Their median is printed.
 REPEATS = 5
 
 

@@ -21,7 +21,8 @@ import gpuscan as gs
 from gpuscan.tools.bench.timing import GpuTimer
 
 SHAPES = "25165824@0,8x2048x1536@1,8x1536x2048@2"
-# What is compared with NumPy: the ends of a few rows. The gradient there does not depend on the elements before.
+# The ends of this many rows, of this length, are compared with NumPy. The gradient there does not depend on the
+# elements before.
 CHECKED_ROWS, CHECKED_LENGTH = 4, 1 << 16
 # Seconds of calls before each figure, on a GPU that was idle while NumPy computed.
 WARM_SECONDS = 0.5

@@ -75,7 +75,7 @@ def main() -> None:
 
     logs = np.log(matrices)
     scores = gs.scan(logs, best, axis=0)[:, 0, :]
-    # What the best continuation after each step adds, from the end; after the last step there is none.
+    # Scan from the end: the score that the best continuation after each step adds. After the last step it is 0.
     rest = gs.scan(logs[1:], gs.operator(lambda later, one: best(one, later), element_axes=2), axis=0, reverse=True)
     path = (scores + np.append(rest.max(axis=-1), np.zeros((1, STATES), np.float32), axis=0)).argmax(axis=1)
 

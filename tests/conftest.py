@@ -45,10 +45,10 @@ if SWIFTSHADER.exists() and not any(name in os.environ for name in DRIVER_VARIAB
 # tests start have them too.
 TESTS_OF_WHAT_USERS_GET = ("api.test_scan.", "api.test_contract.", "codegen.", "planning.", "test_docs.", "tools.")
 
-# What the fixture `device` has opened.
+# The devices that the fixture `device` has opened.
 SESSION_DEVICES: list[gs.Device] = []
 
-# What the first `own_device` of an adapter left in its empty cache folder: the files and their content.
+# The files, with their content, that the first `own_device` of an adapter left in its empty cache folder.
 NEW_CACHES: dict[wgpu.GPUAdapter, dict[Path, bytes]] = {}
 
 # There is no deadline, because the first run of a shader compiles it. A failure that was seen once is seen again.

@@ -429,7 +429,7 @@ def soak_in_processes(processes: int, name: str, seconds: float, seed: int, case
 )
 def main(minutes: float, cases: int | None, device: str | None, seed: int | None, processes: int) -> None:
     seed = int(time.time()) if seed is None else seed
-    with tempfile.TemporaryDirectory() as folder:  # what the probe finds, and what is distrusted, is for this run
+    with tempfile.TemporaryDirectory() as folder:  # the probe's results and distrust are for this run only
         os.environ["XDG_CACHE_HOME"] = os.environ["WIN_PD_OVERRIDE_LOCAL_APPDATA"] = folder
         names = [each.capabilities.summary for each in gs.devices()]
         names = [name for name in names if all(word in name.lower() for word in (device or "").lower().split())]

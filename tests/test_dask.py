@@ -365,7 +365,7 @@ def test_a_cluster_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         time.sleep(0.5)
         os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
         assert_same(future.result(timeout=100), wanted)
-        # What the cluster holds is not computed again.
+        # Blocks that the cluster holds are not computed again.
         held = cut.persist()
         for method in METHODS:
             assert_same(gpuscan.dask.scan(held + 1, larger, method=method).compute(), wanted + 1)

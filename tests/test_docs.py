@@ -248,7 +248,7 @@ def test_every_how_to_page_is_in_the_index() -> None:
     assert not {page.name for page in folder.glob("[!R]*.md") if f"({page.name})" not in index}
 
 
-# What docs/getting-started.md says of machines without an adapter, by the names in its table.
+# The functions in the table of docs/getting-started.md on machines without an adapter, by their names.
 ON_NUMPY: dict[str, Callable[[Any], Any]] = {
     "scan": lambda x: gpuscan.scan(x, groups=[0, 1, 0]),
     "scan_chunks": lambda x: list(gpuscan.scan_chunks([x, x])),

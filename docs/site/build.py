@@ -33,7 +33,7 @@ DEFAULT_OUTPUT = CHECKOUT / "build" / "docs"
 # The empty file that shows that a folder is a build.
 MARKER = ".gpuscan-docs"
 
-# Where files have their place on the site, if not at their path below docs/.
+# The places of files on the site. Other files are at their path below docs/.
 PLACES = {
     "docs/site/index.md": "index.md",
     "docs/site/try.md": "try.md",

@@ -20,7 +20,7 @@ from tests.harness.browser import Browser
 CHECKOUT = Path(__file__).resolve().parents[2]
 SITE = Path(os.environ.get("GPUSCAN_DOCS_SITE", CHECKOUT / "build" / "docs" / "html"))
 
-# What the page of the site found out about this machine's browser.
+# The results that the page of the site measured in this machine's browser.
 MATRIX = SITE.parent / "matrix-browser.json"
 
 # The widths of the windows, in pixels: a telephone's, and a screen's.

@@ -44,7 +44,7 @@ LITMUS_RUNS = 10
 GPU_SIZES = (1 << 20, 1 << 24, 1 << 26)
 CPU_SIZES = (1 << 16, 1 << 20, 1 << 22)
 
-# What a measurement says in the file.
+# The fields of a measurement that the file keeps.
 _SPEED_FIELDS = (
     "length",
     "library",

@@ -39,8 +39,9 @@
 {% set parts = states // 4 * 2 * channels * (stretch + 1) %}
 // The inputs of a tile. The first two are replaced by their gradients.
 {{ declare_tile(inputs, varying) }}
-// What is summed over the channels: for each weight that varies, state and time, a row of one number of each channel.
-// Then what is summed over the states: for each four of them the gradients of u and dt, in rows of channels.
+// First, the terms of the sums over channels: for each varying weight, state and time, a row of one number of each
+// channel. Then, the terms of the sums over states: for each four states the gradients of u and dt, in rows of
+// channels.
 const STRETCH = {{ stretch }}u;
 const SUMS = {{ sums }}u;
 const SUM_PITCH = CHANNELS + 1u;

@@ -11,7 +11,7 @@ struct Call {
     first_chunk: u32,  // of this stretch
     chunks: u32,  // of this stretch
     scale: f32,
-    // Where arrays are parts of one, in numbers from its begin.
+    // Some arrays share a buffer. These are their offsets in it, in numbers.
     beta: u32,  // in `gates`
     grads: u32,  // in `states`: the gradients of the states; in `updates`: the gradients of the updates
     grads_of_updates: u32,

@@ -90,7 +90,7 @@ fn heads_from(row: u32) -> u32 {
 {% endif %}
 
 {% endif %}
-{#- Whether a segment begins with this column of a chunk, as 1 or 0. -#}
+{#- 1 if a segment begins with this column of a chunk, else 0. -#}
 {% macro head_of(column) -%}
 {{ "marks" if spec.cuts_columns_alike else "extractBits(marks, %du, 1u)" % column }}
 {%- endmacro %}

@@ -44,7 +44,7 @@ const NO_PLACE = 0xffffffffu;
 @group(0) @binding({{ bindings.next }}) var<storage, read_write> selected: array<Key>;
 {% endif %}
 
-// What a tile knows of the last key that it keeps.
+// The part of the tile's last kept key that is known so far.
 struct Narrowed {
     prefix: Key,  // its highest digits
     wanted: u32,  // keys to keep among the keys with that prefix

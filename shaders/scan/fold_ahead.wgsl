@@ -52,10 +52,10 @@ let {{ post }}_ready = min(first_lane_where(invocation, (invocation < BLOCK) & !
 fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) {
 {% if spec.carried %}
     var carry = carry_in();  // the prefix of the block
-    var known = true;  // whether the block has a prefix
+    var known = true;  // true if the block has a prefix
 {% else %}
     var carry = Item();  // the prefix of the block
-    var known = false;  // whether the block has a prefix
+    var known = false;  // true if the block has a prefix
 {% endif %}
     carry = pick(start > 0u, {{ text.from_shared("shared_seed") }}, carry);
     known = known | (start > 0u);

@@ -18,10 +18,10 @@ fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) 
     let folder = invocation / SUBGROUP_SIZE;
 {% if spec.carried %}
     var carry = carry_in();  // the prefix of the first block of the round
-    var known = true;  // whether it has one
+    var known = true;  // true if this block has a prefix
 {% else %}
     var carry = Item();  // the prefix of the first block of the round
-    var known = false;  // whether it has one
+    var known = false;  // true if this block has a prefix
 {% endif %}
     carry = pick(start > 0u, {{ text.from_shared("shared_seed") }}, carry);
     known = known | (start > 0u);

@@ -1,5 +1,6 @@
-{#- What every fold of the aggregates begins with: what it calls, how often it looks, and how one workgroup takes the fold
-    over from another. A fold leaves a hint at the first block with a missing prefix, and the next one begins there. -#}
+{#- The common part of all folds of the aggregates: the functions that a fold calls, the numbers of its looks, and how
+    one workgroup takes the fold over from another. A fold leaves a hint where it stops: the first block with a missing
+    prefix. The next fold begins there. -#}
 {% from "shared/peek.wgsl" import peek with context %}
 {% include "shared/tile_state.wgsl" %}
 {% include "scan/block_lanes.wgsl" %}

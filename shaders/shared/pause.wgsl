@@ -1,4 +1,4 @@
-{#- What passes the time between two polls on an adapter that is the CPU. -#}
+{#- A function that takes time between two polls, for adapters that compute on the CPU. -#}
 {% set pauses = kernel.wait_policy.pauses if kernel is defined else pauses %}
 {% if pauses %}
 // Return a useless number after a while. A CPU adapter polls faster than the system gives the core to another workgroup,

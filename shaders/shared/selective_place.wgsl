@@ -17,7 +17,7 @@ struct Call {
     outward_batch: u32,
     outward_group: u32,
     outward_channel: u32,
-    // Where arrays are parts of one.
+    // Some arrays share a buffer. These are the distances between them.
     series: u32,  // numbers from u to dt, and from dt to the gradient of y
     ends: u32,  // numbers from the decays to the gradient of the last states
     unused0: u32,
@@ -42,7 +42,7 @@ struct Place {
     strip: u32,  // which channels of the group
     first_row: u32,  // of the first channel; a row is a channel of a group of a batch
     present: u32,  // channels that exist
-    exists: bool,  // whether the invocation's own does
+    exists: bool,  // true if the invocation's own channel exists
     channel: u32,  // the invocation's own; another one where it does not exist
     row: u32,
 }

@@ -98,7 +98,7 @@ fn look_at(row: u32, begin: u32, end: u32, digit: u32) -> Look {
     return Look(late, count, (begin == 0u) | posted, select((low & 0xffffu) | (high << 16u), 0u, begin == 0u));
 }
 
-// How many elements of earlier tiles have the digit, if no tile is late.
+// The number of elements with the digit in earlier tiles, if no tile is late.
 struct Found {
     late: u32,  // of all rows
     count: u32,

@@ -26,7 +26,7 @@ const RADIX = 1u << RADIX_BITS;
 const DIGITS = {{ digits }}u;
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
 
-// What sorts in a single pass for each digit know beforehand.
+// The plan of a sort with a single pass for each digit. The kernels before the first pass write it.
 struct Plan {
     steps: array<Step, DIGITS>,
     bases: array<u32>,  // where the elements with each value of a digit begin: (rows, digits, digit values)

@@ -15,8 +15,8 @@
 var<workgroup> room: array<atomic<u32>, {{ shared_words }}>;
 var<workgroup> registered: atomic<u32>;  // the number of subgroups
 var<workgroup> totals: array<u32, {{ [2 ** radix_bits * groups // workgroup_size, 1] | max }}>;  // of the digits of each subgroup
-// What to add to a place in the ordered tile for the place in the row's result, for each digit. A single pass has it in
-// `before`.
+// For each digit, the number to add to a place in the ordered tile to get the place in the row's result. A single pass
+// has this number in `before`.
 {% if not kernel %}
 var<workgroup> moves: array<u32, RADIX>;
 {% endif %}

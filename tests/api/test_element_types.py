@@ -33,7 +33,7 @@ LENGTH = 1037
 # Lengths with every remainder by a word and by a tile.
 PARTS = [1, 2, 3, 5, 127, 128, 130, 1035, LENGTH]
 
-# What each operator gives of two Python numbers.
+# The result of each operator for two Python numbers.
 EXACT: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda l, r: l + r,
     "multiply": lambda l, r: l * r,

@@ -218,7 +218,7 @@ def test_the_order_is_the_canonical_one(device: gs.Device, length: int) -> None:
 
 
 SPANS = 2 * SPAN + 1025
-# Where chunks of several spans begin.
+# The places at which chunks of several spans begin.
 CUTS = [1, 1, 1000, SPAN + 7]
 
 

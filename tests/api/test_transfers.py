@@ -17,7 +17,7 @@ from tests.harness.builds import count_transfers
 # offsets of a few segments, and an initial value.
 LENGTH, MAX_BYTES = 2048, 128
 
-# What takes no array on a device: what makes devices and operators, and `scan_chunks`, which gives NumPy arrays.
+# Public names that take no array on a device: they make devices and operators. `scan_chunks` gives NumPy arrays.
 OTHERS = {
     "check_associative",
     "default_device",

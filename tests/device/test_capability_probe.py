@@ -89,7 +89,7 @@ def test_packing_of_halves_that_rounds_another_way_is_seen(wgpu_device, fresh_fi
     litmus = Litmus(workgroups=1, workgroup_size=48, chain_seconds=0, later_seconds=0, pauses=0)
     bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in fresh_findings.features)
     alike = bench.run({"halves": (0, 0)}).words["halves_alike"]
-    assert 1 << 11 < alike <= HALVES  # what a half can hold needs no rounding
+    assert 1 << 11 < alike <= HALVES  # numbers that a half can hold need no rounding
     if "SwiftShader" in fresh_findings.name:
         assert alike < HALVES
     if "llvmpipe" in fresh_findings.name or fresh_findings.vendor == "NVIDIA":

@@ -129,9 +129,9 @@ def test_posts(device: gs.Device, strategy: str, folds: bool) -> None:
         aggregates = reduce(sums)
         prefixes, folded = scan_totals(join, tile.block, aggregates)
         tiles, whole = run.plan.tiles, run.plan.tiles // tile.block
-        behind = -(-tiles // tile.block) * tile.block  # where the posts begin that come after the aggregates
+        behind = -(-tiles // tile.block) * tile.block  # the posts after the aggregates begin here
         posted = [(first(aggregates, -1), slice(tiles - 1))]  # the last tile is not full
-        if folds and problem.rows == 1:  # what comes after a tile is the next one's; a head ends the wait for it
+        if folds and problem.rows == 1:  # the prefix after a tile is the next tile's; a head ends the wait
             posted.append((rest(prefixes, 1), slice(behind, behind + tiles - 1)))
         elif not folds:
             totals = last(scan_block(join, tile.block, aggregates))

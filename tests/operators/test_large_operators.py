@@ -50,7 +50,7 @@ def in_blocks(function: Callable[[Bundle, Bundle], Bundle], x: Bundle) -> Bundle
     if height < 2:
         return x
     width = -(-length // height)
-    columns = [np.zeros(width * height, field.dtype) for field in x]  # what is past the end is of use to no one
+    columns = [np.zeros(width * height, field.dtype) for field in x]  # the elements past the end are not used
     for column, field in zip(columns, x, strict=True):
         column[:length] = field
     blocks = tuple(column.reshape(width, height).T.copy() for column in columns)

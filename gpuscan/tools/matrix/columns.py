@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # The name of the file format, with its version.
 FORMAT = "gpuscan matrix 1"
 
-# What stands between the parts of a case in a file.
+# The text between the parts of a case in a file.
 SEPARATOR = " | "
 
 # The number of failures of a column that a file keeps.

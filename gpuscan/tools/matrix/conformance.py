@@ -287,7 +287,7 @@ SORTED_ELEMENTS: Mapping[str, tuple[str, ...]] = {
 }
 # The layouts that each function is tried with. They set no options of a scan.
 SORTED_LAYOUTS = ("inclusive", "long rows", "short rows", "columns")
-# What is sorted under every strategy: one row of several tiles.
+# The case that runs under every strategy: a sort of one row of several tiles.
 SORTED_BY_STRATEGIES = ("uint32", "sort", "inclusive")
 
 
