@@ -31,7 +31,7 @@ from gpuscan.engine.planner import Planner
 from gpuscan.engine.record import Buffers, Origin, are_owned, steps_of_plan
 from gpuscan.engine.subgroup_check import check_subgroup_size
 from gpuscan.errors import ProgressTimeoutError
-from gpuscan.planning.heuristics import TRANSFERS
+from gpuscan.planning.heuristics import TRANSFERS, heuristics_for
 from gpuscan.recent_values import RecentValues
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ class Executor:
             self.handle_timeout(run.plan.strategy, job.strategy, job.failed)
 
     def handle_timeout(self, strategy: str, asked: str, failed: list[str]) -> None:
-        """Note that a strategy timed out; raise if the caller or the environment named it.
+        """Note that a strategy timed out, or let the call try again; raise if the caller or the environment named it.
 
         Args:
             strategy: the strategy.
@@ -308,11 +308,14 @@ class Executor:
             failed: the strategies that timed out in this call, to which this one is added.
 
         Raises:
-            ProgressTimeoutError: one of them did.
+            ProgressTimeoutError: one of them did, and the retries of this adapter are used up.
         """
-        self.context.note_timeout(strategy)
         failed.append(strategy)
-        if strategy_asked_for(asked) != "auto":
+        by_name = strategy_asked_for(asked) != "auto"
+        if by_name and len(failed) <= heuristics_for(self.context.capabilities.adapter_type).timeout_retries:
+            return
+        self.context.note_timeout(strategy)
+        if by_name:
             raise ProgressTimeoutError(
                 f"strategy {strategy!r} was asked for, but on {self.context.capabilities.summary} a tile waited longer "
                 'than its bound for an earlier tile. Use strategy="auto", which goes on with another one, or '

@@ -77,6 +77,9 @@ class Heuristics:
     impatient_waits: int = 8
     # Divisions that pass the time between two polls. Not measured: a GPU needs none.
     pause_divisions: int = 0
+    # How often a call that asked for a strategy by name is made again after a timeout. Not measured: a GPU's wait lasts
+    # as long as `lookback_seconds` says, so it is final.
+    timeout_retries: int = 0
     # From this number of tiles on, one workgroup folds for all. H100 under lookback: 736 instead of 923 us at 2^28, but
     # 21.9 instead of 17.5 us at 2^22.
     min_tiles_for_fold: int = 1024
@@ -345,10 +348,13 @@ CPU = replace(
     fixed_lookback_spins=57_344,
     # Polls before a workgroup reduces the late tile itself. Not measured on record: "auto" has no waits here.
     fallback_spins=256,
-    # Divisions between two polls, since a poll is faster than the system's switch to another thread. lavapipe: a wait
-    # lasts 0.3 s (0.08 s with 48, which other programs on the cores can exceed); 2^22 by look-back takes 80 ms with 48,
-    # with 192 and with 768.
-    pause_divisions=192,
+    # Divisions between two polls, since a poll is faster than the system's switch to another thread. They are written
+    # out, since loops count against llvmpipe's limit. lavapipe: a first sum by look-back takes 1.1, 1.4 and 4.0 s with
+    # 8, 48 and 192, and 2^22 sums take 80 ms with 48, with 192 and with 768.
+    pause_divisions=16,
+    # Times that a call is made again which asked for a strategy by name: other programs on the cores can stop a
+    # workgroup for longer than one wait lasts (0.03 s on lavapipe).
+    timeout_retries=8,
     # In all combinations of an invocation together, since llvmpipe ends every loop after 65,535 iterations in all.
     max_loop_iterations=50_000,
     # Folds look less often, for the same reason.
@@ -357,11 +363,14 @@ CPU = replace(
     fallback_fold_looks=8,
     # llvmpipe compiles small loops sooner. Not measured on record: one load at a time is the shortest loop.
     moved_words_in_flight=1,
-    # An invocation is one serial loop, so long chunks and few invocations are best. lavapipe, elements of 2 words and
-    # more: `gpuscan tune` gains 0 to 3.4 % over chunks of 128 words, and 10 to 18 % over chunks of 64.
+    # An invocation is one serial loop, so long chunks and few invocations are best, but the text of a chunk is not a
+    # loop, and drivers take long to compile it. lavapipe, chunks of 64, 32 and 16 words: a first sum with three
+    # dispatches takes 0.92, 0.59 and 0.43 s, with fallback 2.4, 1.6 and 1.3 s; 2^22 sums take 50, 54 and 65 ms.
+    # SwiftShader: 0.54, 0.20 and 0.19 s; 160, 228 and 381 ms. Wider elements likewise, in chunks twice as long.
     serial_workgroup=64,
     serial_wide_workgroup=32,
-    serial_wide_chunk_words=128,
+    serial_chunk_words=32,
+    serial_wide_chunk_words=64,
     # Tiles that end with rows are taken only if their chunks are at least this long. Measured on lavapipe.
     min_row_chunk_words=16,
     min_lone_row_chunk_words=4,

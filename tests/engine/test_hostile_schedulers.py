@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.planning import heuristics
 from gpuscan.planning.tile_shapes import BLOCK, TileShape
 from gpuscan.problem.problem import Problem
 from tests.harness.devices import device_as_if
@@ -123,8 +122,6 @@ def test_auto_ends_in_a_right_result(own_device: gs.Device) -> None:
 
 def test_look_ahead_hands_the_fold_over(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run one workgroup at a time: no tile starts before the first workgroup has ended, with nothing to fold."""
-    # Every tile waits until the first workgroup has ended, so waits are short.
-    monkeypatch.setattr(heuristics, "CPU", replace(heuristics.CPU, pause_divisions=48))
     device, rng = device_as_if(own_device, unsafe=True), np.random.default_rng(5)
     numbers, matrices = (rng.integers(0, 2**32, shape, dtype=np.uint32) for shape in ((20_000,), (2_000, 4, 4)))
     problem = make_problem(numbers)

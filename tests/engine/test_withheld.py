@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan.device.reports import FIRST_PAUSE, TIMEOUT_WINDOW, TIMEOUTS_TO_GIVE_UP, WATCH_SECONDS
+from gpuscan.device.reports import FIRST_PAUSE, TIMEOUT_WINDOW, TIMEOUTS_TO_GIVE_UP, WATCH_SECONDS, Outcome, Run
+from gpuscan.planning.heuristics import CPU
 from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.builds import shorten_waits, withhold_posts
 from tests.harness.devices import auto_strategy, count_timeouts, device_as_if, distrust, pass_time
@@ -78,6 +80,28 @@ def test_a_strategy_that_only_waits_gives_up(own_device: gs.Device, strategy: st
         for other in ("three_dispatch", "fallback"):
             (got,) = scan_with(device, problem, other, tile=tile)
             assert_same(got, ufunc_scan("add", x), other)
+
+
+def test_software_adapters_try_a_named_strategy_again(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the first runs time out, as they may on cores that other programs use, and the next one succeed."""
+    device, retries = own_device, CPU.timeout_retries
+    x = np.random.default_rng(5).integers(0, 2**32, 60_000, dtype=np.uint32)
+    outcome, timeouts = Run.outcome, 0
+
+    def fail_at_first(run: Run, report: Sequence[int]) -> Outcome:
+        nonlocal timeouts
+        timeouts -= 1
+        return Outcome.TIMEOUT if timeouts >= 0 else outcome(run, report)
+
+    monkeypatch.setattr(Run, "outcome", fail_at_first)
+    for source in (x, device.asarray(x)):
+        timeouts = retries
+        assert_same(np.asarray(gs.scan(source, strategy="fallback", device=device)), ufunc_scan("add", x))
+        assert "fallback" not in count_timeouts(device)
+    timeouts = retries + 1
+    with pytest.raises(gs.ProgressTimeoutError, match="'fallback' was asked for"):
+        gs.scan(x, strategy="fallback", device=device)
+    assert count_timeouts(device)["fallback"] == 1
 
 
 def test_a_strategy_is_given_up_for_a_while(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,9 @@ def wait_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Without pauses llvmpipe ends a wait after half a millisecond, and a busy machine may stop a workgroup for longer.
     """
-    waits = {name: getattr(heuristics.CPU, name) for name in ("fixed_lookback_spins", "pause_divisions")}
+    waits = {
+        name: getattr(heuristics.CPU, name) for name in ("fixed_lookback_spins", "pause_divisions", "timeout_retries")
+    }
     monkeypatch.setattr(heuristics, "GPU", replace(heuristics.GPU, **waits))
 
 
