@@ -60,7 +60,7 @@ def test_every_golden_file_is_tested() -> None:
 
 
 def test_arithmetic_has_no_short_circuits() -> None:
-    """SwiftShader's compile time is exponential in them (docs/decisions/217-no-short-circuits-in-loops.md)."""
+    """SwiftShader's compile time is exponential in them (docs/decisions/217-faults-of-compilers.md)."""
     folder = Path(__file__).parents[2] / "shaders" / "shared"
     lines = [line for path in sorted(folder.glob("arithmetic*.wgsl")) for line in path.read_text().splitlines()]
     assert [line for line in lines if re.search(r"&&|\|\|", line.partition("//")[0])] == []
