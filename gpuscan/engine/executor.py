@@ -297,22 +297,25 @@ class Executor:
         if outcome is Outcome.LOOP_LIMIT:
             raise loop_limit_error(run.plan)
         if outcome is Outcome.TIMEOUT:
-            self.handle_timeout(run.plan.strategy, job.strategy, job.failed)
+            in_place = job.placement is not None and job.placement.in_place
+            self.handle_timeout(run.plan.strategy, job.strategy, job.failed, may_try_again=not in_place)
 
-    def handle_timeout(self, strategy: str, asked: str, failed: list[str]) -> None:
+    def handle_timeout(self, strategy: str, asked: str, failed: list[str], *, may_try_again: bool = True) -> None:
         """Note that a strategy timed out, or let the call try again; raise if the caller or the environment named it.
 
         Args:
             strategy: the strategy.
             asked: what the caller passed.
             failed: the strategies that timed out in this call, to which this one is added.
+            may_try_again: False if the run has overwritten its input.
 
         Raises:
-            ProgressTimeoutError: one of them did, and the retries of this adapter are used up.
+            ProgressTimeoutError: the strategy was asked for by name, and this adapter's retries are used up.
         """
         failed.append(strategy)
         by_name = strategy_asked_for(asked) != "auto"
-        if by_name and len(failed) <= heuristics_for(self.context.capabilities.adapter_type).timeout_retries:
+        retries = heuristics_for(self.context.capabilities.adapter_type).timeout_retries if may_try_again else 0
+        if by_name and len(failed) <= retries:
             return
         self.context.note_timeout(strategy)
         if by_name:
