@@ -89,12 +89,12 @@ def associative_scan(combine_fn: Callable[[Any, Any], object], xs: object, dim: 
 
 
 @torch.compiler.disable
-def _outside_of_graphs(combine_fn: Callable[[Any, Any], object], xs: object, dim: int, reverse: bool) -> Any:
+def _outside_of_graphs(combine_fn: Callable[..., object], xs: object, dim: int, reverse: bool) -> object:
     return associative_scan(combine_fn, xs, dim, reverse)
 
 
 @torch.compiler.assume_constant_result
-def _handle(combine_fn: Any, places: object, axis: int, reverse: bool, ranks: tuple[int, ...]) -> int:
+def _handle(combine_fn: Callable[..., object], places: object, axis: int, reverse: bool, ranks: tuple[int, ...]) -> int:
     """Return the number of a scan for compiled functions; -1 if these would not notice that the function changes."""
     key = function_key(combine_fn, numbers=False)
     tree = pytree.tree_structure(places)
@@ -115,8 +115,8 @@ class _Scan(TensorScan):
         lead: how many axes of batches stand before those axes.
     """
 
-    function: Callable[[Any, Any], Any] = field(compare=False)
-    tree: Any
+    function: Callable[..., object] = field(compare=False)
+    tree: pytree.TreeSpec
     axis: int
     reverse: bool
     ranks: tuple[int, ...]
@@ -166,7 +166,7 @@ class _Scan(TensorScan):
         count = len(tensors)
         rates = [torch.zeros_like(x) if rate is None else rate for x, rate in zip(tensors, tangents, strict=True)]
 
-        def dual(left: Sequence[object], right: Sequence[object]) -> Any:
+        def dual(left: Sequence[Tensor], right: Sequence[Tensor]) -> list[Tensor]:
             values, rates = [*left[:count], *right[:count]], [*left[count:], *right[count:]]
             return [*self._combine_leaves(*values), *forward_derivative(self._combine_leaves, values, rates)]
 
@@ -177,10 +177,10 @@ class _Scan(TensorScan):
             return forward_derivative(self._by_torch, tensors, tangents)
         return list(found[count:])
 
-    def _combine_leaves(self, *leaves: object) -> tuple[Any, ...]:
+    def _combine_leaves(self, *leaves: Tensor) -> tuple[Tensor, ...]:
         """Return the combination of left and right leaves, which have the axes of batches in front."""
 
-        def flat(*leaves: object) -> tuple[Any, ...]:
+        def flat(*leaves: Tensor) -> tuple[Tensor, ...]:
             count = len(leaves) // 2
             left, right = (pytree.tree_unflatten(list(part), self.tree) for part in (leaves[:count], leaves[count:]))
             return tuple(pytree.tree_leaves(self.function(left, right)))
@@ -189,7 +189,7 @@ class _Scan(TensorScan):
             flat = torch.func.vmap(flat)
         return flat(*leaves)
 
-    def _by_torch(self, *tensors: Any) -> tuple[Any, ...]:
+    def _by_torch(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Return the results by operations of PyTorch."""
         axis = self.lead + self.axis
         combine = torch.func.vmap(self._combine_leaves, axis, axis)

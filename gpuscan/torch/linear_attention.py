@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch  # noqa: TID253 (only users of torch import this package)
+from torch import Tensor  # noqa: TID253
 
 from gpuscan.api import linear_attention as attention
+from gpuscan.array_types import AnyArray
 from gpuscan.problem.arguments import as_flag
 from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, reverse_derivative, run, under_batch
 from gpuscan.torch.tensors import check_tensors
 
 
 def gated_delta_rule(
-    q: Any,
-    k: Any,
-    v: Any,
-    g: Any,
-    beta: Any,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
     *,
     scale: float | None = None,
-    initial_state: Any = None,
+    initial_state: Tensor | None = None,
     output_final_state: bool = False,
 ) -> Any:
     """Return the outputs of a gated delta rule, with the arguments of flash-linear-attention, differentiable.
@@ -72,13 +74,13 @@ def gated_delta_rule(
 
 
 def gated_linear_attention(
-    q: Any,
-    k: Any,
-    v: Any,
-    g: Any,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
     *,
     scale: float | None = None,
-    initial_state: Any = None,
+    initial_state: Tensor | None = None,
     output_final_state: bool = False,
 ) -> Any:
     """Return the outputs of linear attention with decays, with the arguments of flash-linear-attention, differentiable.
@@ -110,7 +112,7 @@ def gated_linear_attention(
     return _attend(tensors, scale, output_final_state)
 
 
-def _attend(named: dict[str, Any], scale: float | None, with_state: bool) -> Any:
+def _attend(named: dict[str, Tensor | None], scale: float | None, with_state: bool) -> Tensor | tuple[Tensor, Tensor]:
     check_tensors(named, same_dtype=False)
     attention.check_shapes(named | {"grad_o": None, "grad_final_state": None})
     for name, tensor in named.items():
@@ -153,53 +155,55 @@ class _Attention(TensorScan):
     def real_count(self) -> int:  # type: ignore[override]
         return 4 + self.has_beta + self.has_state
 
-    def like_results(self, tensors: Sequence[Any]) -> Sequence[Any]:
+    def like_results(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         k, v = tensors[1:3]
         wide = any(each.dtype == torch.float64 for each in tensors)
         *batches, _, heads, keys = k.shape
         shape = *batches, heads, keys, v.shape[-1]
         return v, v.new_empty(shape, dtype=torch.float64 if wide else torch.float32)
 
-    def compute_results(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        given, options = self._split(arrays)
+    def compute_results(self, arrays: Sequence[AnyArray]) -> Sequence[AnyArray]:
+        given, state, device = self._split(arrays)
         function = attention.gated_delta_rule if self.has_beta else attention.gated_linear_attention
-        o, last = function(*given, output_final_state=True, **options)
+        o, last = function(*given, scale=self.scale, initial_state=state, output_final_state=True, device=device)
         lead = arrays[0].shape[: self.lead]
         return [each.reshape(*lead, -1, *each.shape[1:]) for each in (o, last)] if lead else [o, last]
 
-    def gradients(self, arrays: Sequence[Any], results: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
-        given, options = self._split(arrays)
-        function: Any = attention.gated_delta_rule_vjp if self.has_beta else attention.gated_linear_attention_vjp
+    def gradients(
+        self, arrays: Sequence[AnyArray], results: Sequence[AnyArray], grads: Sequence[AnyArray]
+    ) -> Sequence[AnyArray]:
+        given, state, device = self._split(arrays)
+        function: Callable[..., Sequence[AnyArray]] = (
+            attention.gated_delta_rule_vjp if self.has_beta else attention.gated_linear_attention_vjp
+        )
         of_o, of_last = (self._flat(each) for each in grads)
-        found = function(*given, of_o, grad_final_state=of_last, **options)
+        found = function(*given, of_o, scale=self.scale, initial_state=state, grad_final_state=of_last, device=device)
         found = found if self.has_state else found[:-1]
         return [each.reshape(array.shape) for each, array in zip(found, arrays, strict=True)]
 
-    def _flat(self, array: Any) -> Any:
+    def _flat(self, array: AnyArray) -> AnyArray:
         """Return an array with one axis of batches."""
         return array.reshape(-1, *array.shape[self.lead + 1 :])
 
-    def _split(self, arrays: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Return the arguments of a function of `gpuscan`."""
+    def _split(self, arrays: Sequence[AnyArray]) -> tuple[list[AnyArray], AnyArray | None, str | None]:
+        """Return the arguments of a function of `gpuscan`: the first ones, `initial_state`, and `device`."""
         flat = [self._flat(array) for array in arrays]
         wide = any(array.dtype == np.float64 for array in arrays)
-        options = {"scale": self.scale, "device": "numpy" if wide else None}
-        if self.has_state:
-            options["initial_state"] = flat.pop()
-        return flat, options
+        state = flat.pop() if self.has_state else None
+        return flat, state, "numpy" if wide else None
 
-    def differentiable_gradients(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
+    def differentiable_gradients(self, tensors: Sequence[Tensor], grads: Sequence[Tensor]) -> Sequence[Tensor]:
         return reverse_derivative(self._by_steps, tensors, grads)
 
-    def tangents(self, tensors: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
+    def tangents(self, tensors: Sequence[Tensor], tangents: Sequence[Tensor]) -> Sequence[Tensor]:
         return forward_derivative(self._by_steps, tensors, tangents)
 
     def map_over_batch(
-        self, tensors: Sequence[Any], batched: Sequence[bool], size: int
-    ) -> tuple[TensorScan, Sequence[Any]]:
+        self, tensors: Sequence[Tensor], batched: Sequence[bool], size: int
+    ) -> tuple[TensorScan, Sequence[Tensor]]:
         return under_batch(self, tensors, batched, size)
 
-    def _by_steps(self, *tensors: Any) -> tuple[Any, Any]:
+    def _by_steps(self, *tensors: Tensor) -> tuple[Tensor, Tensor]:
         """Return the results by operations that have derivatives of all orders."""
         like_o, like_last = self.like_results(tensors)
         # Time first, and a column of keys by a row of values.

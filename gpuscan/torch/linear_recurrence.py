@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch  # noqa: TID253 (only users of torch import this package)
 from torch import Tensor  # noqa: TID253
@@ -11,11 +11,14 @@ from torch._C._functorch import is_legacy_batchedtensor  # noqa: TID253
 from gpuscan.api import linear_recurrence as recurrence
 from gpuscan.api.row_scan import device_for
 from gpuscan.problem.arguments import as_flag
-from gpuscan.torch.operations import apply_function
+from gpuscan.torch.operations import Batch, Dims, apply_function
 from gpuscan.torch.tensors import array_of, check_dim, check_tensors, tensor_of
 
 if TYPE_CHECKING:
     from torch.autograd.function import FunctionCtx
+
+# The gates, the inputs, the first state, the axis, and True to run from the end.
+Inputs = tuple[Tensor, Tensor, Tensor | None, int, bool]
 
 
 def linear_recurrence(
@@ -119,7 +122,9 @@ def _(a: Tensor, b: Tensor, initial: Tensor | None, axis: int, reverse: bool) ->
 
 
 @_gradients.register_fake
-def _(a: Tensor, h: Tensor, grad_h: Tensor, initial: Tensor | None, axis: int, reverse: bool) -> Any:
+def _(
+    a: Tensor, h: Tensor, grad_h: Tensor, initial: Tensor | None, axis: int, reverse: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     like = torch.empty_like(a, memory_format=torch.contiguous_format)
     start = a.new_empty(0) if initial is None else a.new_empty(initial.shape)
     return like, torch.empty_like(like), start
@@ -128,7 +133,7 @@ def _(a: Tensor, h: Tensor, grad_h: Tensor, initial: Tensor | None, axis: int, r
 # ----- Derivatives
 
 
-def _backward(ctx: FunctionCtx, grad_h: Tensor) -> Any:
+def _backward(ctx: FunctionCtx, grad_h: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:
     a, h, initial = ctx.saved_tensors
     a, h, initial = a.conj(), h.conj(), None if initial is None else initial.conj()
     if torch.is_grad_enabled() or is_legacy_batchedtensor(grad_h):
@@ -141,7 +146,7 @@ def _backward(ctx: FunctionCtx, grad_h: Tensor) -> Any:
 
 def _differentiable_gradients(
     a: Tensor, h: Tensor, grad_h: Tensor, initial: Tensor | None, axis: int, reverse: bool
-) -> Any:
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return the gradients by operations that have gradients themselves: the recurrence in the other direction."""
     length = a.shape[axis]
     if not length:
@@ -167,7 +172,7 @@ def _before(h: Tensor, initial: Tensor | None, axis: int, reverse: bool) -> Tens
     return torch.cat([first, h.narrow(axis, 0, length - 1)], axis)
 
 
-def _keep(ctx: FunctionCtx, inputs: Any, output: Any) -> None:
+def _keep(ctx: FunctionCtx, inputs: Inputs, output: Tensor) -> None:
     a, _, initial, ctx.axis, ctx.reverse = inputs
     ctx.save_for_backward(a, output, initial)
 
@@ -179,18 +184,18 @@ class _Recurrence(torch.autograd.Function):
     """The operation for programs that are not compiled. It adds forward-mode derivatives and `torch.func.vmap`."""
 
     @staticmethod
-    def forward(a: Tensor, b: Tensor, initial: Tensor | None, axis: int, reverse: bool) -> Any:
+    def forward(a: Tensor, b: Tensor, initial: Tensor | None, axis: int, reverse: bool) -> Tensor:
         return torch.ops.gpuscan.linear_recurrence(a, b, initial, axis, reverse)
 
     @staticmethod
-    def setup_context(ctx: FunctionCtx, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: FunctionCtx, inputs: Inputs, output: Tensor) -> None:
         _keep(ctx, inputs, output)
         ctx.save_for_forward(inputs[0], output, inputs[2])
 
     backward = staticmethod(_backward)
 
     @staticmethod
-    def jvp(ctx: FunctionCtx, da: Tensor, db: Tensor, dinitial: Tensor | None, *_: Any) -> Any:
+    def jvp(ctx: FunctionCtx, da: Tensor, db: Tensor, dinitial: Tensor | None, *_: object) -> Tensor:
         a, h, initial = ctx.saved_tensors
         inputs = torch.zeros_like(h) if db is None else db
         if da is not None and h.shape[ctx.axis]:
@@ -198,7 +203,9 @@ class _Recurrence(torch.autograd.Function):
         return _recur(a, inputs, dinitial, ctx.axis, ctx.reverse)
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, a: Tensor, b: Tensor, initial: Tensor | None, axis: int, reverse: bool) -> Any:
+    def vmap(
+        info: Batch, in_dims: Dims, a: Tensor, b: Tensor, initial: Tensor | None, axis: int, reverse: bool
+    ) -> tuple[Tensor, int]:
         a, b, initial = (
             None
             if each is None

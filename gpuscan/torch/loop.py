@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch  # noqa: TID253 (only users of torch import this package)
+from torch import Tensor  # noqa: TID253
 from torch.utils import _pytree as pytree  # noqa: TID253
 
-from gpuscan.api.row_loop import RowLoop, row_loop
+from gpuscan.api.row_loop import ArrayStep, RowLoop, Shape, row_loop
+from gpuscan.array_types import AnyDType
 from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.operator import name_of
 from gpuscan.problem.arguments import as_flag
 from gpuscan.torch.tensors import array_of, check_dim, check_tensors, numpy_dtype, tensor_of
 from gpuscan.torch.traced_function import array_step
+
+if TYPE_CHECKING:
+    from torch.autograd.function import FunctionCtx
 
 
 def loop(
@@ -67,9 +72,9 @@ def loop(
     if len(lengths) > 1:
         shapes = ", ".join(str(tuple(each.shape)) for each in inputs)
         raise ValueError(f"dim={dim} was passed for tensors of shapes {shapes}; pass tensors of one length along it")
-    form_of_y: list[Any] = []
+    form_of_y: list[pytree.TreeSpec | None] = []
 
-    def flat(carry: Any, x: Any) -> list[Any]:
+    def flat(carry: Sequence[Tensor], x: Sequence[Tensor]) -> list[Tensor]:
         value = f(pytree.tree_unflatten(list(carry), tree), pytree.tree_unflatten(list(x), form))
         if not isinstance(value, (tuple, list)) or len(value) != 2:
             raise TypeError(f"f={name_of(f)} returned {type(value).__name__}; return a pair of the next carry and y")
@@ -82,7 +87,7 @@ def loop(
 
     dtypes = [[each.dtype for each in group] for group in (leaves, moved)]
 
-    def make(carry: Any, x: Any) -> Any:
+    def make(carry: Sequence[Shape], x: Sequence[Shape]) -> tuple[ArrayStep, list[Shape], list[AnyDType]]:
         return array_step(flat, carry, x, dtypes, name_of(f))
 
     key = function_key(f)
@@ -112,7 +117,7 @@ class _Loop(torch.autograd.Function):
     """The last carry and the outputs of a loop."""
 
     @staticmethod
-    def forward(ctx: Any, found: RowLoop, reverse: bool, count: int, *tensors: Any) -> Any:
+    def forward(ctx: FunctionCtx, found: RowLoop, reverse: bool, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.found, ctx.reverse, ctx.count = found, reverse, count
         ctx.save_for_backward(*tensors)
         arrays = [array_of(each) for each in tensors]
@@ -122,7 +127,7 @@ class _Loop(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: FunctionCtx, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         tensors, count = ctx.saved_tensors, ctx.count
         arrays = [array_of(each) for each in tensors]
         weights = [

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Array = AnyArray
 Tensors = Sequence[Tensor]
+# For each tensor the axis of a batch; None for a tensor without one.
+Dims = Sequence[int | None]
 # How many batches of batches PyTorch allows.
 _MAX_LEVELS = 64
 
@@ -117,7 +119,7 @@ def reverse_derivative(function: Callable[..., object], values: Tensors, grads: 
     return found
 
 
-def under_batch(scan: Any, tensors: Tensors, batched: Sequence[bool], size: int) -> tuple[Any, Tensors]:
+def under_batch(scan: Any, tensors: Tensors, batched: Sequence[bool], size: int) -> tuple[TensorScan, Tensors]:
     """Return what `TensorScan.map_over_batch` does, for a scan that takes `lead` axes of batches in front."""
     pairs = zip(tensors, batched, strict=True)
     return replace(scan, lead=scan.lead + 1), [x if has else x.expand(size, *x.shape) for x, has in pairs]
@@ -141,17 +143,17 @@ class _Scan(torch.autograd.Function):
     """The results of a scan."""
 
     @staticmethod
-    def forward(scan: TensorScan, *tensors: Tensor) -> Any:
+    def forward(scan: TensorScan, *tensors: Tensor) -> tuple[Tensor, ...]:
         return tuple(_compute_results(scan, tensors))
 
     @staticmethod
-    def setup_context(ctx: FunctionCtx, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: FunctionCtx, inputs: tuple[object, ...], output: tuple[Tensor, ...]) -> None:
         ctx.scan, *tensors = inputs
         ctx.save_for_backward(*tensors, *output)
         ctx.save_for_forward(*tensors)
 
     @staticmethod
-    def backward(ctx: FunctionCtx, *grads: Tensor | None) -> Any:
+    def backward(ctx: FunctionCtx, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         scan: TensorScan = ctx.scan
         # Activation checkpointing lets an operation ask for what it saved only once.
         saved = ctx.saved_tensors
@@ -159,12 +161,12 @@ class _Scan(torch.autograd.Function):
         return None, *found, *[None] * (len(saved) - scan.result_count - scan.real_count)
 
     @staticmethod
-    def jvp(ctx: FunctionCtx, _: Any, *tangents: Tensor | None) -> Any:
+    def jvp(ctx: FunctionCtx, _: object, *tangents: Tensor | None) -> tuple[Tensor, ...]:
         tensors = ctx.saved_tensors[: len(tangents)]
         return tuple(ctx.scan.tangents(tensors, tangents[: ctx.scan.real_count]))
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, scan: TensorScan, *tensors: Tensor) -> Any:
+    def vmap(info: Batch, in_dims: Dims, scan: TensorScan, *tensors: Tensor) -> tuple[Tensors, Dims]:
         mapped, moved = _map_moved(scan, tensors, in_dims[1:], info.batch_size)
         results = apply_function(_Scan, mapped, *moved)
         return results, (0,) * len(results)
@@ -174,7 +176,7 @@ class _Gradients(torch.autograd.Function):
     """The gradients of a scan, from its tensors, its results, and the gradients of these."""
 
     @staticmethod
-    def forward(scan: TensorScan, *given: Tensor) -> Any:
+    def forward(scan: TensorScan, *given: Tensor) -> tuple[Tensor, ...]:
         found = _compute_gradients(scan, *_parts(scan, given))
         if found is None:
             tensors, _, grads = _parts(scan, given)
@@ -182,38 +184,38 @@ class _Gradients(torch.autograd.Function):
         return tuple(found)
 
     @staticmethod
-    def setup_context(ctx: FunctionCtx, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: FunctionCtx, inputs: tuple[object, ...], output: tuple[Tensor, ...]) -> None:
         ctx.scan, *given = inputs
         ctx.save_for_backward(*given)
         ctx.save_for_forward(*given)
 
     @staticmethod
-    def backward(ctx: FunctionCtx, *weights: Tensor | None) -> Any:
+    def backward(ctx: FunctionCtx, *weights: Tensor | None) -> tuple[Tensor | None, ...]:
         # The results count as a function of the tensors, so they have no gradient of their own.
         scan: TensorScan = ctx.scan
         tensors, results, grads = _parts(scan, ctx.saved_tensors)
         real, others = tensors[: scan.real_count], tensors[scan.real_count :]
 
-        def gradients(*given: Tensor) -> Any:
+        def gradients(*given: Tensor) -> tuple[Tensor, ...]:
             return tuple(scan.differentiable_gradients([*given[: len(real)], *others], given[len(real) :]))
 
         found = torch.func.vjp(gradients, *real, *grads)[1](tuple(weights))
         return None, *found[: len(real)], *[None] * (len(others) + len(results)), *found[len(real) :]
 
     @staticmethod
-    def jvp(ctx: FunctionCtx, _: Any, *tangents: Tensor | None) -> Any:
+    def jvp(ctx: FunctionCtx, _: object, *tangents: Tensor | None) -> tuple[Tensor, ...]:
         scan: TensorScan = ctx.scan
         tensors, _, grads = _parts(scan, ctx.saved_tensors)
         of_tensors, _, of_grads = _parts(scan, tangents)
         real, others = tensors[: scan.real_count], tensors[scan.real_count :]
 
-        def gradients(*given: Tensor) -> Any:
+        def gradients(*given: Tensor) -> tuple[Tensor, ...]:
             return tuple(scan.differentiable_gradients([*given[: len(real)], *others], given[len(real) :]))
 
         return forward_derivative(gradients, [*real, *grads], [*of_tensors[: len(real)], *of_grads])
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, scan: TensorScan, *given: Tensor) -> Any:
+    def vmap(info: Batch, in_dims: Dims, scan: TensorScan, *given: Tensor) -> tuple[Tensors, Dims]:
         split = len(given) - 2 * scan.result_count
         mapped, tensors = _map_moved(scan, given[:split], in_dims[1 : 1 + split], info.batch_size)
         others = [
@@ -230,12 +232,12 @@ def _parts(scan: TensorScan, given: Tensors) -> tuple[Tensors, Tensors, Tensors]
     return given[: ends[0]], given[ends[0] : ends[1]], given[ends[1] :]
 
 
-def _map_moved(scan: TensorScan, tensors: Tensors, in_dims: Sequence[object], size: int) -> tuple[TensorScan, Tensors]:
+def _map_moved(scan: TensorScan, tensors: Tensors, in_dims: Dims, size: int) -> tuple[TensorScan, Tensors]:
     moved = [each if dim is None else each.movedim(dim, 0) for each, dim in zip(tensors, in_dims, strict=True)]
     return scan.map_over_batch(moved, [dim is not None for dim in in_dims], size)
 
 
-class _Batch(NamedTuple):
+class Batch(NamedTuple):
     """What PyTorch says about a batch.
 
     Attributes:
@@ -245,7 +247,7 @@ class _Batch(NamedTuple):
     batch_size: int
 
 
-def apply_function(function: Any, *given: Tensor) -> Any:
+def apply_function(function: type[torch.autograd.Function], *given: Tensor) -> Any:
     """Return ``function.apply(*given)``, also for tensors that `torch.autograd` has batched.
 
     Its batched gradients (``is_grads_batched=True``, ``jacobian(vectorize=True)``) do not use the rules of
@@ -269,7 +271,7 @@ def apply_function(function: Any, *given: Tensor) -> Any:
         if sizes:
             break
     whole = [each if x is None else x for x, each in zip(batches, given, strict=True)]
-    results, _ = function.vmap(_Batch(sizes[0]), [None if x is None else 0 for x in batches], *whole)
+    results, _ = function.vmap(Batch(sizes[0]), [None if x is None else 0 for x in batches], *whole)
     if isinstance(results, Tensor):
         return torch._add_batch_dim(results, 0, level)
     return [torch._add_batch_dim(each, 0, level) for each in results]
@@ -321,13 +323,13 @@ def _like(tensor: Tensor) -> Tensor:
     return torch.empty_like(tensor, memory_format=torch.contiguous_format)
 
 
-def _keep(ctx: FunctionCtx, inputs: Any, output: Any) -> None:
+def _keep(ctx: FunctionCtx, inputs: tuple[Tensors, int], output: Tensors) -> None:
     tensors, ctx.handle = inputs
     ctx.count = len(tensors)
     ctx.save_for_backward(*tensors, *output)
 
 
-def _backward(ctx: FunctionCtx, grads: Any) -> Any:
+def _backward(ctx: FunctionCtx, grads: Sequence[Tensor | None]) -> tuple[list[Tensor | None], None]:
     saved = ctx.saved_tensors
     tensors, results = saved[: ctx.count], saved[ctx.count :]
     grads = [torch.zeros_like(y) if grad is None else grad for grad, y in zip(grads, results, strict=True)]
@@ -339,7 +341,7 @@ _scan.register_autograd(_backward, setup_context=_keep)
 
 
 @_scan.register_vmap
-def _(info: Any, in_dims: Any, tensors: list[Tensor], handle: int) -> Any:
+def _(info: Batch, in_dims: tuple[Dims, None], tensors: list[Tensor], handle: int) -> tuple[Tensors, Dims]:
     scan, moved = _map_moved(_kept[handle], tensors, in_dims[0], info.batch_size)
     results = torch.ops.gpuscan.scan(list(moved), handle_of(scan))
     return results, [0] * len(results)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import cast, py_object
 from dataclasses import dataclass, field, replace
@@ -116,13 +116,20 @@ def scan(
 
 @torch.compiler.disable
 def _outside_of_graphs(
-    x: Any, op: Any, axis: Any, exclusive: bool, reverse: bool, initial: Any, segments: Any, keys: Any
-) -> Any:
+    x: object,
+    op: object,
+    axis: int | None,
+    exclusive: bool,
+    reverse: bool,
+    initial: object,
+    segments: object,
+    keys: object,
+) -> object:
     return scan(x, op, axis=axis, exclusive=exclusive, reverse=reverse, initial=initial, segments=segments, keys=keys)
 
 
 @torch.compiler.assume_constant_result
-def _handle(op: Any, *options: Any) -> int:
+def _handle(op: object, *options: Any) -> int:
     """Return the number of a scan for compiled functions; -1 if these would not notice that the operator changes.
 
     Args:
@@ -135,7 +142,7 @@ def _handle(op: Any, *options: Any) -> int:
     return -1 if key is None else handle_of(_scan_of(op, key, *options))
 
 
-def _starts(initial: Any, leaves: Sequence[Any], tree: Any) -> list[Any]:
+def _starts(initial: object, leaves: Sequence[Tensor], tree: pytree.TreeSpec) -> list[Tensor]:
     """Return the tensors of `initial`, in the dtypes of the leaves.
 
     Raises:
@@ -165,17 +172,17 @@ def _starts(initial: Any, leaves: Sequence[Any], tree: Any) -> list[Any]:
     return found
 
 
-def _generality(dtype: Any) -> int:
+def _generality(dtype: torch.dtype) -> int:
     """Return a number that is larger for a kind of numbers that holds others."""
     return 3 if dtype.is_complex else 2 if dtype.is_floating_point else int(dtype != torch.bool)
 
 
 def _scan_of(
     op: object,
-    key: object,
+    key: Hashable,
     places: object,
     ranks: tuple[int, ...],
-    axis: object,
+    axis: int | None,
     exclusive: bool,
     reverse: bool,
     seeded: bool,
@@ -207,7 +214,7 @@ def _scan_of(
 
 
 # Functions of torch that have the names of operators.
-TORCH_FUNCTIONS: dict[Any, str] = {
+TORCH_FUNCTIONS: dict[Callable[..., object], str] = {
     torch.add: "add",
     torch.mul: "multiply",
     torch.multiply: "multiply",
@@ -250,9 +257,9 @@ class OperatorScan(TensorScan):
 
     op: Any = field(compare=False)
     key: Hashable
-    tree: Any
+    tree: pytree.TreeSpec
     result_count: int
-    axis: Any
+    axis: int | None
     exclusive: bool
     reverse: bool
     seeded: bool
@@ -328,12 +335,12 @@ class OperatorScan(TensorScan):
     def _is_sum(self) -> bool:
         return resolve(self.op) is resolve("add")
 
-    def _by_torch(self, tensors: Sequence[Tensor], cuts: Sequence[Any]) -> tuple[Any, ...]:
+    def _by_torch(self, tensors: Sequence[Tensor], cuts: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Return the results by operations of PyTorch."""
         operator, x = resolve(self.op), tensors[: self.result_count]
         function = _OF_TORCH.get(operator.name, operator) if operator.kinds is not None else operator
 
-        def combine(*leaves: object) -> list[Any]:
+        def combine(*leaves: Tensor) -> list[Tensor]:
             left, right = leaves[: len(x)], leaves[len(x) :]
             return list(pytree.tree_leaves(function(self._bundle(left), self._bundle(right))))
 
@@ -361,7 +368,7 @@ class OperatorScan(TensorScan):
             )
         )
 
-    def _labels(self, cut: Any, length: int, axis: int, rank: int) -> Any:
+    def _labels(self, cut: Tensor, length: int, axis: int, rank: int) -> Tensor:
         """Return the keys, or the number of each place's segment, with the `rank` axes in front of the element."""
         if self.cut == "segments":
             cut = torch.searchsorted(cut.to(torch.int64), torch.arange(length), right=True)
@@ -379,7 +386,7 @@ class OperatorScan(TensorScan):
                 "with torch"
             ) from error
 
-    def _cuts(self, tensors: Sequence[Tensor]) -> Sequence[Any]:
+    def _cuts(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         return tensors[self.real_count :]
 
     # ----- Batches

@@ -180,17 +180,17 @@ def _of_groups(weights: Tensor, groups: int) -> Tensor:
 
 
 def selective_state_update(
-    state: Any,
-    x: Any,
-    dt: Any,
-    A: Any,  # noqa: N803
-    B: Any,  # noqa: N803
-    C: Any,  # noqa: N803
-    D: Any = None,  # noqa: N803
-    z: Any = None,
-    dt_bias: Any = None,
+    state: Tensor,
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,  # noqa: N803
+    B: Tensor,  # noqa: N803
+    C: Tensor,  # noqa: N803
+    D: Tensor | None = None,  # noqa: N803
+    z: Tensor | None = None,
+    dt_bias: Tensor | None = None,
     dt_softplus: bool = False,
-) -> Any:
+) -> Tensor:
     """Take one step of a selective scan, for inference: write the next states to `state`, and return the output.
 
     With ``dt = softplus(dt + dt_bias)`` or its parts: ``state = exp(dt A) state + dt B x`` and
@@ -239,7 +239,7 @@ def selective_state_update(
     if dt_softplus:
         step = softplus(step)
 
-    def of_states(weights: Any) -> Any:
+    def of_states(weights: Tensor) -> Tensor:
         """Return B or C with the axes of the states."""
         if weights.ndim == 2:
             return weights.unsqueeze(1).unsqueeze(1) if state.ndim == 4 else weights.unsqueeze(1)

@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from threading import Lock, current_thread
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch  # noqa: TID253 (only users of torch import this package)
+from torch import Tensor  # noqa: TID253
 from torch._C._functorch import is_functorch_wrapped_tensor  # noqa: TID253
 from torch._decomp import core_aten_decompositions  # noqa: TID253
 from torch._subclasses.fake_tensor import (  # noqa: TID253
@@ -20,7 +21,9 @@ from torch._subclasses.fake_tensor import (  # noqa: TID253
     DynamicOutputShapeException,
     FakeTensorMode,
 )
+from torch.fx import Graph, GraphModule, Node  # noqa: TID253
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: TID253
+from torch.fx.node import map_arg  # noqa: TID253
 from torch.utils import _pytree as pytree  # noqa: TID253
 
 from gpuscan.array_types import AnyDType
@@ -51,6 +54,9 @@ from gpuscan.operators.operator import name_of
 from gpuscan.operators.row_functions import RowFunction, RowOperator, check_combined, row_operator
 from gpuscan.torch.tensors import array_of, torch_dtype
 
+T = TypeVar("T")
+# The axes of an operation; None for all.
+Axes: TypeAlias = int | Sequence[int] | None
 # How many kinds of functions are kept; the least recently used goes first.
 MAX_FUNCTIONS = 256
 _known: OrderedDict[Hashable, list[RowOperator]] = OrderedDict()
@@ -67,7 +73,7 @@ logging.getLogger("torch._subclasses.fake_tensor").addFilter(
 def trace_row_operator(
     function: Callable[..., object],
     key: Hashable | None,
-    tree: object,
+    tree: pytree.TreeSpec,
     shapes: Sequence[tuple[int, ...]],
     dtypes: Sequence[AnyDType],
     axis: int,
@@ -107,7 +113,11 @@ def trace_row_operator(
 
 
 def row_function(
-    function: Callable[..., object], tree: object, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[object], dim: int
+    function: Callable[..., object],
+    tree: pytree.TreeSpec,
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: Sequence[torch.dtype],
+    dim: int,
 ) -> RowFunction:
     """Return a function of two pytrees of tensors as one of two lists of arrays of numbers.
 
@@ -125,9 +135,9 @@ def row_function(
     tensors = [_fill_tensor(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
     count = len(tensors)
 
-    def flat(*leaves: object) -> Any:
+    def flat(*leaves: Tensor) -> list[Tensor]:
         left, right = (pytree.tree_unflatten(list(part), tree) for part in (leaves[:count], leaves[count:]))
-        return pytree.tree_leaves(function(left, right))
+        return list(pytree.tree_leaves(function(left, right)))
 
     _check_closure(function)
     graph, constants = _graph_of(
@@ -141,7 +151,11 @@ def row_function(
 
 
 def array_step(
-    function: Callable[..., Any], carry: Sequence[Any], xs: Sequence[object], dtypes: Sequence[Sequence[Any]], name: str
+    function: Callable[[Sequence[Tensor], Sequence[Tensor]], list[Tensor]],
+    carry: Sequence[tuple[int, ...]],
+    xs: Sequence[tuple[int, ...]],
+    dtypes: Sequence[Sequence[torch.dtype]],
+    name: str,
 ) -> tuple[Callable[[Sequence[Numbers]], list[Numbers]], list[tuple[int, ...]], list[AnyDType]]:
     """Return the step of a loop as a function of arrays of numbers, and the shapes and dtypes of its results.
 
@@ -170,10 +184,12 @@ def array_step(
     return interpret_arrays, [tuple(each.shape) for each in values], [_dtype(each.dtype) for each in values]
 
 
-def _graph_of(function: Callable[..., object], tensors: Sequence[object], name: str) -> tuple[Any, dict[Any, Numbers]]:
+def _graph_of(
+    function: Callable[..., object], tensors: Sequence[Tensor], name: str
+) -> tuple[GraphModule, dict[Node, Numbers]]:
     """Return the graph of a function of tensors, and the numbers of the constants in it."""
 
-    def trace_graph() -> Any:
+    def trace_graph() -> GraphModule:
         with torch.no_grad():
             # Trace with tensors without values: with values of 1, a matrix would be singular.
             tracer = make_fx(
@@ -198,7 +214,7 @@ def _graph_of(function: Callable[..., object], tensors: Sequence[object], name: 
     return graph, constants
 
 
-def _aside(function: Callable[[], object]) -> Any:
+def _aside(function: Callable[[], T]) -> T:
     """Return what a function gives in another thread.
 
     Whether PyTorch is differentiating, mapping or compiling at the moment belongs to the thread. It traces in one
@@ -210,7 +226,11 @@ def _aside(function: Callable[[], object]) -> Any:
 
 
 def check_results(
-    function: Callable[..., object], tree: object, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[object], dim: int
+    function: Callable[..., object],
+    tree: pytree.TreeSpec,
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: Sequence[torch.dtype],
+    dim: int,
 ) -> None:
     """Raise an error unless a function of two pytrees returns what it takes.
 
@@ -229,7 +249,7 @@ def check_results(
     """
     _check_closure(function)
 
-    def results() -> Any:
+    def results() -> tuple[list[Tensor], object]:
         with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
             leaves = [
                 torch.ones(shape[:dim] + shape[dim + 1 :], dtype=dtype)
@@ -260,33 +280,33 @@ def _check_closure(function: Callable[..., object]) -> None:
             )
 
 
-def _detaches(node: Any) -> bool:
+def _detaches(node: Node) -> bool:
     """Return True if a node stands for ``tensor.detach()``, which is traced as an alias."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and schema.name in ("aten::detach", "aten::alias")
 
 
-def _fill_tensor(shape: tuple[int, ...], dtype: object) -> Any:
+def _fill_tensor(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """Return a tensor of positive numbers, for which no function branches."""
     return torch.ones(shape, dtype=dtype)
 
 
-def _run(graph: Any, known: dict[Any, Any], arguments: Sequence[Numbers], name: str) -> list[Numbers]:
+def _run(graph: Graph, known: dict[Node, object], arguments: Sequence[Numbers], name: str) -> list[Numbers]:
     """Return the results of a graph."""
     rest = iter(arguments)
     for node in graph.nodes:
         if node.op == "placeholder":
             known[node] = next(rest)
         elif node.op == "output":
-            found: list[Numbers] = torch.fx.node.map_arg(node.args[0], known.__getitem__)
+            found: list[Numbers] = map_arg(node.args[0], known.__getitem__)
             return list(found)
         elif node.op == "call_function":
-            args, options = (torch.fx.node.map_arg(each, known.__getitem__) for each in (node.args, node.kwargs))
+            args, options = (map_arg(each, known.__getitem__) for each in (node.args, node.kwargs))
             known[node] = _apply(node, list(args), dict(options), name)
     raise AssertionError("a graph ends with its output")
 
 
-def _apply(node: Any, args: list[Any], options: dict[str, Any], name: str) -> Any:
+def _apply(node: Node, args: list[Any], options: dict[str, object], name: str) -> object:
     target = node.target
     if getattr(target, "__name__", "") == "getitem":
         return args[0][args[1]]
@@ -315,21 +335,21 @@ def _apply(node: Any, args: list[Any], options: dict[str, Any], name: str) -> An
     )
 
 
-def _promote_operands(node: Any, args: Sequence[Any], operation: str) -> list[Any]:
+def _promote_operands(node: Node, args: Sequence[Any], operation: str) -> list[Any]:
     """Return the operands of arithmetic in the dtype of its result, since torch and NumPy promote differently."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.dtype == torch.bool:
         return list(args)
     wanted = []
     for place, (given, arg) in enumerate(zip(node.args, args, strict=True)):
-        own = given.meta["val"] if isinstance(given, torch.fx.Node) and "val" in given.meta else None
+        own = given.meta["val"] if isinstance(given, Node) and "val" in given.meta else None
         is_condition = operation == "where" and place == 0
         differs = isinstance(own, torch.Tensor) and own.dtype != value.dtype and not own.dtype.is_complex
         wanted.append(to_dtype(arg, _dtype(value.dtype)) if differs and not is_condition else arg)
     return wanted
 
 
-def _dtype(dtype: object) -> AnyDType:
+def _dtype(dtype: torch.dtype) -> AnyDType:
     """Return NumPy's dtype of a torch dtype."""
     found: AnyDType = array_of(torch.empty(0, dtype=dtype)).dtype
     return found
@@ -341,7 +361,7 @@ def _dtype(dtype: object) -> AnyDType:
 
 
 # Operations that work number by number, and the function of numbers that does the same.
-ELEMENTWISE: dict[str, Callable[..., Any]] = {
+ELEMENTWISE: dict[str, Callable[..., object]] = {
     **COMMON,
     "maximum": np.maximum,
     "minimum": np.minimum,
@@ -376,7 +396,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("clone", "alias", "detach", "lift_fresh_copy", "contiguous", "resolve_conj"), lambda x, **_: x),
 }
 # Operations that combine numbers along axes.
-FOLDS: dict[str, Callable[[Any, Any], Any]] = {
+FOLDS: dict[str, np.ufunc] = {
     "sum": np.add,
     "prod": np.multiply,
     "amax": np.maximum,
@@ -386,9 +406,7 @@ FOLDS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def fold(
-    function: Callable[[Any, Any], Any], x: Numbers, dim: Any = None, keepdim: bool = False, **_: object
-) -> Numbers:
+def fold(function: np.ufunc, x: Numbers, dim: Axes = None, keepdim: bool = False, **_: object) -> Numbers:
     axes = range(x.ndim) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
     if not x.ndim:
         return x
@@ -396,7 +414,7 @@ def fold(
     return np.expand_dims(found, tuple(axis % x.ndim for axis in axes)) if keepdim else found
 
 
-def mean(x: Numbers, dim: object = None, keepdim: bool = False, **_: object) -> Numbers:
+def mean(x: Numbers, dim: Axes = None, keepdim: bool = False, **_: object) -> Numbers:
     total = fold(np.add, x, dim, keepdim)
     count = x.size // max(1, total.size)
     return apply(lambda number: number / count, total)
@@ -410,8 +428,8 @@ def subtract(x: object, y: object, *, alpha: object = 1) -> Numbers:
     return apply(lambda one, other: one - (other if alpha == 1 else other * alpha), x, y)
 
 
-def divide(x: object, y: object, *, rounding_mode: object = None) -> Numbers:
-    functions: dict[Any, Callable[..., Any]] = {
+def divide(x: object, y: object, *, rounding_mode: str | None = None) -> Numbers:
+    functions: dict[str | None, Callable[..., object]] = {
         None: np.divide,
         "floor": np.floor_divide,
         "trunc": lambda x, y: np.trunc(x / y),
@@ -429,10 +447,10 @@ def slice_axis(x: Numbers, dim: int = 0, start: object = None, end: object = Non
     return x[(*[slice(None)] * (dim % x.ndim), slice(start, end, step))]
 
 
-def squeeze(x: Numbers, dim: Any = None) -> Numbers:
+def squeeze(x: Numbers, dim: Axes = None) -> Numbers:
     axes = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
-    axes = {axis % x.ndim for axis in axes}
-    return x.reshape([length for axis, length in enumerate(x.shape) if axis not in axes or length != 1])
+    squeezed = {axis % x.ndim for axis in axes}
+    return x.reshape([length for axis, length in enumerate(x.shape) if axis not in squeezed or length != 1])
 
 
 def expand(x: Numbers, sizes: Sequence[int], **_: object) -> Numbers:
@@ -441,7 +459,7 @@ def expand(x: Numbers, sizes: Sequence[int], **_: object) -> Numbers:
     return np.broadcast_to(x, tuple(shape))
 
 
-def split(x: Numbers, sizes: Any, dim: int = 0) -> list[Numbers]:
+def split(x: Numbers, sizes: int | Sequence[int], dim: int = 0) -> list[Numbers]:
     length = x.shape[dim]
     each = list(range(sizes, length, sizes)) if isinstance(sizes, int) else np.cumsum(sizes)[:-1].tolist()
     return np.split(x, each, dim)
@@ -457,7 +475,7 @@ def matrix_product(x: Numbers, y: Numbers) -> Numbers:
 def lu_and_info(x: Numbers) -> list[Numbers]:
     """Return the factors, the pivots, which count from 1, and that nothing failed."""
 
-    def factor(rows: Rows) -> tuple[Rows, list[Any]]:
+    def factor(rows: Rows) -> tuple[Rows, list[int]]:
         swaps = factor_lu(rows, len(rows[0]))
         return rows, [place + 1 for place in swaps]
 
@@ -490,7 +508,7 @@ def det(x: Numbers) -> list[Numbers]:
 
 
 def slogdet(x: Numbers) -> list[Numbers]:
-    def compute(rows: Rows) -> tuple[Any, Any]:
+    def compute(rows: Rows) -> tuple[object, object]:
         sign = sign_of_swaps(factor_lu(rows, len(rows)), np.ones_like(rows[0][0]))
         logarithm = np.zeros_like(np.abs(sign))
         for place, row in enumerate(rows):
@@ -523,7 +541,7 @@ def cholesky_inverse(factor: Numbers, upper: bool = False) -> Numbers:
 
 
 # Operations with parameters.
-OTHERS: dict[str, Callable[..., Any]] = {
+OTHERS: dict[str, Callable[..., object]] = {
     "add": add,
     "sub": subtract,
     "rsub": lambda x, y, alpha=1: subtract(y, x, alpha=alpha),
