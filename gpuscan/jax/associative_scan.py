@@ -15,8 +15,9 @@ from jax.extend.core import Primitive  # noqa: TID253
 from jax.interpreters import ad, batching, mlir  # noqa: TID253
 
 from gpuscan.api.row_scan import RowScan
+from gpuscan.array_types import AnyArray
 from gpuscan.errors import OperatorError
-from gpuscan.jax.traced_function import call_with, free_values, row_function
+from gpuscan.jax.traced_function import Arrays, call_with, free_values, row_function
 from gpuscan.operators.operator import name_of
 from gpuscan.operators.row_functions import check_combined, row_operator
 from gpuscan.problem.arguments import as_flag, as_integer, check_library
@@ -74,14 +75,14 @@ def associative_scan(fn: Callable[[Any, Any], object], elems: object, reverse: b
     reverse = as_flag("reverse", reverse)
     count = len(leaves)
 
-    def flat(left: object, right: object) -> Any:
-        return jax.tree.leaves(fn(jax.tree.unflatten(tree, left), jax.tree.unflatten(tree, right)))
+    def flat(left: Arrays, right: Arrays) -> list[jax.Array]:
+        return list(jax.tree.leaves(fn(jax.tree.unflatten(tree, left), jax.tree.unflatten(tree, right))))
 
     # Values that JAX is tracing, and the function closes over, are operands that all elements share.
     free = free_values(flat, jax.tree.leaves(like), jax.tree.leaves(like))
     operands = [*leaves, *free]
 
-    def make_rows(function: Callable[[Any, Any], object], times: int) -> RowScan:
+    def make_rows(function: Callable[[Arrays, Arrays], Arrays], times: int) -> RowScan:
         """Return the scan with a function of two lists, which hold the operands `times` times."""
         like = operands * times
         dtypes = [np.dtype(leaf.dtype) for leaf in like]
@@ -95,14 +96,14 @@ def associative_scan(fn: Callable[[Any, Any], object], elems: object, reverse: b
         )
         return RowScan(found, axis, reverse, tuple(leaf.ndim for leaf in like))
 
-    def combine_flat(left: Any, right: Any) -> Any:
+    def combine_flat(left: Arrays, right: Arrays) -> Arrays:
         shared = left[count:]
         return [*call_with(flat, free, shared, left[:count], right[:count]), *shared]
 
-    def by_jax(*values: object) -> tuple[Any, ...]:
+    def by_jax(*values: jax.Array) -> Arrays:
         shared = values[count:]
 
-        def function(left: Any, right: Any) -> Any:
+        def function(left: Arrays, right: Arrays) -> Arrays:
             return call_with(flat, free, shared, left, right)
 
         return *jax.lax.associative_scan(function, [*values[:count]], reverse=reverse, axis=axis), *shared
@@ -111,7 +112,7 @@ def associative_scan(fn: Callable[[Any, Any], object], elems: object, reverse: b
     return jax.tree.unflatten(tree, scan.results(operands)[:count])
 
 
-def _check_axis(leaves: Sequence[Any], axis: object) -> int:
+def _check_axis(leaves: Arrays, axis: object) -> int:
     """Return the axis counted from 0.
 
     Raises:
@@ -145,10 +146,6 @@ def _check_axis(leaves: Sequence[Any], axis: object) -> int:
 # The derivative of a scan as a primitive of JAX: linear in its tangents, with a transpose, batches and derivatives.
 
 
-# Arrays of JAX.
-Arrays = Sequence[Any]
-
-
 @dataclass(frozen=True, eq=False)
 class DifferentiableScan:
     """A scan, without its arrays.
@@ -170,7 +167,7 @@ class DifferentiableScan:
         """Return the scanned leaves, which JAX may differentiate in both modes."""
 
         @jax.custom_jvp
-        def scan_leaves(*leaves: Any) -> Arrays:
+        def scan_leaves(*leaves: jax.Array) -> Arrays:
             return _call_on_host(self.rows.scan_rows, leaves, leaves)
 
         @scan_leaves.defjvp
@@ -251,17 +248,17 @@ def _thirds(arrays: Arrays) -> tuple[Arrays, Arrays, Arrays]:
 
 
 @_derivative.def_impl
-def _compute_derivative(*arrays: object, scan: DifferentiableScan, transposed: bool) -> list[Any]:
+def _compute_derivative(*arrays: jax.Array, scan: DifferentiableScan, transposed: bool) -> list[jax.Array]:
     leaves, results, vectors = _thirds(arrays)
     return [*(scan.cotangents(leaves, results, vectors) if transposed else scan.rates(leaves, vectors))]
 
 
 @_derivative.def_abstract_eval
-def _infer_shapes(*avals: object, **_: object) -> list[Any]:
+def _infer_shapes(*avals: jax.core.ShapedArray, **_: object) -> list[jax.core.ShapedArray]:
     return [jax.core.ShapedArray(each.shape, each.dtype) for each in _thirds(avals)[0]]
 
 
-def _derive_again(primals: Arrays, tangents: Arrays, **options: Any) -> tuple[list[Any], list[Any]]:
+def _derive_again(primals: Arrays, tangents: Arrays, **options: Any) -> tuple[list[jax.Array], list[jax.Array]]:
     """Return the primitive's results and their rates of change.
 
     The results of the scan count as a function of the leaves, so their own rates of change are not read.
@@ -273,21 +270,25 @@ def _derive_again(primals: Arrays, tangents: Arrays, **options: Any) -> tuple[li
     if all(isinstance(each, ad.Zero) for each in of_leaves):
         return found, by_vectors
 
-    def by_jax(*leaves: Any) -> Arrays:
+    def by_jax(*leaves: jax.Array) -> Arrays:
         return tuple((scan.cotangents_by_jax if transposed else scan.rates_by_jax)(leaves, vectors))
 
     by_leaves = jax.jvp(by_jax, tuple(leaves), tuple(map(ad.instantiate_zeros, of_leaves)))[1]
     return found, [one + other for one, other in zip(by_vectors, by_leaves, strict=True)]
 
 
-def _transpose_derivative(given: Arrays, *primals: object, scan: DifferentiableScan, transposed: bool) -> list[Any]:
+def _transpose_derivative(
+    given: Arrays, *primals: jax.Array, scan: DifferentiableScan, transposed: bool
+) -> list[jax.Array | None]:
     leaves, results, _ = _thirds(primals)
     weights = map(ad.instantiate_zeros, given)
-    found: list[Any] = _derivative.bind(*leaves, *results, *weights, scan=scan, transposed=not transposed)
-    return [None] * (len(leaves) + len(results)) + found
+    found: list[jax.Array] = _derivative.bind(*leaves, *results, *weights, scan=scan, transposed=not transposed)
+    return [*[None] * (len(leaves) + len(results)), *found]
 
 
-def _batch_derivative(arrays: Arrays, axes: Sequence[int | None], **options: object) -> tuple[list[Any], list[int]]:
+def _batch_derivative(
+    arrays: Arrays, axes: Sequence[int | None], **options: object
+) -> tuple[list[jax.Array], list[int]]:
     size = next(array.shape[axis] for array, axis in zip(arrays, axes, strict=True) if axis is not None)
     whole = [
         jnp.broadcast_to(array, (size, *array.shape)) if axis is None else jnp.moveaxis(array, axis, 0)
@@ -303,10 +304,12 @@ batching.primitive_batchers[_derivative] = _batch_derivative
 mlir.register_lowering(_derivative, mlir.lower_fun(_compute_derivative, multiple_results=True))
 
 
-def _call_on_host(function: Callable[[list[Any]], list[Any]], arguments: Arrays, like: Arrays) -> tuple[Any, ...]:
+def _call_on_host(
+    function: Callable[[list[AnyArray]], list[AnyArray]], arguments: Arrays, like: Arrays
+) -> tuple[jax.Array, ...]:
     """Return the arrays that a function of NumPy arrays gives on the host; they are like `like`."""
 
-    def on_host(*arrays: object) -> tuple[Any, ...]:
+    def on_host(*arrays: jax.Array) -> tuple[AnyArray, ...]:
         return tuple(function([np.asarray(array) for array in arrays]))
 
     shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in like)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax  # noqa: TID253 (only users of JAX import this package)
 import jax.numpy as jnp  # noqa: TID253
 import numpy as np
 
-from gpuscan.api.row_loop import RowLoop, row_loop
-from gpuscan.jax.traced_function import array_step, call_with, free_values
+from gpuscan.api.row_loop import ArrayStep, RowLoop, Shape, row_loop
+from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.jax.traced_function import Arrays, Likes, array_step, call_with, free_values
 from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.operator import name_of
 from gpuscan.problem.arguments import as_flag, as_integer
@@ -65,7 +66,7 @@ def loop(
     likes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
     parts = [jax.ShapeDtypeStruct(each.shape[1:], each.dtype) for each in given]
 
-    def call_step(carry: Any, x: Any) -> Any:
+    def call_step(carry: Arrays, x: Arrays) -> object:
         return f(jax.tree.unflatten(tree, carry), jax.tree.unflatten(form, [*x] if inputs else []))
 
     shapes = jax.eval_shape(call_step, likes, parts)
@@ -74,14 +75,14 @@ def loop(
     returned, rest = (jax.tree.flatten(each) for each in shapes)
     _check_carry(returned, (likes, tree))
 
-    def flat(carry: object, x: object) -> Any:
-        return jax.tree.leaves(call_step(carry, x))
+    def flat(carry: Arrays, x: Arrays) -> list[jax.Array]:
+        return list(jax.tree.leaves(call_step(carry, x)))
 
     # What JAX is tracing, and the step closes over, is a part of the carry that stays as it is.
     free = free_values(flat, likes, parts)
     count = len(leaves)
 
-    def step(carry: Any, x: Any) -> Any:
+    def step(carry: Arrays, x: Arrays) -> list[jax.Array]:
         shared = carry[count:]
         found = call_with(flat, free, shared, carry[:count], x)
         return [*found[:count], *shared, *found[count:]]
@@ -89,7 +90,7 @@ def loop(
     starts = [*leaves, *free]
     dtypes = [[np.dtype(each.dtype) for each in group] for group in (starts, given)]
 
-    def make(carry: Any, x: Any) -> Any:
+    def make(carry: Sequence[Shape], x: Sequence[Shape]) -> tuple[ArrayStep, list[Shape], list[AnyDType]]:
         avals = [
             [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(group, own, strict=True)]
             for group, own in zip((carry, x), dtypes, strict=True)
@@ -104,7 +105,7 @@ def loop(
     return jax.tree.unflatten(tree, last[:count]), jax.tree.unflatten(rest[1], ys)
 
 
-def _length(inputs: list[Any], length: int | None) -> int:
+def _length(inputs: Arrays, length: int | None) -> int:
     """Return the number of steps.
 
     Raises:
@@ -127,7 +128,7 @@ def _length(inputs: list[Any], length: int | None) -> int:
     return steps
 
 
-def _check_carry(returned: Any, given: Any) -> None:
+def _check_carry(returned: tuple[Likes, jax.tree_util.PyTreeDef], given: tuple[Likes, jax.tree_util.PyTreeDef]) -> None:
     """Raise TypeError unless the step returns a carry like the one that it takes."""
     (results, tree), (likes, form) = returned, given
     same = tree == form and all(
@@ -143,29 +144,36 @@ def _check_carry(returned: Any, given: Any) -> None:
         )
 
 
-def _differentiable(found: RowLoop, reverse: bool, carry: Any, outputs: Any, steps: int) -> Any:
+def _differentiable(
+    found: RowLoop, reverse: bool, carry: Likes, outputs: Likes, steps: int
+) -> Callable[[Arrays, Arrays], tuple[Arrays, Arrays]]:
     """Return the loop as a function of the arrays of init and of xs, with a gradient in reverse mode."""
     last = tuple(jax.ShapeDtypeStruct(each.shape, each.dtype) for each in carry)
     ys = tuple(jax.ShapeDtypeStruct((steps, *each.shape), each.dtype) for each in outputs)
 
-    def on_host(init: Any, xs: Any) -> Any:
+    def on_host(init: Arrays, xs: Arrays) -> tuple[Sequence[AnyArray], Sequence[AnyArray]]:
         arrays = [[np.asarray(each) for each in group] for group in (init, xs)]
         carry, results = found.results(arrays[0], arrays[1], reverse)
         return tuple(_like(carry, last)), tuple(_like(results, ys))
 
-    def gradient(init: Any, xs: Any, of_carry: Any, of_ys: Any) -> Any:
+    def gradient(
+        init: Arrays, xs: Arrays, of_carry: Arrays, of_ys: Arrays
+    ) -> tuple[Sequence[AnyArray], Sequence[AnyArray]]:
         arrays = [[np.asarray(each) for each in group] for group in (init, xs, of_carry, of_ys)]
         of_init, of_xs = found.gradients(arrays[0], arrays[1], arrays[2], arrays[3], reverse)
         return tuple(_like(of_init, arrays[0])), tuple(_like(of_xs, arrays[1]))
 
     @jax.custom_vjp
-    def run(init: Any, xs: Any) -> Any:
-        return jax.pure_callback(on_host, (last, ys), tuple(init), tuple(xs), vmap_method="sequential")
+    def run(init: Arrays, xs: Arrays) -> tuple[Arrays, Arrays]:
+        results: tuple[Arrays, Arrays] = jax.pure_callback(
+            on_host, (last, ys), tuple(init), tuple(xs), vmap_method="sequential"
+        )
+        return results
 
-    def forward(init: Any, xs: Any) -> Any:
+    def forward(init: Arrays, xs: Arrays) -> tuple[tuple[Arrays, Arrays], tuple[Arrays, Arrays]]:
         return run(init, xs), (tuple(init), tuple(xs))
 
-    def backward(saved: Any, given: Any) -> Any:
+    def backward(saved: tuple[Arrays, Arrays], given: tuple[Arrays, Arrays]) -> tuple[Arrays, ...]:
         init, xs = saved
         shapes = tuple(tuple(jax.ShapeDtypeStruct(each.shape, each.dtype) for each in group) for group in (init, xs))
         weights = [
@@ -188,7 +196,7 @@ def _differentiable(found: RowLoop, reverse: bool, carry: Any, outputs: Any, ste
     return lambda init, xs: run([*init], [*xs])
 
 
-def _like(arrays: Any, likes: Any) -> list[Any]:
+def _like(arrays: Sequence[AnyArray], likes: Likes) -> list[AnyArray]:
     return [
         np.broadcast_to(np.asarray(array), like.shape).astype(like.dtype)
         for array, like in zip(arrays, likes, strict=True)

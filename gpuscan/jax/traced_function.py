@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax  # noqa: TID253 (only users of JAX import this package)
 import numpy as np
@@ -29,9 +29,16 @@ from gpuscan.operators.components import (
 from gpuscan.operators.matrices import Rows, factor_cholesky, factor_lu, over_matrices, solve_triangular, swap_rows
 from gpuscan.operators.row_functions import RowFunction
 
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr, JaxprEqn, Var
+
+Arrays = Sequence[jax.Array]
+# The shapes and dtypes of arrays.
+Likes = Sequence[jax.ShapeDtypeStruct]
+
 
 def row_function(
-    function: Callable[..., Any], shapes: Sequence[tuple[int, ...]], dtypes: Any, name: str
+    function: Callable[..., object], shapes: Sequence[tuple[int, ...]], dtypes: Sequence[AnyDType], name: str
 ) -> RowFunction:
     """Return a function of two lists of arrays as one of two lists of arrays of numbers.
 
@@ -55,7 +62,7 @@ def row_function(
 
 
 def array_step(
-    function: Callable[..., object], carry: Sequence[object], xs: Sequence[object], name: str
+    function: Callable[..., object], carry: Likes, xs: Likes, name: str
 ) -> tuple[Callable[[Sequence[Numbers]], list[Numbers]], list[tuple[int, ...]], list[AnyDType]]:
     """Return the step of a loop as a function of arrays of numbers, and the shapes and dtypes of its results.
 
@@ -74,7 +81,7 @@ def array_step(
     return interpret_arrays, shapes, [np.dtype(each.dtype) for each in closed.out_avals]
 
 
-def free_values(function: Callable[..., object], left: Sequence[object], right: Sequence[object]) -> list[Any]:
+def free_values(function: Callable[..., object], left: Likes, right: Likes) -> list[jax.Array]:
     """Return the values that JAX is tracing and that a function of two lists closes over.
 
     Args:
@@ -86,8 +93,12 @@ def free_values(function: Callable[..., object], left: Sequence[object], right: 
 
 
 def call_with(
-    function: Callable[..., Any], free: Sequence[Any], values: Sequence[Any], left: Sequence[Any], right: Sequence[Any]
-) -> list[Any]:
+    function: Callable[[list[jax.Array], list[jax.Array]], Arrays],
+    free: Arrays,
+    values: Arrays,
+    left: Arrays,
+    right: Arrays,
+) -> list[jax.Array]:
     """Call a function of two lists, with other values in place of the values that it closes over.
 
     Args:
@@ -97,19 +108,18 @@ def call_with(
         left, right: the arguments.
     """
     if not free:
-        found: list[Any] = function([*left], [*right])
-        return found
+        return list(function([*left], [*right]))
     closed = jax.make_jaxpr(function)([*left], [*right])
     others = {id(known): value for known, value in zip(free, values, strict=True)}
     consts = [others.get(id(const), const) for const in closed.consts]
     return list(jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*left, *right))
 
 
-def _run(jaxpr: Any, consts: Sequence[Numbers], arguments: Sequence[Numbers], name: str) -> list[Numbers]:
+def _run(jaxpr: Jaxpr, consts: Sequence[Numbers], arguments: Sequence[Numbers], name: str) -> list[Numbers]:
     """Return the results of a jaxpr."""
-    known: dict[Any, Numbers] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *arguments), strict=True))
+    known: dict[Var, Numbers] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *arguments), strict=True))
 
-    def read(atom: object) -> Numbers:
+    def read(atom: Literal | Var) -> Numbers:
         if isinstance(atom, Literal):
             return constants_of(np.asarray(atom.val, atom.aval.dtype))
         return known[atom]
@@ -120,7 +130,7 @@ def _run(jaxpr: Any, consts: Sequence[Numbers], arguments: Sequence[Numbers], na
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _apply(equation: Any, arrays: list[Numbers], name: str) -> list[Numbers]:
+def _apply(equation: JaxprEqn, arrays: list[Numbers], name: str) -> list[Numbers]:
     primitive, parameters = equation.primitive.name, equation.params
     try:
         if primitive in ELEMENTWISE:
@@ -157,7 +167,7 @@ def _apply(equation: Any, arrays: list[Numbers], name: str) -> list[Numbers]:
 
 
 # Primitives that work number by number, and the function of numbers that does the same.
-ELEMENTWISE: dict[str, Callable[..., Any]] = {
+ELEMENTWISE: dict[str, Callable[..., object]] = {
     **COMMON,
     "add": np.add,
     "add_any": np.add,
@@ -181,7 +191,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "copy_p": lambda x: x,
 }
 # Primitives that combine numbers along axes.
-FOLDS: dict[str, Callable[[Any, Any], Any]] = {
+FOLDS: dict[str, np.ufunc] = {
     "reduce_sum": np.add,
     "reduce_prod": np.multiply,
     "reduce_max": np.maximum,
@@ -221,7 +231,7 @@ def select_n(which: Numbers, *cases: Numbers) -> Numbers:
     return apply(select, which, cases[1], cases[0])
 
 
-def round_numbers(x: Numbers, *, rounding_method: Any) -> Numbers:
+def round_numbers(x: Numbers, *, rounding_method: jax.lax.RoundingMethod) -> Numbers:
     if int(rounding_method) != 1:
         raise NotImplementedError("round away from zero")
     return apply(np.rint, x)
@@ -234,17 +244,19 @@ def broadcast_in_dim(x: Numbers, *, shape: Sequence[int], broadcast_dimensions: 
     return np.broadcast_to(x.reshape(own), tuple(shape))
 
 
-def slice_axes(x: Numbers, *, start_indices: Any, limit_indices: Any, strides: Any) -> Numbers:
-    strides = strides or [None] * x.ndim
-    return x[tuple(slice(*bounds) for bounds in zip(start_indices, limit_indices, strides, strict=True))]
+def slice_axes(
+    x: Numbers, *, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None
+) -> Numbers:
+    steps = strides or (None,) * x.ndim
+    return x[tuple(slice(*bounds) for bounds in zip(start_indices, limit_indices, steps, strict=True))]
 
 
-def dot_general(x: Numbers, y: Numbers, *, dimension_numbers: Any, **_: Any) -> Numbers:
+def dot_general(x: Numbers, y: Numbers, *, dimension_numbers: jax.lax.DotDimensionNumbers, **_: object) -> Numbers:
     sums, batch = dimension_numbers
     return contract_axes(x, y, sums, batch)
 
 
-def iota(*, dtype: Any, shape: Sequence[int], dimension: int, **_: Any) -> Numbers:
+def iota(*, dtype: AnyDType, shape: Sequence[int], dimension: int, **_: object) -> Numbers:
     along = np.arange(shape[dimension], dtype=dtype)
     others = [axis for axis in range(len(shape)) if axis != dimension]
     return constants_of(np.broadcast_to(np.expand_dims(along, others), tuple(shape)))
@@ -262,7 +274,7 @@ def reshape(x: Numbers, *, new_sizes: Sequence[int], dimensions: object, **_: ob
 def lu(x: Numbers, **_: object) -> list[Numbers]:
     """Return the factors, the row that each one was swapped with, and the order of the rows."""
 
-    def factor(rows: Rows) -> tuple[Rows, list[Any], list[Any]]:
+    def factor(rows: Rows) -> tuple[Rows, list[int], list[object]]:
         swaps = factor_lu(rows, len(rows[0]))
         order: Rows = [[np.int32(row)] for row in range(len(rows))]
         for row, place in enumerate(swaps):
@@ -300,7 +312,13 @@ def triangular_solve(
 
 
 def gather(
-    x: Numbers, indices: Numbers, *, dimension_numbers: Any, slice_sizes: Sequence[int], mode: Any, **_: Any
+    x: Numbers,
+    indices: Numbers,
+    *,
+    dimension_numbers: jax.lax.GatherDimensionNumbers,
+    slice_sizes: Sequence[int],
+    mode: jax.lax.GatherScatterMode,
+    **_: object,
 ) -> Numbers:
     """Return slices of an array at indices, which may be traced: each number is then chosen among all in question."""
     numbers = dimension_numbers
@@ -348,7 +366,7 @@ def _pick(x: Numbers, place: dict[int, int], starts: dict[int, Any], limits: dic
 
 
 # Primitives with parameters.
-OTHERS: dict[str, Callable[..., Any]] = {
+OTHERS: dict[str, Callable[..., Numbers | list[Numbers]]] = {
     "integer_pow": lambda x, *, y: apply(lambda number: number**y, x),
     "select_n": select_n,
     "round": round_numbers,

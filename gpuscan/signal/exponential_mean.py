@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api.scan import scan
+from gpuscan.array_types import AnyArray
 from gpuscan.errors import abbreviate
 from gpuscan.operators.operator import Operator, operator
 from gpuscan.problem.arguments import as_flag
-from gpuscan.signal.signals import Signal, signal_of
+from gpuscan.signal.signals import Fields, Signal, signal_of
 
 
 def ewm_mean(
@@ -77,7 +78,7 @@ def ewm_mean(
     return signal.answer(result, None)
 
 
-def smoothing_factor(**given: Any) -> float:
+def smoothing_factor(**given: float | None) -> float:
     """Return the factor that one of `alpha`, `com`, `span` and `halflife` stands for.
 
     Raises:
@@ -114,7 +115,7 @@ _FACTORS: dict[str, tuple[str, Callable[[float], bool], Callable[[float], float]
 }
 
 
-def real_signal(x: object, axis: object) -> Signal:
+def real_signal(x: object, axis: int) -> Signal:
     """Return the caller's samples.
 
     Raises:
@@ -135,11 +136,11 @@ def real_signal(x: object, axis: object) -> Signal:
 # - the decay after the last number; if there is no number, the decay of the whole stretch.
 
 
-def make_weighted_mean(decay: object, alpha: object) -> Callable[[Any], Any]:
+def make_weighted_mean(decay: np.floating, alpha: object) -> Callable[[AnyArray], Fields]:
     """Return the function that makes an element of each sample; it needs no `alpha`."""
     del alpha
 
-    def make_element(x: Any) -> Any:
+    def make_element(x: AnyArray) -> Fields:
         some, one, zero = np.isfinite(x), np.full_like(x, 1.0), np.full_like(x, 0.0)
         steps = np.full_like(x, decay)
         return (
@@ -151,7 +152,7 @@ def make_weighted_mean(decay: object, alpha: object) -> Callable[[Any], Any]:
 
 
 @operator(name="weighted mean")
-def _join_stretches(left: Any, right: Any) -> Any:
+def _join_stretches(left: Fields, right: Fields) -> Fields:
     weight, mean, before, after = left
     own_weight, own_mean, own_before, own_after = right
     none, alone = own_weight == 0, weight == 0
@@ -166,7 +167,7 @@ def _join_stretches(left: Any, right: Any) -> Any:
     )
 
 
-def _mean(element: Any) -> Any:
+def _mean(element: Fields) -> AnyArray:
     weight, mean, _, _ = element
     return np.where(weight == 0, np.full_like(mean, np.nan), mean)
 
@@ -183,10 +184,10 @@ def _mean(element: Any) -> Any:
 # - the decay after the last number; if there is no number, the decay of the whole stretch.
 
 
-def _recursive(decay: Any, alpha: Any) -> Callable[[Any], Any]:
+def _recursive(decay: np.floating, alpha: np.floating) -> Callable[[AnyArray], Fields]:
     step = decay if alpha == 0.5 else decay / alpha
 
-    def recursive(x: Any) -> Any:
+    def recursive(x: AnyArray) -> Fields:
         some, one, zero = np.isfinite(x), np.full_like(x, 1.0), np.full_like(x, 0.0)
         return (
             *(np.where(some, one, zero), np.where(some, x, zero), np.full_like(x, step)),
@@ -199,7 +200,7 @@ def _recursive(decay: Any, alpha: Any) -> Callable[[Any], Any]:
 def _recursion(half: bool) -> Operator:
     """Return the operator; `half` for pandas' other weights where alpha is 0.5."""
 
-    def compose_stretches(left: Any, right: Any) -> Any:
+    def compose_stretches(left: Fields, right: Fields) -> Fields:
         number, first, before, keep, rest, mean, after = left
         own_number, own_first, own_before, own_keep, own_rest, own_mean, own_after = right
         none, alone = own_number == 0, number == 0
@@ -225,6 +226,6 @@ def _recursion(half: bool) -> Operator:
 _RECURSIVE = {half: _recursion(half) for half in (False, True)}
 
 
-def _last(element: Any) -> Any:
+def _last(element: Fields) -> AnyArray:
     number, first, _, keep, rest, mean, _ = element
     return np.where(number == 0, np.full_like(mean, np.nan), (keep * first + rest * mean) / (keep + rest))

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api.scan import scan
+from gpuscan.array_types import AnyArray
 from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import as_flag
 from gpuscan.signal.exponential_mean import make_weighted_mean, real_signal, smoothing_factor
+from gpuscan.signal.signals import Fields
 
 
 def ewm_var(
@@ -73,7 +75,7 @@ _LOST = 2.0**-53
 # squared distances from it, and twice the sum of the products of two weights, which is W² less the sum of w².
 
 
-def _unite_groups(one: Any, other: Any) -> Any:
+def _unite_groups(one: Fields, other: Fields) -> Fields:
     """Return the group of the numbers of two groups."""
     weight, mean, squares, pairs = one
     own_weight, own_mean, own_squares, own_pairs = other
@@ -88,13 +90,13 @@ def _unite_groups(one: Any, other: Any) -> Any:
     )
 
 
-def _scale_group(group: Any, factor: Any) -> Any:
+def _scale_group(group: Fields, factor: AnyArray) -> Fields:
     """Return the group with all weights multiplied by a factor."""
     weight, mean, squares, pairs = group
     return factor * weight, mean, factor * squares, factor * factor * pairs
 
 
-def _variance(group: Any, biased: bool) -> Any:
+def _variance(group: Fields, biased: bool) -> AnyArray:
     weight, mean, squares, pairs = group
     nothing = np.full_like(mean, np.nan)
     if biased:
@@ -102,7 +104,7 @@ def _variance(group: Any, biased: bool) -> Any:
     return np.where(pairs > _LOST * weight * weight, squares / pairs * weight, nothing)
 
 
-def _select(condition: Any, chosen: Any, others: Any) -> Any:
+def _select(condition: AnyArray, chosen: Fields, others: Fields) -> Fields:
     return tuple(np.where(condition, one, other) for one, other in zip(chosen, others, strict=True))
 
 
@@ -112,10 +114,10 @@ def _select(condition: Any, chosen: Any, others: Any) -> Any:
 # in `exponential_mean`.
 
 
-def _make_weighting(decay: object, alpha: object) -> Callable[[Any], Any]:
+def _make_weighting(decay: np.floating, alpha: np.floating) -> Callable[[AnyArray], Fields]:
     of_mean = make_weighted_mean(decay, alpha)
 
-    def make_element(x: object) -> Any:
+    def make_element(x: AnyArray) -> Fields:
         weight, mean, before, after = of_mean(x)
         zero = np.full_like(x, 0.0)
         return weight, mean, zero, zero, before, after
@@ -124,7 +126,7 @@ def _make_weighting(decay: object, alpha: object) -> Callable[[Any], Any]:
 
 
 @operator(name="weighted variance")
-def _join_stretches(left: Any, right: Any) -> Any:
+def _join_stretches(left: Fields, right: Fields) -> Fields:
     *group, before, after = left
     *own_group, own_before, own_after = right
     none, alone = own_group[0] == 0, group[0] == 0
@@ -137,7 +139,7 @@ def _join_stretches(left: Any, right: Any) -> Any:
     )
 
 
-def _make_adjusted_variance(biased: bool) -> Callable[[Any], Any]:
+def _make_adjusted_variance(biased: bool) -> Callable[[Fields], AnyArray]:
     return lambda element: _variance(element[:4], biased)
 
 
@@ -147,10 +149,10 @@ def _make_adjusted_variance(biased: bool) -> Callable[[Any], Any]:
 # group of the later numbers, with the weight 1 - keep; and the decay after the last number.
 
 
-def _recursive(decay: Any, alpha: Any) -> Callable[[Any], Any]:
+def _recursive(decay: np.floating, alpha: np.floating) -> Callable[[AnyArray], Fields]:
     step = decay / alpha
 
-    def recursive(x: Any) -> Any:
+    def recursive(x: AnyArray) -> Fields:
         some, one, zero = np.isfinite(x), np.full_like(x, 1.0), np.full_like(x, 0.0)
         return (
             *(np.where(some, one, zero), np.where(some, x, zero), np.full_like(x, step), one),
@@ -162,7 +164,7 @@ def _recursive(decay: Any, alpha: Any) -> Callable[[Any], Any]:
 
 
 @operator(name="recursive variance")
-def _compose_stretches(left: Any, right: Any) -> Any:
+def _compose_stretches(left: Fields, right: Fields) -> Fields:
     number, first, before, keep, *group, after = left
     own_number, own_first, own_before, own_keep, *own_group, own_after = right
     none, alone = own_number == 0, number == 0
@@ -182,8 +184,8 @@ def _compose_stretches(left: Any, right: Any) -> Any:
     )
 
 
-def _recursive_variance(biased: bool) -> Callable[[Any], Any]:
-    def variance(element: Any) -> Any:
+def _recursive_variance(biased: bool) -> Callable[[Fields], AnyArray]:
+    def variance(element: Fields) -> AnyArray:
         number, first, _, keep, *group, _ = element
         zero = np.full_like(first, 0.0)
         # Without a number, no weight is left.

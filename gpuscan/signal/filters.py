@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gpuscan.api.array import Array
 from gpuscan.api.scan import scan
+from gpuscan.array_types import AnyArray
 from gpuscan.device.guards import guarded
 from gpuscan.engine.convolution import convolve
 from gpuscan.engine.device_arrays import scan_device
@@ -19,7 +21,7 @@ from gpuscan.problem.problem import make_problem
 from gpuscan.reference import scan as reference
 from gpuscan.reference import stages
 from gpuscan.signal.sections import Floats, Section, section_of, sections_of, state_count, state_matrix
-from gpuscan.signal.signals import Signal, last_samples, signal_of, states_of
+from gpuscan.signal.signals import Fields, Samples, Signal, last_samples, signal_of, states_of
 
 # The most zeros that a filter may have beyond the number of its poles. With more, the numerator is convolved with the
 # signal, because the computed roots of long polynomials are too far from exact.
@@ -28,7 +30,7 @@ MAX_FURTHER_ZEROS = 4
 STATE_TOLERANCE = 1e-8
 
 
-def lfilter(b: Any, a: Any, x: object, axis: int = -1, zi: Any = None) -> Any:
+def lfilter(b: ArrayLike, a: ArrayLike, x: object, axis: int = -1, zi: ArrayLike | None = None) -> Any:
     """Return a signal filtered by a rational transfer function, as `scipy.signal.lfilter` does.
 
     ``a[0] y[t] = b[0] x[t] + b[1] x[t-1] + … - a[1] y[t-1] - a[2] y[t-2] - …``
@@ -72,17 +74,17 @@ def lfilter(b: Any, a: Any, x: object, axis: int = -1, zi: Any = None) -> Any:
         return _with_complex_poles(b, a, x, axis, zi)
     if np.iscomplexobj(b):
         return _sum_of_parts(np.asarray(b), a, x, axis, zi)
-    b, a = coefficients("b", b), _denominator(a)
-    order = max(len(a), len(b)) - 1
-    b, a = b / a[0], a / a[0]
+    numerator, denominator = coefficients("b", b), _denominator(a)
+    order = max(len(denominator), len(numerator)) - 1
+    numerator, denominator = numerator / denominator[0], denominator / denominator[0]
     signal = signal_of(x, axis, zi)
     start = None if zi is None else states_of(zi, signal, order)
     if not signal.size:
         return signal.answer(signal.samples, start)
-    poles, zeros = np.trim_zeros(a, "b"), np.trim_zeros(b, "b")
+    poles, zeros = np.trim_zeros(denominator, "b"), np.trim_zeros(numerator, "b")
     direct = len(poles) == 1
     if not direct and len(zeros) - len(poles) <= MAX_FURTHER_ZEROS:
-        sections = sections_of(b, a)
+        sections = sections_of(numerator, denominator)
         matrix = state_matrix(sections)
         states = None if start is None else _section_states(matrix, start)
         if start is None or states is not None:
@@ -94,13 +96,15 @@ def lfilter(b: Any, a: Any, x: object, axis: int = -1, zi: Any = None) -> Any:
             whole[: len(matrix)] = np.tensordot(matrix, ends, 1)
             return signal.answer(y, whole[:order])
     x = signal.samples
-    y = _convolve_signal(signal, b, start)
+    y = _convolve_signal(signal, numerator, start)
     if len(poles) > 1:
-        y, _ = _through(signal.with_samples(y), sections_of(np.ones(1), a), None)
-    return signal.answer(y, None if start is None else _direct_states(b, a, signal.length, signal.axis, x, y, start))
+        y, _ = _through(signal.with_samples(y), sections_of(np.ones(1), denominator), None)
+    if start is None:
+        return signal.answer(y, None)
+    return signal.answer(y, _direct_states(numerator, denominator, signal.length, signal.axis, x, y, start))
 
 
-def sosfilt(sos: object, x: object, axis: int = -1, zi: object = None) -> Any:
+def sosfilt(sos: object, x: object, axis: int = -1, zi: ArrayLike | None = None) -> Any:
     """Return a signal filtered by a chain of second-order sections, as `scipy.signal.sosfilt` does.
 
     Section i is ``y[t] = b0 x[t] + b1 x[t-1] + b2 x[t-2] - a1 y[t-1] - a2 y[t-2]``, with
@@ -161,7 +165,7 @@ def section_table(sos: object) -> Floats:
     return found
 
 
-def _sum_of_parts(b: Any, a: Any, x: object, axis: int, zi: Any) -> Any:
+def _sum_of_parts(b: AnyArray, a: ArrayLike, x: object, axis: int, zi: ArrayLike | None) -> Any:
     """Return what `lfilter` does for a complex numerator. The states before the first sample go through one part."""
     if zi is None:
         real, imag = (lfilter(part, a, x, axis) for part in (b.real, b.imag))
@@ -171,15 +175,16 @@ def _sum_of_parts(b: Any, a: Any, x: object, axis: int, zi: Any) -> Any:
     return real + 1j * imag, ends + 1j * more
 
 
-def _with_complex_poles(b: Any, a: Any, x: object, axis: int, zi: Any) -> Any:
+def _with_complex_poles(b: ArrayLike, a: ArrayLike, x: object, axis: int, zi: ArrayLike | None) -> Any:
     """Return what `lfilter` does for a complex denominator: with its conjugate as a factor it is real."""
-    b, a = coefficients("b", b, "biufc"), _denominator(a, "biufc")
-    b, a = b / a[0], a / a[0]
-    conjugate = np.conj(a) if a.imag.any() else np.ones(1)
-    product, poles = np.convolve(b, conjugate).astype(np.complex128), np.convolve(a, conjugate).real
+    numerator, denominator = coefficients("b", b, "biufc"), _denominator(a, "biufc")
+    numerator, denominator = numerator / denominator[0], denominator / denominator[0]
+    conjugate = np.conj(denominator) if denominator.imag.any() else np.ones(1)
+    product = np.convolve(numerator, conjugate).astype(np.complex128)
+    poles = np.convolve(denominator, conjugate).real
     if zi is None:
         return lfilter(product, poles, x, axis)
-    order = max(len(a), len(b)) - 1
+    order = max(len(denominator), len(numerator)) - 1
     signal = signal_of(x, axis, zi)
     start = states_of(zi, signal, order)
     if signal.is_complex:
@@ -190,12 +195,12 @@ def _with_complex_poles(b: Any, a: Any, x: object, axis: int, zi: Any) -> Any:
         states[place : place + order] += factor * start
     y, _ = lfilter(product, poles, x, axis, np.moveaxis(states, 0, signal.axis))
     x = x if isinstance(x, Array) else np.asarray(x)
-    ends = _direct_states(b, a, signal.length, signal.axis, x, y, start)
+    ends = _direct_states(numerator, denominator, signal.length, signal.axis, x, y, start)
     ends = np.ascontiguousarray(np.moveaxis(ends, 0, signal.axis).astype(y.dtype))
     return y, ends if signal.given is None else signal.given.asarray(ends)
 
 
-def _denominator(given: object, kinds: str = "biuf") -> Any:
+def _denominator(given: object, kinds: str = "biuf") -> AnyArray:
     """Return the coefficients of the denominator.
 
     Raises:
@@ -210,7 +215,7 @@ def _denominator(given: object, kinds: str = "biuf") -> Any:
     return a
 
 
-def coefficients(name: str, given: object, kinds: str = "biuf") -> Any:
+def coefficients(name: str, given: object, kinds: str = "biuf") -> AnyArray:
     """Return the coefficients of a polynomial, as `_numbers`.
 
     Raises:
@@ -223,7 +228,7 @@ def coefficients(name: str, given: object, kinds: str = "biuf") -> Any:
     return array
 
 
-def _numbers(name: str, array: Any, kinds: str = "biuf") -> Any:
+def _numbers(name: str, array: AnyArray, kinds: str = "biuf") -> AnyArray:
     """Return coefficients in float64, or complex128 if they may be complex.
 
     Args:
@@ -246,7 +251,7 @@ def _numbers(name: str, array: Any, kinds: str = "biuf") -> Any:
 
 def _through(
     signal: Signal, sections: list[tuple[Floats, Floats]], states: Floats | None, size: int | None = None
-) -> tuple[Any, Floats | None]:
+) -> tuple[Samples, Floats | None]:
     """Return the signal after all sections, and their last states.
 
     Args:
@@ -285,7 +290,7 @@ def _section_states(matrix: Floats, start: Floats) -> Floats | None:
     return np.asarray(states / scale[:, np.newaxis]).reshape(-1, *start.shape[1:])
 
 
-def _convolve_signal(signal: Signal, b: Floats, start: Floats | None) -> Any:
+def _convolve_signal(signal: Signal, b: Floats, start: Floats | None) -> Samples:
     """Return the sums ``b[0] x[t] + b[1] x[t-1] + …``, plus the states at the first samples."""
     signal = signal.on_device(2)
     samples, axis = signal.samples, signal.axis
@@ -298,7 +303,9 @@ def _convolve_signal(signal: Signal, b: Floats, start: Floats | None) -> Any:
     return stages.convolve(samples, axis, taps, first)
 
 
-def _direct_states(b: Any, a: Any, length: int, axis: int, x: object, y: Any, start: Any) -> Any:
+def _direct_states(
+    b: AnyArray, a: AnyArray, length: int, axis: int, x: Samples, y: Samples, start: AnyArray
+) -> AnyArray:
     """Return the states after the last sample, from the last samples of the input and of the output."""
     order = len(start)
     states = np.zeros(start.shape, np.result_type(b, a, start))
@@ -330,11 +337,11 @@ def _operator(size: int, near_one: bool) -> Operator:
     """Return the composition of two maps of `size` states; with ``m - 1`` in place of `m` if a pole is near 1."""
     places = range(size)
 
-    def times(matrix: Any, vector: Any) -> list[Any]:
+    def times(matrix: Sequence[Fields], vector: Fields) -> list[AnyArray]:
         products = [sum(row[i] * vector[i] for i in places[1:]) + row[0] * vector[0] for row in matrix]
         return [x + product for x, product in zip(vector, products, strict=True)] if near_one else products
 
-    def compose_steps(left: object, right: object) -> Any:
+    def compose_steps(left: Fields, right: Fields) -> Fields:
         (m, v, _, _), (own_m, own_v, own_c, own_d) = _parts(left, size), _parts(right, size)
         columns = [times(own_m, column) for column in zip(*m, strict=True)]
         if near_one:
@@ -349,7 +356,7 @@ def _operator(size: int, near_one: bool) -> Operator:
     return operator(compose_steps, name=f"{'slow ' if near_one else ''}section of {size}")
 
 
-def _parts(element: Any, size: int) -> tuple[Any, Any, Any, Any]:
+def _parts(element: Fields, size: int) -> tuple[list[Fields], Fields, Fields, AnyArray]:
     """Return the rows of `m`, and `v`, `c` and `d`."""
     square = size * size
     rows = [element[i * size : (i + 1) * size] for i in range(size)]
@@ -359,7 +366,7 @@ def _parts(element: Any, size: int) -> tuple[Any, Any, Any, Any]:
 OPERATORS = {(size, near_one): _operator(size, near_one) for size in (1, 2) for near_one in (False, True)}
 
 
-def filter_signal(section: Section, signal: Signal, start: Floats | None) -> Any:
+def filter_signal(section: Section, signal: Signal, start: Floats | None) -> Samples:
     """Return the samples after the section.
 
     Args:
@@ -367,7 +374,7 @@ def filter_signal(section: Section, signal: Signal, start: Floats | None) -> Any
         signal: the samples before it.
         start: the states before the first sample, in the section's coordinates: (states, *other axes); None for zeros.
     """
-    return scan(
+    found: Samples = scan(
         signal.samples,
         OPERATORS[section.size, section.near_one],
         axis=signal.axis,
@@ -376,6 +383,7 @@ def filter_signal(section: Section, signal: Signal, start: Floats | None) -> Any
         after=_output,
         device=signal.target,
     )
+    return found
 
 
 def end_states(section: Section, signal: Signal, start: Floats) -> Floats:
@@ -398,14 +406,14 @@ def end_states(section: Section, signal: Signal, start: Floats) -> Floats:
     return np.stack([np.asarray(each, np.float64).reshape(signal.others) for each in found])
 
 
-def _make_sample_map(section: Section, signal: Signal) -> Callable[[Any], Any]:
+def _make_sample_map(section: Section, signal: Signal) -> Callable[[AnyArray], Fields]:
     """Return the map of one sample, from the sample."""
     number = signal.samples.dtype.type
     m = section.m - np.eye(section.size) if section.near_one else section.m
     same, outputs = [number(each) for each in m.ravel()], [number(each) for each in section.c]
     inputs = [number(each) for each in (*section.v, section.d)]
 
-    def load_sample(x: object) -> Any:
+    def load_sample(x: AnyArray) -> Fields:
         *states, direct = (x * each for each in inputs)
         fixed, ends = ([np.full_like(x, each) for each in numbers] for numbers in (same, outputs))
         return (*fixed, *states, *ends, direct)
@@ -413,7 +421,7 @@ def _make_sample_map(section: Section, signal: Signal) -> Callable[[Any], Any]:
     return load_sample
 
 
-def _seed(section: Section, start: Floats | None) -> tuple[Any, ...] | None:
+def _seed(section: Section, start: Floats | None) -> Fields | None:
     """Return the element before the first sample: a map with the result `start`."""
     if start is None:
         return None
@@ -421,10 +429,10 @@ def _seed(section: Section, start: Floats | None) -> tuple[Any, ...] | None:
     return (*m.ravel(), *start, *np.zeros(section.size + 1))
 
 
-def _states(element: Any) -> Any:
+def _states(element: Fields) -> Fields:
     # An element of two states has nine numbers, one of one state has four.
     return (element[4], element[5]) if len(element) == 9 else (element[1],)
 
 
-def _output(element: Any) -> Any:
+def _output(element: Fields) -> AnyArray:
     return element[-1]

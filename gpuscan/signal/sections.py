@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
+
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 # A pole within this distance of 1 makes a filter slow: its decay for each sample is stored as the difference from 1,
@@ -138,7 +140,7 @@ class Factor:
 ONE = Factor(np.array([1.0, 0.0, 0.0]), None)
 
 
-def _factors(roots: Any, delays: int = 0) -> list[Factor]:
+def _factors(roots: AnyArray, delays: int = 0) -> list[Factor]:
     """Return real factors of second order with these roots and `delays` factors 1/z; one may be of first order."""
     pairs = [root for root in roots if root.imag > 0]
     found = [Factor(np.array([1.0, -2 * root.real, abs(root) ** 2]), root) for root in pairs]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device, resolve_device
@@ -14,6 +16,9 @@ from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.arguments import as_array, resolve_axis
 
+Samples: TypeAlias = Array | AnyArray
+# The fields of an element of an operator. While the operator is traced, they only act as arrays.
+Fields: TypeAlias = Sequence[AnyArray]
 # The dtype that signals of other dtypes are filtered in; all others become float64, as in SciPy.
 WIDER = {"float16": np.float32, "bfloat16": np.float32, "complex64": np.float32}
 
@@ -30,7 +35,7 @@ class Signal:
         is_complex: True if the caller's signal is complex.
     """
 
-    samples: Any
+    samples: Samples
     axis: int
     device: Device | None
     given: Device | None
@@ -52,11 +57,11 @@ class Signal:
         return tuple(n for i, n in enumerate(self.samples.shape) if i != self.axis)
 
     @property
-    def target(self) -> Any:
+    def target(self) -> Device | str:
         """What scans take as `device`."""
         return "numpy" if self.device is None else self.device
 
-    def with_samples(self, samples: object) -> Signal:
+    def with_samples(self, samples: Samples) -> Signal:
         """Return the same signal with other samples."""
         return replace(self, samples=samples)
 
@@ -69,7 +74,7 @@ class Signal:
         except DeviceMemoryError:
             return self
 
-    def answer(self, samples: Any, states: AnyArray | None) -> Any:
+    def answer(self, samples: Samples, states: AnyArray | None) -> Samples | tuple[Samples, Samples]:
         """Return the result in the caller's form: `y`, or ``(y, zf)``.
 
         Args:
@@ -92,7 +97,7 @@ class Signal:
         return samples, ends if self.given is None else self.given.asarray(ends)
 
 
-def signal_of(x: object, axis: Any, zi: Any = None) -> Signal:
+def signal_of(x: object, axis: int, zi: ArrayLike | None = None) -> Signal:
     """Return the caller's signal as real samples; as a complex signal if the states `zi` are complex.
 
     Raises:
@@ -113,7 +118,7 @@ def signal_of(x: object, axis: Any, zi: Any = None) -> Signal:
             x = x.astype(x.dtype.newbyteorder("="))
     shape = x.shape
     axis = resolve_axis(axis, shape)
-    states_are_complex = zi.dtype.kind == "c" if isinstance(zi, Array) else np.iscomplexobj(zi)
+    states_are_complex = zi.dtype.kind == "c" if isinstance(zi, Array) else zi is not None and np.iscomplexobj(zi)
     if states_are_complex and x.dtype.kind != "c":
         narrow = x.dtype == np.float32 or x.dtype.name in WIDER
         x = x.astype(np.complex64 if narrow else np.complex128)
@@ -160,11 +165,11 @@ def states_of(zi: object, signal: Signal, order: int, sections: int | None = Non
     return np.moveaxis(whole, len(lead) + signal.axis, len(lead))
 
 
-def last_samples(samples: Any, axis: int, count: int) -> AnyArray:
+def last_samples(samples: Samples, axis: int, count: int) -> AnyArray:
     """Return the last samples along an axis, with that axis first; only they are read from a device."""
     last = samples[(*[slice(None)] * axis, slice(samples.shape[axis] - count, None))]
     return np.moveaxis(np.asarray(last), axis, 0)
 
 
-def _as_pairs(samples: object, dtype: AnyDType) -> Any:
+def _as_pairs(samples: AnyArray, dtype: AnyDType) -> AnyArray:
     return np.ascontiguousarray(samples).view(dtype)[..., 0]

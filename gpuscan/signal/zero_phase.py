@@ -6,20 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gpuscan.api.array import Array
+from gpuscan.array_types import AnyArray
 from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import as_integer
 from gpuscan.signal.filters import coefficients, lfilter, section_table, sosfilt
-from gpuscan.signal.sections import Floats
-from gpuscan.signal.signals import signal_of
+from gpuscan.signal.signals import Samples, signal_of
 
 _PAD_TYPES = ("odd", "even", "constant", None)
 
 
 def filtfilt(
-    b: Any,
-    a: Any,
+    b: ArrayLike,
+    a: ArrayLike,
     x: object,
     axis: int = -1,
     padtype: str | None = "odd",
@@ -72,10 +73,9 @@ def filtfilt(
     taps = max(len(numerator), len(denominator))
     states = _steady_states(numerator, denominator)
 
-    def run(samples: object, axis: int, zi: object) -> Any:
-        return lfilter(b, a, samples, axis, zi)[0]
-
-    return _both_ways(run, states, x, axis, padtype, padlen, taps)
+    return _both_ways(
+        lambda samples, axis, zi: lfilter(b, a, samples, axis, zi)[0], states, x, axis, padtype, padlen, taps
+    )
 
 
 def sosfiltfilt(sos: object, x: object, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None) -> Any:
@@ -110,15 +110,21 @@ def sosfiltfilt(sos: object, x: object, axis: int = -1, padtype: str | None = "o
         # The steady state of a section is that for the gain of those before it.
         gain *= row[:3].sum() / row[3:].sum()
 
-    def run(samples: object, axis: int, zi: object) -> Any:
-        return sosfilt(table, samples, axis, zi)[0]
-
-    return _both_ways(run, np.array(states), x, axis, padtype, padlen, int(taps))
+    whole = np.array(states)
+    return _both_ways(
+        lambda samples, axis, zi: sosfilt(table, samples, axis, zi)[0], whole, x, axis, padtype, padlen, int(taps)
+    )
 
 
 def _both_ways(
-    run: Callable[[Any, int, Any], Any], states: Floats, x: Any, axis: object, padtype: Any, padlen: Any, taps: int
-) -> Any:
+    run: Callable[[Samples, int, AnyArray], Samples],
+    states: AnyArray,
+    x: object,
+    axis: int,
+    padtype: str | None,
+    padlen: int | None,
+    taps: int,
+) -> Samples:
     """Return a signal that is extended, filtered forwards and backwards, and cut to its length.
 
     Args:
@@ -139,7 +145,7 @@ def _both_ways(
     column = (*[1] * place, states.shape[-1], *[1] * (samples.ndim - place - 1))
     states = states.reshape(*states.shape[:-1], *column)
 
-    def forwards(part: Any) -> Any:
+    def forwards(part: Samples) -> Samples:
         return run(part, place, states * np.asarray(part[_along(place, slice(0, 1))]))
 
     once = forwards(_extend_samples(samples, place, padtype, edge))
@@ -192,7 +198,7 @@ def _extend_samples(samples: Any, axis: int, padtype: str | None, edge: int) -> 
     return np.concatenate([ends[0], samples, ends[1]], axis)
 
 
-def _steady_states(b: Any, a: Any) -> Floats:
+def _steady_states(b: AnyArray, a: AnyArray) -> AnyArray:
     """Return the states, in SciPy's form, in which the filter's answer to ones is constant: `scipy.signal.lfilter_zi`.
 
     Raises:
@@ -204,7 +210,7 @@ def _steady_states(b: Any, a: Any) -> Floats:
     matrix = np.eye(size - 1, dtype=a.dtype) - np.eye(size - 1, k=1)
     matrix[:, :1] += a[1:, np.newaxis]
     try:
-        found: Floats = np.linalg.solve(matrix, b[1:] - a[1:] * b[0])
+        found: AnyArray = np.linalg.solve(matrix, b[1:] - a[1:] * b[0])
     except np.linalg.LinAlgError:
         raise np.linalg.LinAlgError(
             "a filter with a pole at 1 was passed, which has no steady state for the passes to begin in. Filter with "
