@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from operator import getitem
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import dask.array as da
 import numpy as np
@@ -31,20 +31,27 @@ from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.problem import make_problem
 from gpuscan.problem.results import over_arrays, own_axes
 
+if TYPE_CHECKING:
+    from dask._task_spec import GraphNode
+    from numpy.typing import DTypeLike
+
+    from gpuscan.api.annotations import Mapped, Operation
+
+T = TypeVar("T")
 METHODS = ("totals", "sequential")
 
 
 def scan(
     x: object,
-    op: object = "add",
+    op: Operation = "add",
     *,
     axis: int | None = None,
     exclusive: bool = False,
     reverse: bool = False,
     initial: object = None,
-    dtype: object = None,
-    before: Callable[..., object] | None = None,
-    after: Callable[[Any], object] | None = None,
+    dtype: DTypeLike | None = None,
+    before: Mapped | None = None,
+    after: Mapped | None = None,
     method: str = "totals",
     reproducible: str | None = None,
 ) -> Any:
@@ -105,7 +112,7 @@ def scan(
     return scan_by_totals(call, seeds)
 
 
-def reduce(x: object, op: object = "add", *, axis: int | tuple[int, ...] | None = None) -> Any:
+def reduce(x: object, op: Operation = "add", *, axis: int | tuple[int, ...] | None = None) -> Any:
     """Return the combination of all elements of a dask array, or along some axes, as a lazy dask array.
 
     The result is ``op(…op(x[0], x[1])…, x[n-1])``. Each block is reduced by the default device of its worker, and the
@@ -148,7 +155,7 @@ def reduce(x: object, op: object = "add", *, axis: int | tuple[int, ...] | None 
 # Write a call as a graph of tasks, with dask's own building blocks.
 
 
-def scan_by_totals(call: Call, seeds: Sequence[object]) -> Any:
+def scan_by_totals(call: Call, seeds: Sequence[da.Array]) -> Any:
     """Return the scan by totals of blocks, which are computed from arrays of their own.
 
     Otherwise every block would be kept until its prefix is known.
@@ -184,7 +191,18 @@ def scan_by_totals(call: Call, seeds: Sequence[object]) -> Any:
     return work.results.build_bundle([found])
 
 
-def scan_in_one_block(x: Any, op: Any, axis: int | None, dtype: Any, initial: Any, **options: Any) -> Any:
+def scan_in_one_block(
+    x: object,
+    op: Operation,
+    axis: int | None,
+    dtype: DTypeLike | None,
+    initial: object,
+    *,
+    exclusive: bool,
+    reverse: bool,
+    before: Mapped | None,
+    after: Mapped | None,
+) -> Any:
     """Return the scan with the same bits on every device, by one task, with the chunks of `x`.
 
     Raises:
@@ -197,20 +215,20 @@ def scan_in_one_block(x: Any, op: Any, axis: int | None, dtype: Any, initial: An
             "the lengths. Call compute_chunk_sizes() on the arrays, or leave reproducible out"
         )
     whole = over_arrays(lambda array: _as_dask_array(array).rechunk(-1), x)
-    call = call_of(whole, op, axis, dtype, **options)
+    call = call_of(whole, op, axis, dtype, exclusive=exclusive, reverse=reverse, before=before, after=after)
     call = replace(call, work=replace(call.work, reproducible=EVERYWHERE))
     like = call.structure.build_bundle(
         [np.empty((0,) * call.ndim + a.shape[call.ndim :], a.dtype) for a in call.arrays]
     )
-    maps: dict[str, Any] = {"before": call.work.before, "after": call.work.after}
-    make_problem(like, op, axis=call.axis, dtype=dtype, reproducible=EVERYWHERE, **maps)
+    work = call.work
+    make_problem(like, op, axis=call.axis, dtype=dtype, reproducible=EVERYWHERE, before=work.before, after=work.after)
     call, seeds = with_initial(call, initial)
     results = scan_by_totals(call, seeds)
     chunks = arrays[0].chunks[: call.ndim]
     return over_arrays(lambda array: array.rechunk(dict(enumerate(chunks))), results)
 
 
-def _twin(array: Any) -> Any:
+def _twin(array: da.Array) -> da.Array:
     """Return an equal array that tasks of its own compute.
 
     `dask.graph_manipulation.clone` does the same, but as of dask 2026.8 it leaves keys inside tasks as they are.
@@ -228,7 +246,7 @@ def _twin(array: Any) -> Any:
     return da.Array(whole, name, array.chunks, meta=array._meta)
 
 
-def scan_sequentially(call: Call, seeds: Sequence[Any], read_ahead: int) -> Any:
+def scan_sequentially(call: Call, seeds: Sequence[da.Array], read_ahead: int) -> Any:
     """Return the scan in which each block takes its prefix from the block before it.
 
     Args:
@@ -245,7 +263,7 @@ def scan_sequentially(call: Call, seeds: Sequence[Any], read_ahead: int) -> Any:
     leaves = [[(array.name, *block, *(0,) * (array.ndim - call.ndim)) for array in call.arrays] for block in blocks]
     carries = [(name + "-carry", *block) for block in blocks]
     steps, names = waiting_graph(name, call.arrays, leaves, carries[: max(0, len(blocks) - read_ahead)])
-    before: dict[tuple[int, ...], Any] = {}
+    before: dict[tuple[int, ...], Hashable] = {}
     for block, keys, carry in zip(blocks, leaves, carries, strict=True):
         row = call.without_axis(block)
         start = [(seed.name, *row, *(0,) * (seed.ndim - len(row))) for seed in seeds]
@@ -276,7 +294,9 @@ def reduce_axis(call: Call) -> Any:
     return work.elements.build_bundle(_unbox_blocks(call, boxes, call.elements, rows))
 
 
-def _boxes(call: Call, function: Callable[..., object], arrays: Sequence[object], prefixes: object = None) -> Any:
+def _boxes(
+    call: Call, function: Callable[..., AnyArray], arrays: Sequence[da.Array], prefixes: da.Array | None = None
+) -> da.Array:
     """Return a dask array with one object for each block: what a function of the blocks' arrays returns."""
     pairs = [part for place, array in enumerate(arrays) for part in (array, call.indices(place))]
     first = () if prefixes is None else (prefixes, call.lead)
@@ -284,7 +304,9 @@ def _boxes(call: Call, function: Callable[..., object], arrays: Sequence[object]
     return da.blockwise(function, call.lead, *first, *pairs, **options)
 
 
-def _unbox_blocks(call: Call, boxes: object, like: Sequence[Any], lead: tuple[int, ...] | None = None) -> list[Any]:
+def _unbox_blocks(
+    call: Call, boxes: da.Array, like: Sequence[AnyArray], lead: tuple[int, ...] | None = None
+) -> list[da.Array]:
     """Return the dask arrays of the blocks that a dask array of objects holds.
 
     Args:
@@ -313,11 +335,11 @@ def _rows_indices(call: Call, place: int) -> tuple[int, ...]:
     return (*call.without_axis(own[: call.ndim]), *own[call.ndim :])
 
 
-def _options(meta: Any) -> dict[str, Any]:
+def _options(meta: AnyArray) -> dict[str, object]:
     return {"dtype": meta.dtype, "meta": meta, "concatenate": True, "align_arrays": False}
 
 
-def _object_options(ndim: int) -> dict[str, Any]:
+def _object_options(ndim: int) -> dict[str, object]:
     return _options(np.empty((0,) * ndim, object))
 
 
@@ -327,7 +349,7 @@ def _object_options(ndim: int) -> dict[str, Any]:
 
 
 # The graph of a dask array, or a part of one.
-Graph = dict[Any, Any]
+Graph = dict[Hashable, object]
 
 
 class CarryTask(Task):  # type: ignore[misc]
@@ -341,8 +363,8 @@ class CarryTask(Task):  # type: ignore[misc]
 
 
 def waiting_graph(
-    name: str, arrays: Sequence[Any], blocks: Sequence[Sequence[Any]], carries: Sequence[Any]
-) -> tuple[Graph, Graph]:
+    name: str, arrays: Sequence[da.Array], blocks: Sequence[Sequence[Hashable]], carries: Sequence[Hashable]
+) -> tuple[Graph, dict[Hashable, Hashable]]:
     """Return the graph of dask arrays in which blocks wait for carries, and a dict from the arrays' keys to its keys.
 
     Args:
@@ -370,9 +392,9 @@ def waiting_graph(
     return twins | futures, names
 
 
-def _first_blocks(tasks: Mapping[Any, Any], blocks: Sequence[Sequence[Any]]) -> dict[Any, int]:
+def _first_blocks(tasks: Mapping[Hashable, GraphNode], blocks: Sequence[Sequence[Hashable]]) -> dict[Hashable, int]:
     """Return the number of the first block that needs each task."""
-    first: dict[Any, int] = {}
+    first: dict[Hashable, int] = {}
     for number, keys in enumerate(blocks):
         left = list(keys)
         while left:
@@ -383,7 +405,7 @@ def _first_blocks(tasks: Mapping[Any, Any], blocks: Sequence[Sequence[Any]]) -> 
     return first
 
 
-def _after(carry: object, value: object) -> Any:
+def _after(carry: object, value: T) -> T:
     return value
 
 
@@ -406,7 +428,7 @@ class Call:
         work: what the tasks have to know.
     """
 
-    arrays: tuple[Any, ...]
+    arrays: tuple[da.Array, ...]
     structure: Structure
     results: tuple[AnyArray, ...]
     elements: tuple[AnyArray, ...]
@@ -419,7 +441,7 @@ class Call:
         """The indices of the shared axes, as `dask.array.blockwise` takes them."""
         return tuple(range(self.ndim))
 
-    def indices(self, place: int, arrays: Sequence[Any] | None = None) -> tuple[int, ...]:
+    def indices(self, place: int, arrays: Sequence[da.Array | AnyArray] | None = None) -> tuple[int, ...]:
         """Return the indices of all axes of an array. No other array has the indices of its element's axes.
 
         Args:
@@ -429,13 +451,13 @@ class Call:
         own = (self.arrays if arrays is None else arrays)[place].ndim - self.ndim
         return (*self.lead, *(self.ndim + 100 * (place + 1) + i for i in range(own)))
 
-    def without_axis(self, values: Sequence[object]) -> tuple[Any, ...]:
+    def without_axis(self, values: Sequence[T]) -> tuple[T, ...]:
         """Return what belongs to the axes other than the scanned one."""
         return tuple(value for i, value in enumerate(values) if i != self.axis)
 
     @property
-    def chunks(self) -> tuple[tuple[Any, ...], ...]:
-        """The chunks along the shared axes."""
+    def chunks(self) -> tuple[tuple[float, ...], ...]:
+        """The chunks along the shared axes; an unknown length is NaN."""
         return tuple(self.arrays[0].chunks[: self.ndim])
 
     @property
@@ -446,14 +468,14 @@ class Call:
 
 def call_of(
     x: object,
-    op: Any,
+    op: Operation,
     axis: int | None,
-    dtype: Any,
+    dtype: DTypeLike | None,
     *,
     exclusive: bool = False,
     reverse: bool = False,
-    before: Callable[..., Any] | None = None,
-    after: Callable[[Any], Any] | None = None,
+    before: Mapped | None = None,
+    after: Mapped | None = None,
 ) -> Call:
     """Check the arguments, and return the call.
 
@@ -487,7 +509,7 @@ def call_of(
     ndim = len(shape)
     # Scans of empty arrays on NumPy show the dtypes of what is combined, and of the results.
     empty = structure.build_bundle([np.empty((0,) * ndim + a.shape[ndim:], a.dtype) for a in like])
-    options = {"axis": axis, "dtype": dtype, "before": before, "device": NUMPY}
+    options: dict[str, Any] = {"axis": axis, "dtype": dtype, "before": before, "device": NUMPY}
     combined, elements = structure_of(gpuscan.scan(empty, op, **options))
     returned, results = (
         (combined, elements) if after is None else structure_of(gpuscan.scan(empty, op, after=after, **options))
@@ -501,11 +523,11 @@ def call_of(
     return call
 
 
-def _apply_to_pair(function: Callable[[Any, Any], object], pair: Any) -> Any:
+def _apply_to_pair(function: Mapped, pair: Sequence[object]) -> object:
     return function(*pair)
 
 
-def _indices_along(array: Any, ndim: int, axis: int) -> Any:
+def _indices_along(array: da.Array, ndim: int, axis: int) -> da.Array:
     """Return the index of each element along an axis, as a dask array with the chunks of another one.
 
     Args:
@@ -527,12 +549,12 @@ def _indices_along(array: Any, ndim: int, axis: int) -> Any:
     return da.broadcast_to(along[(slice(None), *[None] * (ndim - axis - 1))], shape, chunks=chunks)
 
 
-def _as_dask_array(x: object) -> Any:
+def _as_dask_array(x: object) -> da.Array:
     check_library(x, ["xarray"])
     return da.asarray(x)
 
 
-def check_known(arrays: Sequence[Any]) -> None:
+def check_known(arrays: Sequence[da.Array]) -> None:
     """Raise ValueError if an axis has a known length in one array of a bundle, and an unknown one in another."""
     for axis in range(min(array.ndim for array in arrays) if arrays else 0):
         known = {bool(np.isnan(array.shape[axis])) for array in arrays}
@@ -543,14 +565,14 @@ def check_known(arrays: Sequence[Any]) -> None:
             )
 
 
-def is_shared(value: Any, array: Any, ndim: int) -> bool:
+def is_shared(value: Any, array: AnyArray, ndim: int) -> bool:
     """Return True if all rows share an initial value, which has at most as many axes as an element of the array."""
     if is_dask_collection(value) or isinstance(value, np.ndarray) or not array.dtype.names:
         return not is_dask_collection(value) and np.ndim(value) <= array.ndim - ndim
     return True  # one record, such as a tuple
 
 
-def with_initial(call: Call, initial: object) -> tuple[Call, tuple[Any, ...]]:
+def with_initial(call: Call, initial: object) -> tuple[Call, tuple[da.Array, ...]]:
     """Return the call with the initial value that all rows share, or dask arrays of one for each row.
 
     Raises:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,8 +12,13 @@ import gpuscan
 from gpuscan.array_types import AnyArray
 from gpuscan.elements import Structure
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from gpuscan.api.annotations import Mapped, Operation
+
 # An array for each array of a bundle.
-Leaves = tuple[Any, ...]
+Leaves = tuple[AnyArray, ...]
 
 
 @dataclass(frozen=True)
@@ -31,53 +36,60 @@ class Work:
     """
 
     structure: Structure
-    op: Any
+    op: Operation
     axis: int
     ndim: int
     elements: Structure
     results: Structure
     exclusive: bool = False
     reverse: bool = False
-    dtype: Any = None
-    before: Callable[..., Any] | None = None
-    after: Callable[[Any], Any] | None = None
-    initial: Any = None
+    dtype: DTypeLike | None = None
+    before: Mapped | None = None
+    after: Mapped | None = None
+    initial: object = None
     reproducible: str | None = None
 
-    def scan_leaves(self, leaves: Sequence[object], prefix: Leaves | None = None, **options: object) -> Leaves:
+    def scan_leaves(self, leaves: Sequence[AnyArray], prefix: Leaves | None = None) -> Leaves:
         """Return the scan of a block, one array for each array of the results."""
         initial = self.initial if prefix is None else self.elements.build_bundle(prefix)
-        asked = {"axis": self.axis, "exclusive": self.exclusive, "reverse": self.reverse, "dtype": self.dtype}
-        asked |= {"before": self.before, "after": self.after, "reproducible": self.reproducible}
-        found = gpuscan.scan(self.structure.build_bundle(leaves), self.op, initial=initial, **(asked | options))
+        # The overloads of `scan` ask whether there are maps, which a type checker does not know here.
+        options: dict[str, Any] = {"before": self.before, "after": self.after, "dtype": self.dtype}
+        options |= {"exclusive": self.exclusive, "reverse": self.reverse, "reproducible": self.reproducible}
+        found = gpuscan.scan(self.structure.build_bundle(leaves), self.op, axis=self.axis, initial=initial, **options)
         return tuple(self.results.flatten(found))
 
-    def reduce_block(self, leaves: Sequence[object], **options: Any) -> Leaves:
+    def reduce_block(
+        self, leaves: Sequence[AnyArray], dtype: DTypeLike | None = None, initial: object = None
+    ) -> Leaves:
         """Return the reduction of arrays along the axis, without `after`."""
         found = gpuscan.reduce(
-            self.structure.build_bundle(leaves), self.op, axis=self.axis, before=self.before, **options
+            self.structure.build_bundle(leaves),
+            self.op,
+            axis=self.axis,
+            before=self.before,
+            dtype=dtype,
+            initial=initial,
         )
         return tuple(self.elements.flatten(found))
 
     @property
     def of_elements(self) -> Work:
         """The same scan of what `before` returned."""
-        plain = {"before": None, "after": None, "dtype": None}
-        return replace(self, structure=self.elements, results=self.elements, **plain)  # type: ignore[arg-type]
+        return replace(self, structure=self.elements, results=self.elements, before=None, after=None, dtype=None)
 
-    def total(self, *leaves: Any) -> Any:
+    def total(self, *leaves: AnyArray) -> AnyArray:
         """Return the total of a block in a box, with the axis: of length 0 if the block has no elements."""
         if leaves[0].shape[self.axis] == 0:
             return box_value(leaves, self.ndim)
         return box_value(tuple(np.expand_dims(total, self.axis) for total in self._totals(leaves)), self.ndim)
 
-    def _totals(self, leaves: Sequence[Any], **options: Any) -> Leaves:
+    def _totals(self, leaves: Sequence[AnyArray], initial: object = None) -> Leaves:
         """Return the combination of a block's elements, in the direction of the scan."""
         if self.reverse:
             leaves = tuple(np.flip(leaf, self.axis) for leaf in leaves)
-        return self.reduce_block(leaves, dtype=self.dtype, **options)
+        return self.reduce_block(leaves, self.dtype, initial)
 
-    def prefixes(self, totals: Any, *seeds: Any) -> Any:
+    def prefixes(self, totals: AnyArray, *seeds: AnyArray) -> AnyArray:
         """Return the prefix of each block of a row of blocks: None if nothing comes before it.
 
         Args:
@@ -101,15 +113,15 @@ class Work:
         boxes[:] = prefixes[::-1] if self.reverse else prefixes
         return boxes.reshape(shape)
 
-    def block(self, prefixes: Any, *leaves: Any) -> Any:
+    def block(self, prefixes: AnyArray, *leaves: AnyArray) -> AnyArray:
         """Return the scan of a block in a box."""
         return box_value(self.scan_leaves(leaves, prefixes.item()), self.ndim)
 
-    def lone_block(self, prefixes: Any, leaf: Any) -> Any:
+    def lone_block(self, prefixes: AnyArray, leaf: AnyArray) -> AnyArray:
         """Return the scan of a block of one array."""
         return self.scan_leaves([leaf], prefixes.item())[0]
 
-    def step(self, carry: Sequence[object], *leaves: Any) -> tuple[Leaves, Leaves]:
+    def step(self, carry: Sequence[AnyArray], *leaves: AnyArray) -> tuple[Leaves, Leaves]:
         """Return the scan of a block, and the carry for the next one.
 
         Args:
@@ -121,18 +133,18 @@ class Work:
             return results, tuple(carry)
         if self.after is not None:
             initial = self.elements.build_bundle(tuple(carry)) if carry else self.initial
-            return results, tuple(map(np.asarray, self._totals(leaves, initial=initial)))
+            return results, tuple(map(np.asarray, self._totals(leaves, initial)))
         last = 0 if self.reverse else -1
         after = tuple(np.take(result, last, self.axis) for result in results)
         if self.exclusive:
             ends = [np.take(leaf, [last], self.axis) for leaf in leaves]
-            after = tuple(np.take(end, 0, self.axis) for end in self.scan_leaves(ends, after, exclusive=False))
+            after = tuple(np.take(end, 0, self.axis) for end in replace(self, exclusive=False).scan_leaves(ends, after))
         return results, after
 
-    def row_results(self, totals: Any) -> Any:
+    def row_results(self, totals: AnyArray) -> AnyArray:
         """Return the combination of the totals of a row of blocks, in a box."""
         return box_value(
-            tuple(map(np.asarray, self.reduce_block(_join_parts(totals.ravel(), self.axis)))), self.ndim - 1
+            tuple(map(np.asarray, self.reduce_block(_join_parts(list(totals.flat), self.axis)))), self.ndim - 1
         )
 
 
@@ -147,9 +159,10 @@ def box_value(value: object, ndim: int) -> AnyArray:
     return box
 
 
-def unbox_leaf(place: int, boxes: Any) -> Any:
-    return boxes.item()[place]
+def unbox_leaf(place: int, boxes: AnyArray) -> AnyArray:
+    leaves: Leaves = boxes.item()
+    return leaves[place]
 
 
-def result_of(place: int, step: tuple[Leaves, Leaves]) -> Any:
+def result_of(place: int, step: tuple[Leaves, Leaves]) -> AnyArray:
     return step[0][place]

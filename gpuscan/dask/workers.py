@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from gpuscan.device.adapters import ADAPTER_VARIABLE, NUMPY, best_adapters
 
+if TYPE_CHECKING:
+    from distributed import Client, Worker
 
-def use_one_device_each(client: Any) -> None:
+
+def use_one_device_each(client: Client) -> None:
     """Let the workers of a cluster use one GPU each, where their machines have several.
 
     Worker number i, by the last number of its name, takes GPU i modulo the count of the machine's best GPUs: its
@@ -34,7 +37,7 @@ def use_one_device_each(client: Any) -> None:
     class OneDeviceEach(WorkerPlugin):  # type: ignore[misc]
         name = "gpuscan-one-device-each"
 
-        def setup(self, worker: Any) -> None:
+        def setup(self, worker: Worker) -> None:
             os.environ[ADAPTER_VARIABLE] = adapter_for(worker.name)
 
     client.register_plugin(OneDeviceEach())

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from gpuscan.api.array import Array
 from gpuscan.api.scan import scan
@@ -22,6 +21,9 @@ from gpuscan.reference import scan as reference
 from gpuscan.reference import stages
 from gpuscan.signal.sections import Floats, Section, section_of, sections_of, state_count, state_matrix
 from gpuscan.signal.signals import Fields, Samples, Signal, last_samples, signal_of, states_of
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 # The most zeros that a filter may have beyond the number of its poles. With more, the numerator is convolved with the
 # signal, because the computed roots of long polynomials are too far from exact.

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device, resolve_device
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.arguments import as_array, resolve_axis
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 Samples: TypeAlias = Array | AnyArray
 # The fields of an element of an operator. While the operator is traced, they only act as arrays.

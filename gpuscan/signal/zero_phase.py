@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from gpuscan.api.array import Array
 from gpuscan.array_types import AnyArray
@@ -14,6 +13,9 @@ from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import as_integer
 from gpuscan.signal.filters import coefficients, lfilter, section_table, sosfilt
 from gpuscan.signal.signals import Samples, signal_of
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 _PAD_TYPES = ("odd", "even", "constant", None)
 
