@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from gpuscan._version import __version__
 from gpuscan.array_types import AnyArray
@@ -51,7 +50,8 @@ def files_of(
     """
     shaders: dict[str, str] = {}
     described = [_variant(variant, shaders) for variant in variants]
-    plan: dict[str, Any] = {
+    fields = fields_of(element)
+    plan: dict[str, object] = {
         "format": FORMAT,
         "version": __version__,
         "operator": "compact" if problem.compacts else problem.operator.name,
@@ -60,7 +60,7 @@ def files_of(
         "reverse": problem.reverse,
         "segments": problem.heads is not None,
         "compact": None if not problem.compacts else "mask" if problem.before is None else "function",
-        "fields": fields_of(element),
+        "fields": fields,
         "seed": _seed(problem),
         "storage_buffers": storage_buffers(list(variants)),
         "subgroup_probe": PROBE if any(variant.subgroup_size for variant in variants) else None,
@@ -78,7 +78,7 @@ def files_of(
     files = {
         **{name: text.encode() for name, text in shaders.items()},
         **{name: (PAGE / name).read_bytes() for name in PAGE_FILES},
-        "scan.d.ts": _types(plan["fields"]).encode(),
+        "scan.d.ts": _types(fields).encode(),
         "check.input": b"".join(map(_pad_bytes, _given(samples))),
         "check.expected": b"".join(map(_pad_bytes, samples.expected if samples else ())),
     }
@@ -86,7 +86,7 @@ def files_of(
     return files | {"plan.json": (json.dumps(plan, indent=1) + "\n").encode()}
 
 
-def fields_of(element: Element) -> list[dict[str, Any]]:
+def fields_of(element: Element) -> list[dict[str, object]]:
     """Return for each field its name, the type of its numbers, their count in an element, and an element's bytes."""
     return [
         {
@@ -99,7 +99,7 @@ def fields_of(element: Element) -> list[dict[str, Any]]:
     ]
 
 
-def _paths(element: Element) -> list[tuple[Any, ...]]:
+def _paths(element: Element) -> list[tuple[object, ...]]:
     return list(element.structure.paths())
 
 
@@ -187,10 +187,10 @@ def _pad_bytes(array: AnyArray) -> bytes:
 # ----- Earlier exports
 
 
-def earlier_plan(folder: Path) -> dict[str, Any]:
+def earlier_plan(folder: Path) -> dict[str, object]:
     """Return the plan of the export in a folder, or an empty dict if there is none."""
     path = folder / "plan.json"
-    plan: Any = None
+    plan: object = None
     if not path.is_symlink():
         with suppress(OSError, ValueError):
             plan = json.loads(path.read_text(encoding="utf-8"))

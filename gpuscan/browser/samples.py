@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -81,16 +80,19 @@ def make_compaction_samples(element: Element, length: int, pick: Callable[[list[
     return Samples(given, [array[mask] for array in given], mask=mask.astype(np.uint8))
 
 
-def _values(rng: np.random.Generator, field: Field, length: int, name: str) -> Any:
+def _values(rng: np.random.Generator, field: Field, length: int, name: str) -> Array:
     """Return numbers with which no sum grows beyond its type."""
     shape, dtype = (length, *field.shape), field.scalar.dtype
+    numbers: Array
     if field.scalar.kind == "bool":
-        return rng.random(shape) < 0.5
-    if field.scalar.kind in ("signed", "unsigned"):
+        numbers = rng.random(shape) < 0.5
+    elif field.scalar.kind in ("signed", "unsigned"):
         info = np.iinfo(dtype)
-        return rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
-    if field.scalar.kind == "complex":
-        return np.exp(2j * np.pi * rng.random(shape)).astype(dtype)
-    if name == "multiply":
-        return rng.choice(np.array([-1, 1], compute_dtype(field.scalar)), shape).astype(dtype)
-    return rng.uniform(-1, 1, shape).astype(dtype)
+        numbers = rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
+    elif field.scalar.kind == "complex":
+        numbers = np.exp(2j * np.pi * rng.random(shape)).astype(dtype)
+    elif name == "multiply":
+        numbers = rng.choice(np.array([-1, 1], compute_dtype(field.scalar)), shape).astype(dtype)
+    else:
+        numbers = rng.uniform(-1, 1, shape).astype(dtype)
+    return numbers

@@ -12,6 +12,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import as_integer
 from gpuscan.signal.filters import coefficients, lfilter, section_table, sosfilt
+from gpuscan.signal.sections import Floats
 from gpuscan.signal.signals import Samples, signal_of
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def sosfiltfilt(sos: object, x: object, axis: int = -1, padtype: str | None = "o
 
 def _both_ways(
     run: Callable[[Samples, int, AnyArray], Samples],
-    states: AnyArray,
+    states: Floats,
     x: object,
     axis: int,
     padtype: str | None,
@@ -200,7 +201,7 @@ def _extend_samples(samples: Any, axis: int, padtype: str | None, edge: int) -> 
     return np.concatenate([ends[0], samples, ends[1]], axis)
 
 
-def _steady_states(b: AnyArray, a: AnyArray) -> AnyArray:
+def _steady_states(b: AnyArray, a: AnyArray) -> Floats:
     """Return the states, in SciPy's form, in which the filter's answer to ones is constant: `scipy.signal.lfilter_zi`.
 
     Raises:
@@ -212,7 +213,7 @@ def _steady_states(b: AnyArray, a: AnyArray) -> AnyArray:
     matrix = np.eye(size - 1, dtype=a.dtype) - np.eye(size - 1, k=1)
     matrix[:, :1] += a[1:, np.newaxis]
     try:
-        found: AnyArray = np.linalg.solve(matrix, b[1:] - a[1:] * b[0])
+        found: Floats = np.linalg.solve(matrix, b[1:] - a[1:] * b[0])
     except np.linalg.LinAlgError:
         raise np.linalg.LinAlgError(
             "a filter with a pole at 1 was passed, which has no steady state for the passes to begin in. Filter with "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +21,20 @@ class FunctionType(ParamType):
 
     name = "function"
 
-    def convert(self, value: object, param: Parameter, ctx: Context) -> Any:
+    def convert(self, value: object, param: Parameter, ctx: Context) -> Callable[..., object]:
         path, _, name = str(value).rpartition(":")
         if not path.endswith(".py") or not Path(path).is_file():
             self.fail(
                 f"there is no file {path or value}. Name a Python file and what it defines: FILE.py:NAME.", param, ctx
             )
         try:
-            found = runpy.run_path(path)
+            found: dict[str, object] = runpy.run_path(path)
         except Exception as error:  # whatever the user's file does
             self.fail(f"{path} cannot be run ({type(error).__name__}: {error}). Mend the file.", param, ctx)
-        if not callable(found.get(name)):
+        function = found.get(name)
+        if not callable(function):
             self.fail(f"{path} defines no function or operator {name!r}. Name one that it does.", param, ctx)
-        return found[name]
+        return function
 
 
 class ExportedOperatorType(OperatorType):
@@ -64,7 +66,9 @@ class ElementType(DtypeType):
         return dict(zip(names, dtypes, strict=True)) if names else tuple(dtypes)
 
 
-def export_and_describe(folder: Path, op: object, dtype: object, *, compact: bool, mask: Any, **options: Any) -> str:
+def export_and_describe(
+    folder: Path, op: object, dtype: object, *, compact: bool, mask: Callable[..., object] | None, **options: Any
+) -> str:
     """Export a scan, and return a line that says what is in the folder.
 
     Args:

@@ -85,7 +85,7 @@ def print_report(as_json: bool) -> None:
         raise click.exceptions.Exit(USAGE_WRONG)
 
 
-def describe(number: int, device: Device, default: Device | None) -> dict[str, Any]:
+def describe(number: int, device: Device, default: Device | None) -> dict[str, object]:
     """Return an adapter as data: what the probe found, and what follows from it."""
     capabilities = device.capabilities
     choice = choose_strategy(capabilities)
@@ -186,7 +186,7 @@ def file_name(capabilities: Capabilities) -> str:
 
 def adapter_report(
     device: Device, cases: Sequence[Case] | None = None, sizes: Sequence[int] | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the report on a device as data.
 
     Args:
@@ -202,7 +202,7 @@ def adapter_report(
     found = describe(0, device, None)
     for name in ("number", "default"):  # of this machine, not of the adapter
         del found[name]
-    made: dict[str, Any] = without_person(
+    made: dict[str, object] = without_person(
         {
             "format": FORMAT,
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -246,7 +246,7 @@ def litmus_counts(runs: Sequence[Capabilities]) -> dict[str, list[int] | int | N
     }
 
 
-def _speeds(device: Device, measurements: Sequence[Measurement]) -> list[dict[str, Any]]:
+def _speeds(device: Device, measurements: Sequence[Measurement]) -> list[dict[str, object]]:
     rows = report(device, measurements, [])["measurements"]
     return [{name: row[name] for name in _SPEED_FIELDS if name in row} for row in rows]
 
@@ -260,7 +260,7 @@ def without_person(data: object) -> Any:
     known = [re.escape(name) for name in sorted(names, key=len, reverse=True) if len(name) >= _MIN_NAME]
     person = re.compile(rf"(?<!\w)(?:{'|'.join(known)})(?!\w)") if known else None
 
-    def clean(value: object) -> Any:
+    def clean(value: object) -> object:
         if isinstance(value, dict):
             return {key: clean(each) for key, each in value.items()}
         if isinstance(value, list | tuple):

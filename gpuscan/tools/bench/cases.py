@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator, operator
 
 Array = AnyArray
+T = TypeVar("T")
 
 AFFINE = operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0), name="affine")
 
@@ -143,7 +144,7 @@ class ScanCase:
         arrays = self.arrays()
         indices = np.append(np.random.default_rng(1).integers(0, self.elements, SAMPLES), self.elements - 1)
         if self.op == SORT:
-            results: Any = gs.sort(arrays[0], axis=1, device="numpy")
+            results: Array | tuple[Array, ...] = gs.sort(arrays[0], axis=1, device="numpy")
         else:
             results = gs.scan(bundle(arrays), self.operator, axis=1, device="numpy")
         outputs = results if isinstance(results, tuple) else (results,)
@@ -160,7 +161,7 @@ class ScanCase:
         return array
 
 
-def bundle(arrays: Sequence[object]) -> Any:
+def bundle(arrays: Sequence[T]) -> T | tuple[T, ...]:
     """Return the arrays as `gpuscan.scan` takes them: one, or a tuple of several."""
     return arrays[0] if len(arrays) == 1 else tuple(arrays)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 import numpy as np
@@ -183,6 +183,8 @@ MIN_RUNS = 9
 SHARED_GPU_SIZES = (1 << 28, 1 << 29)
 SHARED_CPU_SIZES = (1 << 22, 1 << 22)
 
+OnDevices: TypeAlias = gs.Array | gs.ShardedArray
+
 
 @dataclass(frozen=True)
 class CallTime:
@@ -206,7 +208,7 @@ class CallTime:
     note: str = ""
     right: bool = True
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         """Return the time as data for JSON, in microseconds."""
         times = {"microseconds": self.seconds, "least_microseconds": self.least}
         rounded = {name: None if value is None else round(1e6 * value, 2) for name, value in times.items()}
@@ -249,22 +251,25 @@ def time_devices(devices: Sequence[Device], sizes: Sequence[int]) -> list[CallTi
         x = np.arange(size, dtype=np.uint32)
         wanted = np.cumsum(x, dtype=np.uint32)
         for count in range(1, len(devices) + 1):
-            array: Any = devices[0].asarray(x) if count == 1 else gs.ShardedArray.from_numpy(x, list(devices[:count]))
-            results: list[Any] = []
-            call = partial(_scan_there, array, devices[0] if count == 1 else array, results)
+            array: OnDevices = (
+                devices[0].asarray(x) if count == 1 else gs.ShardedArray.from_numpy(x, list(devices[:count]))
+            )
+            results: list[OnDevices] = []
+            waits = array if isinstance(array, gs.ShardedArray) else devices[0]
+            call = partial(_scan_there, array, waits, results)
             timed = _time(OURS, f"scan(array), synchronize(), {count} devices", size, call)
             found.append(replace(timed, right=np.array_equal(results.pop().numpy(), wanted)))
-            del array, call
+            del array, waits, call
             for device in devices[:count]:
                 device.memory_cleanup()
     return found
 
 
-def _scan_on(devices: list[Any], x: AnyArray, out: AnyArray) -> None:
+def _scan_on(devices: list[Device], x: AnyArray, out: AnyArray) -> None:
     gs.scan(x, out=out, device=devices)
 
 
-def _scan_there(array: Any, waits: Any, results: list[Any]) -> None:
+def _scan_there(array: OnDevices, waits: Device | gs.ShardedArray, results: list[OnDevices]) -> None:
     results[:] = [gs.scan(array)]
     waits.synchronize()
 

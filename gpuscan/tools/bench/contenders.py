@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from gpuscan.tools.bench.results import COPY, OURS, Measurement
 from gpuscan.tools.bench.timing import VECTOR_BYTES, GpuTimer, copy_recording
 
 # Returns the results at some elements in memory order, one array for each output.
-Sampler = Callable[[Array], Sequence[Any]]
+Sampler = Callable[[Array], Sequence[Array]]
 
 # Called with a line before each contender runs.
 Progress = Callable[[str], None]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +17,11 @@ from gpuscan.array_types import AnyDType
 from gpuscan.tools.bench.cases import SORT, Array, Inputs, ScanCase
 from gpuscan.tools.bench.contenders import Contender, Sampler, Subject, Unsupported
 from gpuscan.tools.bench.timing import WALL, measure_median, wall_seconds
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Event = TypeVar("Event")
 
 CUDA_EVENTS = "CUDA events"
 
@@ -46,7 +52,7 @@ def peer_contenders(names: Sequence[str], case: ScanCase) -> list[Contender]:
 # ----- Parts that libraries share
 
 
-def need(module: str) -> Any:
+def need(module: str) -> ModuleType:
     """Import a module and return it.
 
     Raises:
@@ -72,8 +78,8 @@ def wrap_call(run: Callable[[], object], sample: Sampler, note: str, close: Call
 def time_queued(
     run: Callable[[], object],
     hold: Callable[[], object],
-    record: Callable[[], object],
-    elapsed: Callable[[Any, Any], float],
+    record: Callable[[], Event],
+    elapsed: Callable[[Event, Event], float],
     wait: Callable[[], object],
 ) -> float:
     """Return the median time of a function that queues work on a CUDA stream.
@@ -154,7 +160,7 @@ def _torch_subject(case: ScanCase, inputs: Inputs) -> Subject:
     return torch_subject(run, torch_sampler(lambda: tensors[1:], case.dtype), tensors.clear, device)
 
 
-def to_torch(array: Array, device: str) -> Any:
+def to_torch(array: Array, device: str) -> Tensor:
     """Copy an array to a tensor on the device.
 
     Raises:
@@ -169,7 +175,7 @@ def to_torch(array: Array, device: str) -> Any:
         raise Unsupported(f"PyTorch has no {array.dtype}") from error
 
 
-def torch_sampler(results: Callable[[], Sequence[Any]], dtype: AnyDType) -> Sampler:
+def torch_sampler(results: Callable[[], Sequence[Tensor]], dtype: AnyDType) -> Sampler:
     """Return a function that picks elements of tensors in memory order, as NumPy arrays of `dtype`."""
     torch = need("torch")
 

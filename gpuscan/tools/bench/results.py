@@ -113,7 +113,7 @@ def report(device: Device, measurements: Sequence[Measurement], command: Sequenc
     }
 
 
-def _row(measurements: Sequence[Measurement], m: Measurement) -> dict[str, Any]:
+def _row(measurements: Sequence[Measurement], m: Measurement) -> dict[str, object]:
     speed = m.bytes_per_second
     ratio = ratio_to_copy(measurements, m)
     finite = m.error is not None and np.isfinite(m.error)

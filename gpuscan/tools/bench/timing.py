@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -54,7 +54,7 @@ STEPS = 8
 VECTOR_BYTES = 16
 
 # Records work into an encoder, in one compute pass with these timestamps.
-Recording = Callable[["wgpu.GPUCommandEncoder", "dict[str, Any] | None"], object]
+Recording = Callable[["wgpu.GPUCommandEncoder", "dict[str, object] | None"], object]
 
 
 # ----- Medians
@@ -152,7 +152,7 @@ class GpuTimer:
         period = self.device.capabilities.timestamp_period * 1e-9
         return [int(stop - start) * period for start, stop in ticks]
 
-    def _timestamps_of(self, run: int) -> dict[str, Any] | None:
+    def _timestamps_of(self, run: int) -> dict[str, object] | None:
         if self.clock == WALL:
             return None
         return {

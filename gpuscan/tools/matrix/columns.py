@@ -176,7 +176,7 @@ def to_json(columns: Iterable[Column]) -> str:
     return json.dumps({"format": FORMAT, "columns": data}, indent=1, ensure_ascii=False)
 
 
-def without_cases(column: Column) -> dict[str, Any]:
+def without_cases(column: Column) -> dict[str, object]:
     """Return the column as data, without the names of its cases."""
     data = asdict(replace(column, failures=column.failures[:MAX_FAILURES], cases=frozenset()))
     del data["cases"]

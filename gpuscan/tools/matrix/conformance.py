@@ -28,6 +28,9 @@ from gpuscan.planning.strategies import STRATEGIES, Strategy
 Array = AnyArray
 Fields = tuple[Array, ...]  # the arrays of a bundle, or the one array
 
+# Combines the operands of an operator: bundles, or arrays.
+Combine = Callable[..., Array | Fields]
+
 # The usual number of elements: several tiles, and a prime number.
 LENGTH = 20_011
 
@@ -89,17 +92,17 @@ def check(device: Device, case: Case) -> Outcome:
     return Outcome(case, "passed", "", seconds)
 
 
-def _call_of(case: Case) -> tuple[Callable[[Device], Any], Fields]:
+def _call_of(case: Case) -> tuple[Callable[[Device], Array | Fields], Fields]:
     """Return the call of a case, and the expected result."""
     if case.operator in SORTS:
         tested, axis = SORTS[case.operator], LAYOUTS[case.layout].axis
         rng = np.random.default_rng(case.size)
         (x,) = _draw_arrays(rng, case.element, case.operator, LAYOUTS[case.layout], case.size)
         return lambda device: tested.call(x, axis, device, case.strategy), (tested.expected(x, axis),)
-    x, options, expected = _inputs_of(case.element, case.operator, case.layout, case.size)
+    given, options, expected = _inputs_of(case.element, case.operator, case.layout, case.size)
     op = OPERATORS[case.operator].op
     return lambda device: gpuscan.scan(
-        x, op, device=device, strategy=cast("Strategy", case.strategy), **options
+        given, op, device=device, strategy=cast("Strategy", case.strategy), **options
     ), expected
 
 
@@ -144,11 +147,11 @@ ELEMENTS: Mapping[str, tuple[tuple[str, ...], tuple[int, ...]]] = {
 # ----- Operators
 
 
-def _later(left: Any, right: Any) -> Any:
+def _later(left: Fields, right: Fields) -> Fields:
     return np.where(right[1] != 0, right[0], left[0]), left[1] | right[1]
 
 
-def _product(left: Any, right: Any) -> Any:
+def _product(left: Fields, right: Fields) -> Fields:
     (a, b, c, d), (e, f, g, h) = left, right
     return a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h
 
@@ -165,7 +168,7 @@ class Tested:
     """
 
     op: str | Operator
-    combine: Callable[[Any, Any], Any]
+    combine: Combine
     elements: tuple[str, ...]
     tolerance: float = 0.0
 
@@ -217,8 +220,8 @@ class TestedSort:
         expected: gets the same array and axis, and returns the same result by NumPy.
     """
 
-    call: Callable[[Array, int, Device, str], Any]
-    expected: Callable[[Array, int], Any]
+    call: Callable[[Array, int, Device, str], Array]
+    expected: Callable[[Array, int], Array]
 
 
 def _sort_array(x: Array, axis: int, device: Device, strategy: str) -> AnyArray:
@@ -244,7 +247,7 @@ def _sums_of_groups(x: Array, axis: int) -> Array:
     return np.where(odd, sums[1], sums[0])
 
 
-def _sums_everywhere(x: Array, axis: int, device: Device | str) -> Any:
+def _sums_everywhere(x: Array, axis: int, device: Device | str) -> Array:
     """Return running sums that are rounded, with the bits that they have on every device."""
     return gpuscan.scan(x / 3, axis=axis, device=device, reproducible="everywhere")
 
@@ -372,7 +375,7 @@ def _draw_arrays(rng: np.random.Generator, element: str, name: str, layout: Layo
 
 # The strategies of a case stand side by side in a suite. Large inputs have 128 MiB and more, so that few are kept.
 @lru_cache(maxsize=4)
-def _inputs_of(element: str, name: str, layout_name: str, size: int) -> tuple[Any, dict[str, Any], Fields]:
+def _inputs_of(element: str, name: str, layout_name: str, size: int) -> tuple[Array | Fields, dict[str, Any], Fields]:
     """Return the input of a case, the options of the call, and the expected result."""
     layout = LAYOUTS[layout_name]
     dtypes, trailing = ELEMENTS[element]
@@ -427,7 +430,7 @@ def _identity(name: str, fields: Fields) -> Fields:
     return (np.array(special.get(name, 0), fields[0].dtype),)
 
 
-def accumulate(combine: Callable[[Any, Any], Any], rows: Fields) -> Fields:
+def accumulate(combine: Combine, rows: Fields) -> Fields:
     """Compute the inclusive scan along axis 0: with ``ufunc.accumulate`` if possible, else in doubling steps."""
     if isinstance(combine, np.ufunc) and combine.signature is None:
         with np.errstate(all="ignore"):
@@ -453,8 +456,10 @@ def suite(quick: bool = False) -> list[Case]:
     others = list(STRATEGIES)
     cases: dict[Case, None] = {}
 
-    def add(strategies: list[str], *feature: Any) -> None:
-        cases.update(dict.fromkeys(Case(strategy, *feature) for strategy in ["auto", *strategies]))
+    def add(strategies: list[str], element: str, operator: str, layout: str, size: int) -> None:
+        cases.update(
+            dict.fromkeys(Case(strategy, element, operator, layout, size) for strategy in ["auto", *strategies])
+        )
 
     for turn, element in enumerate(ELEMENTS):
         for layout in _some(list(LAYOUTS), turn, quick):
