@@ -13,7 +13,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.errors import abbreviate
 from gpuscan.operators.operator import Operator, operator
 from gpuscan.problem.arguments import as_flag
-from gpuscan.signal.signals import Fields, Signal, signal_of
+from gpuscan.signal.signals import Fields, Number, Signal, signal_of
 
 
 def ewm_mean(
@@ -136,7 +136,7 @@ def real_signal(x: object, axis: int) -> Signal:
 # - the decay after the last number; if there is no number, the decay of the whole stretch.
 
 
-def make_weighted_mean(decay: np.floating, alpha: object) -> Callable[[AnyArray], Fields]:
+def make_weighted_mean(decay: Number, alpha: object) -> Callable[[AnyArray], Fields]:
     """Return the function that makes an element of each sample; it needs no `alpha`."""
     del alpha
 
@@ -184,7 +184,7 @@ def _mean(element: Fields) -> AnyArray:
 # - the decay after the last number; if there is no number, the decay of the whole stretch.
 
 
-def _recursive(decay: np.floating, alpha: np.floating) -> Callable[[AnyArray], Fields]:
+def _recursive(decay: Number, alpha: Number) -> Callable[[AnyArray], Fields]:
     step = decay if alpha == 0.5 else decay / alpha
 
     def recursive(x: AnyArray) -> Fields:

@@ -12,7 +12,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import as_flag
 from gpuscan.signal.exponential_mean import make_weighted_mean, real_signal, smoothing_factor
-from gpuscan.signal.signals import Fields
+from gpuscan.signal.signals import Fields, Number
 
 
 def ewm_var(
@@ -114,7 +114,7 @@ def _select(condition: AnyArray, chosen: Fields, others: Fields) -> Fields:
 # in `exponential_mean`.
 
 
-def _make_weighting(decay: np.floating, alpha: np.floating) -> Callable[[AnyArray], Fields]:
+def _make_weighting(decay: Number, alpha: Number) -> Callable[[AnyArray], Fields]:
     of_mean = make_weighted_mean(decay, alpha)
 
     def make_element(x: AnyArray) -> Fields:
@@ -149,7 +149,7 @@ def _make_adjusted_variance(biased: bool) -> Callable[[Fields], AnyArray]:
 # group of the later numbers, with the weight 1 - keep; and the decay after the last number.
 
 
-def _recursive(decay: np.floating, alpha: np.floating) -> Callable[[AnyArray], Fields]:
+def _recursive(decay: Number, alpha: Number) -> Callable[[AnyArray], Fields]:
     step = decay / alpha
 
     def recursive(x: AnyArray) -> Fields:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 Samples: TypeAlias = Array | AnyArray
+Number: TypeAlias = np.float32 | np.float64
 # The fields of an element of an operator. While the operator is traced, they only act as arrays.
 Fields: TypeAlias = Sequence[AnyArray]
 # The dtype that signals of other dtypes are filtered in; all others become float64, as in SciPy.
