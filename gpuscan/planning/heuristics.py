@@ -216,8 +216,7 @@ class Heuristics:
     # adapters: almost all GPUs have subgroups.
     serial_chunk_words: int = 64
     serial_wide_chunk_words: int = 64
-    # Elements in a chunk of a long operator, unless tiles end with rows. The first call of logaddexp takes 1.4 instead
-    # of 2.7 s on lavapipe with 32 instead of 64, and 1.3 instead of 3.9 s on SwiftShader.
+    # Elements in a chunk if a function of them is long. Not measured on a GPU: almost all GPUs have subgroups.
     serial_long_chunk: int = 32
 
     # ----- Tiles that end where rows end
@@ -371,6 +370,10 @@ CPU = replace(
     serial_wide_workgroup=32,
     serial_chunk_words=32,
     serial_wide_chunk_words=64,
+    # The first logaddexp in chunks of 1, 4 and 8 takes 2.1, 2.5 and 4.6 s on lavapipe, and 3.7, 4.5 and 9.4 s on
+    # SwiftShader, where it takes minutes in chunks of 32. 2^20 elements take 0.45, 0.15 and 0.20 s, and 12, 6.3 and
+    # 4.7 s.
+    serial_long_chunk=4,
     # Tiles that end with rows are taken only if their chunks are at least this long. Measured on lavapipe.
     min_row_chunk_words=16,
     min_lone_row_chunk_words=4,

@@ -117,6 +117,11 @@ class ShaderSpec(HashedOnce):
         return self.initial or self.exclusive
 
     @property
+    def has_long_functions(self) -> bool:
+        """True if shaders that repeat the functions of an element for each element of a chunk take long to compile."""
+        return any(code.long for code in (self.combine, self.before, self.after) if code is not None)
+
+    @property
     def reduces_segments(self) -> bool:
         """True if only the last result of each segment is stored. Items then count heads, to know where it belongs."""
         return self.keep_last_only and self.has_segment_bits

@@ -71,7 +71,7 @@ def serial_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     words = spec.item_words
     workgroup = h.serial_wide_workgroup if words >= h.serial_wide_item_words else h.serial_workgroup
     most_words = h.serial_wide_chunk_words if spec.element.words > 1 else h.serial_chunk_words
-    if spec.combine.long:
+    if spec.has_long_functions:
         most_words = min(most_words, h.serial_long_chunk * words)
     chunks = [chunk]
     while chunks[-1] * 2 * words <= most_words and not spec.compacts:
@@ -247,6 +247,8 @@ def row_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool) -> Til
         sizes = [size for size in sizes if size <= h.serial_workgroup]
     accessed = bytes_accessed_together(spec)
     most_words = h.register_words // 3 if width else h.serial_chunk_words
+    if spec.has_long_functions and not width:
+        most_words = min(most_words, h.serial_long_chunk * words)
     chunks = [min_chunk(spec.source, spec.destination)]
     while chunks[-1] * 2 * words <= most_words and (not width or chunks[-1] * 2 * accessed <= ACCESS_BYTES):
         chunks.append(chunks[-1] * 2)

@@ -84,9 +84,9 @@ def wait_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 def plan_short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give software adapters chunks of the length that GPUs have, which compile two to four times sooner.
 
-    A chunk is unrolled in the shader, and on a software adapter it is up to 128 words long.
+    A chunk is unrolled in the shader, and on a software adapter it is up to 64 words long.
     """
-    short = {"serial_chunk_words": 8, "serial_wide_chunk_words": 16, "serial_long_chunk": 8, "min_row_chunk_words": 4}
+    short = {"serial_chunk_words": 8, "serial_wide_chunk_words": 16, "min_row_chunk_words": 4}
     columns = {"column_rows": (1, 4, 8), "column_register_words": 48}
     monkeypatch.setattr(heuristics, "CPU", replace(heuristics.CPU, **short, **columns))
 
