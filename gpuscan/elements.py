@@ -63,14 +63,14 @@ class HashedOnce:
         kind: Any = type(self)
         return hash(_make_field_getter(kind)(self))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # Strings have another hash in another process.
         return {name: value for name, value in vars(self).items() if name != "_hash"}
 
 
 # How many values are interned before it starts over.
 _MAX_INTERNED = 1024
-_interned: dict[Any, Any] = {}
+_interned: dict[object, Any] = {}
 
 
 def intern_value(value: H) -> H:
@@ -82,7 +82,7 @@ def intern_value(value: H) -> H:
 
 
 @cache
-def _make_field_getter(kind: Any) -> Callable[[Any], Any]:
+def _make_field_getter(kind: Any) -> Callable[..., object]:
     """Return a function that gives the values of the fields of a dataclass that are compared."""
     return attrgetter(*(each.name for each in fields(kind) if each.compare))
 
@@ -202,13 +202,13 @@ class Structure(HashedOnce):
     """
 
     kind: str = "leaf"
-    keys: tuple[Any, ...] = ()
+    keys: tuple[str | int, ...] = ()
     children: tuple[Structure, ...] = ()
-    factory: Callable[..., Any] | None = None
+    factory: Callable[..., object] | None = None
 
     __hash__ = HashedOnce.__hash__
 
-    def paths(self, prefix: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    def paths(self, prefix: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
         """Yield the key path of every leaf, depth first."""
         if self.kind == "leaf":
             yield prefix
@@ -245,7 +245,7 @@ class Structure(HashedOnce):
         """Return the value with these leaves as callers get it, as the inverse of `flatten`."""
         return self._with(leaves, dict)
 
-    def _with(self, leaves: Sequence[object], mapping: Callable[[Any], object]) -> Any:
+    def _with(self, leaves: Sequence[object], mapping: Callable[..., object]) -> object:
         if self.kind == "leaf":
             (leaf,) = leaves
             return leaf
@@ -424,7 +424,7 @@ def word_dtype(scalar: Scalar) -> AnyDType:
     return np.dtype(np.int32 if scalar.kind == "signed" else np.float32)
 
 
-def words_of(element: Element, leaves: Sequence[AnyArray]) -> np.ndarray[Any, np.dtype[np.uint32]]:
+def words_of(element: Element, leaves: Sequence[AnyArray]) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
     """Return the 32-bit words of elements in compute form, as an array (rows, words).
 
     Args:

@@ -14,11 +14,15 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gpuscan.array_types import AnyArray
+
+# What a function of numbers returns. To a type checker, a size that stands for it is the same.
+T = TypeVar("T")
 
 # Operands of a size that arithmetic is noted for.
 _NUMBERS = frozenset({int, float, bool})
@@ -39,28 +43,34 @@ class SizeTrace:
 
     def __init__(self, values: Sequence[int]) -> None:
         self.values: list[Any] = list(values)
-        self.steps: list[tuple[Callable[..., Any], tuple[int, ...]] | None] = [None] * len(values)
-        self.guards: dict[int, Any] = {}
+        self.steps: list[tuple[Callable[..., object], tuple[int, ...]] | None] = [None] * len(values)
+        self.guards: dict[int, object] = {}
         self.count = len(values)
-        self._known: dict[Any, int] = {}
+        self._known: dict[object, int] = {}
 
-    def sizes(self) -> list[Any]:
+    def sizes(self) -> list[int]:
         """Return the sizes of the call, as unknowns."""
-        return [Size(self, index, self.values[index]) for index in range(self.count)]
+        return [self.unknown(index) for index in range(self.count)]
+
+    def unknown(self, place: int) -> Any:
+        """Return a value as an unknown."""
+        return Size(self, place, self.values[place])
 
     def constant(self, value: object) -> int:
         """Return the index of a value that does not depend on the sizes."""
         return self._place((None, type(value), value), None, value)
 
-    def note(self, function: Callable[..., Any], operands: Sequence[Any]) -> int:
+    def note(self, function: Callable[..., object], operands: Sequence[object]) -> int:
         """Note a function of sizes and constants, and return the index of its value.
 
         An error of the function is raised. It depends on the values of the operands.
         """
         places = []
         for each in operands:
-            known = type(each) is Size and each.trace is self
-            places.append(each.place if known else self.constant(concrete(each)))
+            if type(each) is Size and each.trace is self:
+                places.append(each.place)
+            else:
+                places.append(self.constant(concrete(each)))
         key = (function, *places)
         found = self._known.get(key)
         if found is not None:
@@ -89,13 +99,13 @@ class SizeTrace:
         return value
 
 
-def apply(function: Callable[..., object], *operands: object) -> Any:
+def apply(function: Callable[..., T], *operands: object) -> T:
     """Return a function of numbers; a `Size` if one of them is. The function depends on its arguments alone."""
     for each in operands:
         if type(each) is Size:
             trace: SizeTrace = each.trace
-            place = trace.note(function, operands)
-            return Size(trace, place, trace.values[place])
+            found: T = trace.unknown(trace.note(function, operands))
+            return found
     return function(*operands)
 
 
@@ -119,7 +129,7 @@ def has_size(values: Iterable[object]) -> bool:
     return any(type(each) is Size for each in values)
 
 
-def join(*parts: object) -> Any:
+def join(*parts: object) -> bytes:
     """Join bytes to one value, also if sizes are packed in them."""
     return apply(join_bytes, *parts)
 
@@ -129,7 +139,7 @@ def join_bytes(*parts: bytes) -> bytes:
     return b"".join(parts)
 
 
-def gcd(*numbers: object) -> Any:
+def gcd(*numbers: object) -> int:
     """Return the greatest common divisor, also of sizes."""
     return apply(math.gcd, *numbers)
 
@@ -139,7 +149,7 @@ def reveal(value: object) -> Any:
     return value.trace.guard(value.place) if type(value) is Size else value
 
 
-def spans(length: Any, most: Any) -> Iterator[tuple[Any, Any]]:
+def spans(length: int, most: int) -> Iterator[tuple[int, int]]:
     """Yield the begin and the length of each part of up to `most` elements."""
     if 0 < length <= most:
         yield 0, length
@@ -148,7 +158,7 @@ def spans(length: Any, most: Any) -> Iterator[tuple[Any, Any]]:
         yield start, min(most, length - start)
 
 
-def slice_span(part: slice, length: Any) -> tuple[Any, Any, Any]:
+def slice_span(part: slice, length: int) -> tuple[int, int, int]:
     """Return the first index of a slice of an axis, the step, and how many indices there are.
 
     Example:
@@ -164,7 +174,7 @@ def slice_span(part: slice, length: Any) -> tuple[Any, Any, Any]:
     # What bounds are cut to.
     low, high = (0, length) if step > 0 else (-1, length - 1)
 
-    def clamp_index(given: Any, default: object) -> Any:
+    def clamp_index(given: int | None, default: int) -> int:
         if given is None:
             return default
         return max(given + length, low) if given < 0 else min(given, high)
@@ -177,10 +187,10 @@ def slice_span(part: slice, length: Any) -> tuple[Any, Any, Any]:
 # ----- Sizes
 
 
-def _operation(function: Callable[..., object], *, swapped: bool = False) -> Callable[..., Any]:
+def _operation(function: Callable[..., T], *, swapped: bool = False) -> Callable[..., T]:
     """Return a method of `Size` that notes a function of it and of another number. Arrays and others get the number."""
 
-    def method(self: Size, other: object) -> Any:
+    def method(self: Size, other: object) -> T:
         if type(other) is not Size and type(other) not in _NUMBERS:
             number = reveal(self)
             return function(other, number) if swapped else function(number, other)
@@ -189,22 +199,23 @@ def _operation(function: Callable[..., object], *, swapped: bool = False) -> Cal
     return method
 
 
-def _comparison(function: Callable[..., object]) -> Callable[..., Any]:
+def _comparison(function: Callable[..., T]) -> Callable[..., T]:
     """Return a method of `Size` that compares it with another number. The outcome is a guard."""
 
-    def method(self: Size, other: object) -> Any:
+    def method(self: Size, other: object) -> T:
         if type(other) is not Size and type(other) not in _NUMBERS:
             return function(reveal(self), other)
         trace = self.trace
-        return trace.guard(trace.note(function, (self, other)))
+        outcome: T = trace.guard(trace.note(function, (self, other)))
+        return outcome
 
     return method
 
 
-def _question(function: Callable[..., object]) -> Callable[..., Any]:
+def _question(function: Callable[..., T]) -> Callable[..., T]:
     """Return a method of `Size` that needs its number, which becomes a guard."""
 
-    def method(self: Size, *arguments: object) -> Any:
+    def method(self: Size, *arguments: object) -> T:
         return function(self.trace.guard(self.place), *arguments)
 
     return method
@@ -221,7 +232,7 @@ class Size:
 
     __slots__ = ("place", "trace", "value")
 
-    def __init__(self, trace: SizeTrace, place: int, value: Any) -> None:
+    def __init__(self, trace: SizeTrace, place: int, value: object) -> None:
         self.trace, self.place, self.value = trace, place, value
 
     @property  # type: ignore[misc]
@@ -245,34 +256,36 @@ class Size:
     __index__, __int__, __float__ = _question(operator.index), _question(int), _question(float)
     __hash__, __repr__, __str__, __format__ = _question(hash), _question(repr), _question(str), _question(format)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> AnyArray:
         return np.array(reveal(self), dtype)
 
-    def __array_ufunc__(self, ufunc: object, method: str, *inputs: object, **options: object) -> Any:
+    def __array_ufunc__(self, ufunc: object, method: str, *inputs: object, **options: object) -> object:
         return getattr(ufunc, method)(*map(reveal, inputs), **options)
 
     def __bool__(self) -> bool:
         return bool(self != 0)
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> object:
         return apply(operator.neg, self)
 
-    def __abs__(self) -> Any:
+    def __abs__(self) -> object:
         return apply(operator.abs, self)
 
-    def __ceil__(self) -> Any:
-        return apply(math.ceil, self)
+    def __ceil__(self) -> int:
+        found: int = apply(math.ceil, self)
+        return found
 
-    def __floor__(self) -> Any:
-        return apply(math.floor, self)
+    def __floor__(self) -> int:
+        found: int = apply(math.floor, self)
+        return found
 
-    def __divmod__(self, other: object) -> Any:
+    def __divmod__(self, other: object) -> tuple[object, object]:
         return self // other, self % other
 
-    def __rdivmod__(self, other: object) -> Any:
+    def __rdivmod__(self, other: object) -> tuple[object, object]:
         return other // self, other % self
 
-    def bit_length(self) -> Any:
+    def bit_length(self) -> int:
         """Return how many bits the number takes."""
         return apply(int.bit_length, self)
 
@@ -280,7 +293,7 @@ class Size:
 # ----- The same computation for other sizes
 
 # How Python writes the functions that are noted most. A function that is called takes several times as long.
-_WRITTEN: dict[Any, str] = {
+_WRITTEN: dict[object, str] = {
     operator.add: "{} + {}",
     operator.sub: "{} - {}",
     operator.mul: "{} * {}",
@@ -304,7 +317,7 @@ class SizeFormula:
         result: a nest of tuples with sizes.
     """
 
-    def __init__(self, trace: SizeTrace, result: tuple[Any, ...]) -> None:
+    def __init__(self, trace: SizeTrace, result: tuple[object, ...]) -> None:
         self._compute = _Writer(trace).function(result)
 
     def __call__(self, sizes: Sequence[int]) -> Any:

@@ -7,7 +7,7 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuscan.device.steps import Binding
 
@@ -39,16 +39,16 @@ class BindGroups:
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[Any, ...], tuple[Any, ...]] = OrderedDict()
+        self._kept: OrderedDict[tuple[object, ...], tuple[object, ...]] = OrderedDict()
         # By the id of a buffer, the keys of the groups that contain the buffer.
-        self._keys: dict[int, set[tuple[Any, ...]]] = {}
+        self._keys: dict[int, set[tuple[object, ...]]] = {}
         # By the same id, a reference that tells when the buffer is collected. A `weakref.finalize` would no longer tell
         # while Python ends, and functions that run at exit may scan: a new buffer would get the group of a former one.
         self._references: dict[int, weakref.ref[wgpu.GPUBuffer]] = {}
         # The ids of buffers that were garbage-collected and still have groups in the cache.
         self._dropped: deque[int] = deque()
 
-    def group(self, layout: wgpu.GPUBindGroupLayout, bound: Bound, keep: bool) -> Any:
+    def group(self, layout: wgpu.GPUBindGroupLayout, bound: Bound, keep: bool) -> wgpu.GPUBindGroup:
         """Return a bind group of these bindings; with `keep`, one that later calls share."""
         if not keep:
             return self._queue.bind_group(layout, bound)
@@ -56,7 +56,7 @@ class BindGroups:
         key = ((id(layout), *places), *(id(part.buffer) for _, part in bound))
         return self._find(key) or self._keep(key, layout, bound)
 
-    def of_stage(self, stage: Stage, buffers: Sequence[wgpu.GPUBuffer]) -> Any:
+    def of_stage(self, stage: Stage, buffers: Sequence[wgpu.GPUBuffer]) -> wgpu.GPUBindGroup:
         """Return the bind group of a program's stage over the buffers in its slots, which later calls share."""
         key = (stage.place, *map(id, buffers))
         with self._lock:
@@ -70,7 +70,7 @@ class BindGroups:
         ]
         return self._find(key) or self._keep(key, stage.dispatch.layout, bound)
 
-    def _find(self, key: tuple[object, ...]) -> Any:
+    def _find(self, key: tuple[object, ...]) -> wgpu.GPUBindGroup | None:
         """Return the group that is kept under a key; None if there is none."""
         with self._lock:
             self._collect()
@@ -81,7 +81,7 @@ class BindGroups:
         self._tidy()
         return found[0]
 
-    def _keep(self, key: tuple[object, ...], layout: wgpu.GPUBindGroupLayout, bound: Bound) -> Any:
+    def _keep(self, key: tuple[object, ...], layout: wgpu.GPUBindGroupLayout, bound: Bound) -> wgpu.GPUBindGroup:
         """Make a group, and keep it under a key, which ends with the ids of its buffers."""
         with self._lock:
             group = self._queue.bind_group(layout, bound)
@@ -94,7 +94,7 @@ class BindGroups:
         self._tidy()
         return group
 
-    def _watch(self, buffer: wgpu.GPUBuffer) -> set[tuple[Any, ...]]:
+    def _watch(self, buffer: wgpu.GPUBuffer) -> set[tuple[object, ...]]:
         """Return the keys of the groups that contain the buffer, and drop those groups once it is collected."""
         if id(buffer) not in self._keys:
             self._keys[id(buffer)] = set()

@@ -159,7 +159,7 @@ class DeviceContext:
     """
 
     def __init__(
-        self, adapter: Any = None, *, unsafe: bool = False, required_limits: Mapping[str, int] | None = None
+        self, adapter: object = None, *, unsafe: bool = False, required_limits: Mapping[str, int] | None = None
     ) -> None:
         given: wgpu.GPUDevice | None = adapter if is_gpu_device(adapter) else None
         self.adapter: wgpu.GPUAdapter = choose_adapter(adapter if given is None else given.adapter)
@@ -445,7 +445,7 @@ class DeviceContext:
                 found = self._by_text.keep(key, self._compile(kernel, text, entries))
         return found
 
-    def _compile(self, kernel: Kernel, text: str, entries: list[dict[str, Any]]) -> Pipeline:
+    def _compile(self, kernel: Kernel, text: str, entries: list[dict[str, object]]) -> Pipeline:
         device = self.wgpu_device
         layout = device.create_bind_group_layout(entries=entries)
         started = time.perf_counter()

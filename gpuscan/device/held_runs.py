@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from gpuscan.device.interrupts import interrupts_held
 from gpuscan.device.steps import Binding, Clear, Copy
@@ -18,9 +18,12 @@ from gpuscan.planning.heuristics import TRANSFERS
 if TYPE_CHECKING:
     import wgpu
 
+# What a method of the queue takes and returns.
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # Pipeline, bind group, grid of a dispatch (or where the grid is), and the dynamic offset of its bind group.
-BoundDispatch = tuple[Any, Any, "tuple[int, int, int] | Binding", "int | None"]
+BoundDispatch = tuple["wgpu.GPUComputePipeline", "wgpu.GPUBindGroup", "tuple[int, int, int] | Binding", "int | None"]
 # What a queue holds: dispatches, clears and copies, in order.
 Command = BoundDispatch | Clear | Copy
 # The methods of the package's queue that may use what a held run reads or writes.
@@ -152,10 +155,10 @@ class HoldingQueue(ABC):
         if self.recording is not None and self.recording.thread == threading.get_ident():
             self.recording.end()
 
-    def _flushing(self, method: Callable[..., object]) -> Callable[..., Any]:
+    def _flushing(self, method: Callable[P, R]) -> Callable[P, R]:
         """Return a method of the package's queue that submits the held runs first."""
 
-        def call(*arguments: object, **options: object) -> Any:
+        def call(*arguments: P.args, **options: P.kwargs) -> R:
             with self._lock:
                 if not self._submitting:
                     self.flush()

@@ -17,7 +17,7 @@ from _signal import getsignal, signal  # type: ignore[import-not-found]
 from contextlib import suppress
 from signal import SIGINT
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Protocol
 from weakref import WeakSet
 
 _INTERRUPT = int(SIGINT)
@@ -90,7 +90,7 @@ class interrupts_held:  # noqa: N801
             return
         handler = getsignal(_INTERRUPT)
         if callable(handler):
-            self._held: list[tuple[Any, ...]] = []
+            self._held: list[tuple[object, ...]] = []
             self._handler = handler
             signal(_INTERRUPT, self._hold)
             interrupts_held._holding = True

@@ -81,7 +81,7 @@ _WHOLE_SIZE = 2**64 - 1
 # Seconds between two polls if the library runs a callback on another thread.
 _POLL_SECONDS = 20e-6
 
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Bytes = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 
 
 class _Library:

@@ -15,9 +15,9 @@ Outside a browser the module can be imported, and does nothing until ``gpu`` is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from gpuscan.errors import AdapterNotFoundError
 
@@ -25,6 +25,9 @@ from gpuscan.errors import AdapterNotFoundError
 _PREFERENCES = ("high-performance", "low-power")
 # Words in the architectures and descriptions of adapters that compute on the CPU.
 _SOFTWARE = re.compile(r"swiftshader|llvmpipe|basic render", re.IGNORECASE)
+# What a call of the browser makes.
+T = TypeVar("T")
+
 # PCI's number of each vendor that browsers name.
 _VENDORS = {
     "amd": 0x1002,
@@ -103,7 +106,7 @@ def _js() -> Any:
     return js
 
 
-def _wait(promise: Any) -> Any:
+def _wait(promise: object) -> Any:
     """Return the result of a JavaScript promise; the page has its turn until it is there.
 
     Raises:
@@ -130,7 +133,7 @@ def _can_wait() -> bool:
     return bool(can_run_sync())
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return descriptors of the package wgpu as WebGPU spells them: names in camel case, and JavaScript's objects."""
     if isinstance(value, _Object):
         return value._js
@@ -149,7 +152,7 @@ def _convert_descriptor(value: Any) -> Any:
     return to_js(_plain(value), dict_converter=_js().Object.fromEntries)
 
 
-def _make_descriptor(**descriptor: Any) -> Any:
+def _make_descriptor(**descriptor: object) -> Any:
     return _convert_descriptor(descriptor)
 
 
@@ -175,7 +178,7 @@ def _limits_of(thing: Any) -> dict[str, int]:
     return {_hyphenate(str(name)): int(getattr(thing.limits, name)) for name in names}
 
 
-def _info_of(thing: Any) -> dict[str, Any]:
+def _info_of(thing: object) -> dict[str, object]:
     """Return the browser's information about an adapter, with the keys of the package wgpu."""
     vendor, architecture, device, description = (
         str(getattr(thing, name, None) or "") for name in ("vendor", "architecture", "device", "description")
@@ -331,7 +334,7 @@ class GPUComputePipeline(_Object):
 class GPUPromise:
     """A mapping that the browser was asked for."""
 
-    def __init__(self, device: GPUDevice, promise: Any) -> None:
+    def __init__(self, device: GPUDevice, promise: object) -> None:
         self._device, self._promise = device, promise
 
     def sync_wait(self) -> None:
@@ -427,7 +430,7 @@ class GPUCommandEncoder(_Object):
     """Commands that are being recorded."""
 
     def begin_compute_pass(
-        self, *, label: str = "", timestamp_writes: Mapping[str, Any] | None = None
+        self, *, label: str = "", timestamp_writes: Mapping[str, object] | None = None
     ) -> GPUComputePassEncoder:
         """Begin a compute pass."""
         described = _make_descriptor(label=label, timestamp_writes=timestamp_writes)
@@ -506,7 +509,7 @@ class GPUDevice:
         self._js.lost.then(create_proxy(self._note_lost))
 
     @property
-    def adapter_info(self) -> dict[str, Any]:
+    def adapter_info(self) -> dict[str, object]:
         """The browser's information about the adapter."""
         return self.adapter.info
 
@@ -527,7 +530,7 @@ class GPUDevice:
         if self._lost is not None:
             raise RuntimeError(f"The device is lost: {self._lost}")
 
-    def wait(self, promise: Any) -> Any:
+    def wait(self, promise: object) -> Any:
         """Return the result of a promise of the device.
 
         Raises:
@@ -543,7 +546,7 @@ class GPUDevice:
                 self._errors.clear()
                 raise first
 
-    def _call_in_scopes(self, kinds: Sequence[str], make: Any) -> Any:
+    def _call_in_scopes(self, kinds: Sequence[str], make: Callable[[], T]) -> T:
         """Return what a call makes.
 
         Raises:
@@ -589,7 +592,9 @@ class GPUDevice:
         buffer.unmap()
         return buffer
 
-    def create_bind_group_layout(self, *, entries: Sequence[Mapping[str, Any]], label: str = "") -> GPUBindGroupLayout:
+    def create_bind_group_layout(
+        self, *, entries: Sequence[Mapping[str, object]], label: str = ""
+    ) -> GPUBindGroupLayout:
         """Return the layout of a bind group."""
         described = _make_descriptor(label=label, entries=entries)
         return GPUBindGroupLayout(self, self._js.createBindGroupLayout(described))
@@ -602,7 +607,7 @@ class GPUDevice:
         return GPUPipelineLayout(self, self._js.createPipelineLayout(described))
 
     def create_bind_group(
-        self, *, layout: GPUBindGroupLayout, entries: Sequence[Mapping[str, Any]], label: str = ""
+        self, *, layout: GPUBindGroupLayout, entries: Sequence[Mapping[str, object]], label: str = ""
     ) -> GPUBindGroup:
         """Return a bind group.
 
@@ -627,7 +632,7 @@ class GPUDevice:
         )
 
     def create_compute_pipeline(
-        self, *, layout: GPUPipelineLayout | str, compute: Mapping[str, Any], label: str = ""
+        self, *, layout: GPUPipelineLayout | str, compute: Mapping[str, object], label: str = ""
     ) -> GPUComputePipeline:
         """Return a pipeline that is ready to run.
 
@@ -652,7 +657,7 @@ class GPUDevice:
         self._js.destroy()
 
 
-def _buffers_of(entries: Sequence[Mapping[str, Any]]) -> Iterator[GPUBuffer]:
+def _buffers_of(entries: Sequence[Mapping[str, object]]) -> Iterator[GPUBuffer]:
     for entry in entries:
         if isinstance(entry["resource"], Mapping):
             yield entry["resource"]["buffer"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class Batch:
             self._queries = wgpu_device.create_query_set(type="timestamp", count=count)
             self._resolved = wgpu_device.create_buffer(size=8 * count, usage=usage.QUERY_RESOLVE | usage.COPY_SRC)
 
-    def writes(self, stage: int) -> dict[str, Any] | None:
+    def writes(self, stage: int) -> dict[str, object] | None:
         """Return WebGPU's `timestampWrites` for the pass of a stage, by its number; None without timestamps."""
         if self._queries is None:
             return None

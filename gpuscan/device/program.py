@@ -42,7 +42,7 @@ _MAX_CONTENTS = 16
 class Submitting(OpenDevice, Protocol):
     """The parts of a `DeviceContext` that programs rely on."""
 
-    usage: Any
+    usage: type[wgpu.BufferUsage]
     tile_state: TileState
     bind_groups: BindGroups
     profiles: Profiles
@@ -59,7 +59,10 @@ class Submitting(OpenDevice, Protocol):
 
 
 def encode(
-    context: Submitting, encoder: Any, steps: Sequence[Step], timestamps: Mapping[str, object] | None = None
+    context: Submitting,
+    encoder: wgpu.GPUCommandEncoder,
+    steps: Sequence[Step],
+    timestamps: Mapping[str, object] | None = None,
 ) -> None:
     """Record steps into a command encoder without an open pass.
 
@@ -264,7 +267,7 @@ class Program:
         return outputs
 
 
-def _grid(grid: Any, slots: Sequence[object]) -> Grid:
+def _grid(grid: Grid | Part, slots: Sequence[object]) -> Grid:
     """Return a grid, with the buffer that holds it in the place of its slot."""
     return Binding(slots[grid.slot], grid.offset, grid.size) if isinstance(grid, Part) else grid
 
@@ -296,7 +299,7 @@ class ProgramTemplate:
         trace: what is computed of the sizes of the call; None if there are none.
     """
 
-    def __init__(self, parts: tuple[Any, ...], form: Any, trace: SizeTrace | None) -> None:
+    def __init__(self, parts: tuple[Any, ...], form: object, trace: SizeTrace | None) -> None:
         self._parts = parts, form
         self.owners: tuple[object, ...] = parts[2]
         self._formula = None if trace is None else SizeFormula(trace, self._parts)
@@ -348,7 +351,7 @@ class _Slot:
         index: int = 0,
         buffer: Any = None,
         owner: object = None,
-        content: Expression | Size | None = None,
+        content: Expression | Size | bytes | None = None,
     ) -> None:
         self.kind, self.index, self.buffer, self.owner, self.content = kind, index, buffer, owner, content
         self.usage = self.size = self.nbytes = 0
@@ -399,7 +402,9 @@ class Recording:
         slot.nbytes = allocation.nbytes
         self._slots[id(allocation.buffer)] = slot
 
-    def constant(self, buffer: wgpu.GPUBuffer, owner: object = None, content: Expression | Size | None = None) -> None:
+    def constant(
+        self, buffer: wgpu.GPUBuffer, owner: object = None, content: Expression | Size | bytes | None = None
+    ) -> None:
         """Note a buffer with the same contents in all calls of the kind. The program keeps it alive.
 
         Args:

@@ -57,6 +57,6 @@ def _entry(row: list[Any], capabilities: Capabilities) -> tuple[tuple[int, int],
     return (words, length), tile
 
 
-def key_of(capabilities: Capabilities) -> dict[str, Any]:
+def key_of(capabilities: Capabilities) -> dict[str, object]:
     """Return what findings about a kind of adapter are kept under: equal cards share them."""
     return {name: getattr(capabilities, name) for name in KEY_FIELDS} | {"gpuscan": __version__}

@@ -132,7 +132,7 @@ class TileState:
     def __init__(self, wgpu_device: wgpu.GPUDevice, write: Callable[[wgpu.GPUBuffer, int, Any], None]) -> None:
         self._device, self._write = wgpu_device, write
         # The buffers of posts, of totals and of the counts of sorts, by `RunKind.memory`, and their sizes.
-        self._memory: dict[str, tuple[Any, int]] = {}
+        self._memory: dict[str, tuple[object, int]] = {}
         # The last epoch that is in use or reserved.
         self._epoch = 0
         # The parameters by the kind of run; None for a kind that came once.
@@ -197,7 +197,7 @@ class TileState:
         self._epoch += count
         return self._epoch - count + 1
 
-    def _written(self, kind: RunKind, first: int, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    def _written(self, kind: RunKind, first: int, count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
         """Return the parameters of `count` runs of a kind. `first` is the first epoch of the first run."""
         words = np.zeros((count, len(kind.words), self._stride // 4), np.uint32)
         words[:, :, : len(kind.words[0])] = kind.words

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import contiguous, stretch_of
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.host_arrays import scan_host
+from gpuscan.problem.arguments import Leaf
 from gpuscan.problem.problem import Problem, make_unrounded
 from gpuscan.problem.problem_parts import cut, in_memory
 
@@ -94,7 +94,7 @@ def reduce_rows(executor: Executor, problem: Problem, start: Carry) -> tuple[Any
     return values
 
 
-def reduce_on_device(executor: Executor, problem: Problem, start: tuple[Any, ...] | None) -> list[DeviceArray]:
+def reduce_on_device(executor: Executor, problem: Problem, start: tuple[Leaf, ...] | None) -> list[DeviceArray]:
     """Return what `reduce_rows` does as arrays on the device: (rows, *element shape). The carry may be there, too."""
     plain = replace(
         problem,

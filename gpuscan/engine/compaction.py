@@ -193,7 +193,7 @@ def max_entries(context: DeviceContext, leaves: Sequence[Any]) -> int:
     return most if most < 256 else most // 256 * 256
 
 
-def entry_bytes(leaf: Any) -> int:
+def entry_bytes(leaf: DeviceArray) -> int:
     """Return the bytes of one entry of the first axis."""
     return int(prod(leaf.shape[1:]) * leaf.dtype.itemsize)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuscan.device.context import DeviceContext, strategy_asked_for
 from gpuscan.device.device_array import DeviceArray
@@ -59,7 +59,7 @@ class Executor:
         self.context = context
         self.planner = Planner(context)
         # How many labels arrays had when they were read, by `gpuscan.engine.group_tables.memory_key`.
-        self.label_counts: RecentValues[tuple[Any, ...], int] = RecentValues(_MAX_LABEL_COUNTS)
+        self.label_counts: RecentValues[tuple[object, ...], int] = RecentValues(_MAX_LABEL_COUNTS)
         # Bytes a second from NumPy to NumPy, once they are measured.
         self.speed: float | None = None
         self.kept_arrays = KeptArrays(context)

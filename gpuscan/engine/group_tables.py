@@ -132,7 +132,7 @@ def number_few(executor: Executor, problem: Problem, labels: DeviceArray, count:
         return plan_table(executor, problem, few, reduces=True) or numbers
 
 
-def memory_key(labels: DeviceArray) -> tuple[Any, ...]:
+def memory_key(labels: DeviceArray) -> tuple[object, ...]:
     """Return what tells labels in one place of the device's memory from others."""
     return id(labels.buffer), labels.offset, labels.dtype.str, labels.size
 

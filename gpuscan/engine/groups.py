@@ -20,6 +20,7 @@ from gpuscan.engine.group_tables import TabledGroups, combine_speculatively, cou
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import sort_device
 from gpuscan.operators.trace import trace_function
+from gpuscan.operators.traced_array import Number
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.groups import may_be_missing, missing_error, with_indices
 from gpuscan.problem.labels import MISSING
@@ -161,7 +162,7 @@ def _error_if_found(error: Exception, words: list[int]) -> Exception | None:
     return error if words[0] else None
 
 
-def _is_missing(label: Any) -> Any:
+def _is_missing(label: Number) -> Number:
     return (label == MISSING).astype(np.uint32)
 
 
@@ -188,7 +189,7 @@ def mark_missing(problem: Problem, results: Sequence[DeviceArray], labels: Devic
 
 @cache
 def _nan_where_missing(labels: AnyDType, dtype: AnyDType) -> Map:
-    def function(values: Any) -> Any:
+    def function(values: Any) -> object:
         label, value = values
         return np.where(label == MISSING, np.full_like(value, np.nan), value)
 

@@ -14,6 +14,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.guards import guarded
+from gpuscan.elements import Field
 from gpuscan.engine.device_arrays import segment_ranks
 from gpuscan.engine.element_copy import StridedView, copy_view
 from gpuscan.engine.executor import Executor
@@ -185,7 +186,7 @@ class _Scan:
         unit = piece_unit(spec, self._tiles(spec))
         if spec.rows == 1:
             length = host_piece_length(spec, unit, capabilities, self._piece_bytes)
-            sinks: list[Any] = []
+            sinks: list[DeviceSink] = []
             for f in problem.destination.fields:
                 total = empty(self._executor.context, (1, *f.shape), f.scalar.dtype)
                 sinks.append(DeviceSink(total, f, 1, per_row=True))
@@ -293,7 +294,7 @@ class _Scan:
         whole: bool = False,
         flipped: bool = False,
         transposed: bool = False,
-        sinks: Sequence[Any] | None = None,
+        sinks: Sequence[HostSink | DeviceSink] | None = None,
         layout: Layout | None = None,
     ) -> None:
         problem, context = self._problem, self._executor.context
@@ -349,7 +350,7 @@ class _Scan:
         return UploadedHeads(heads, spec.inner > 1)
 
     def _source(
-        self, leaf: Any, field: Any, inner: int | None, *, whole: bool, flipped: bool, transposed: bool
+        self, leaf: AnyArray, field: Field, inner: int | None, *, whole: bool, flipped: bool, transposed: bool
     ) -> HostSource | DeviceSource:
         problem = self._problem
         if transposed:
@@ -360,7 +361,7 @@ class _Scan:
             leaf = np.flip(leaf, problem.axis)
         return HostRows(leaf, problem.shape, len(problem.shape) - 1 if whole else problem.axis, field)
 
-    def _sink(self, result: Any, field: Any, inner: int | None, *, whole: bool, flipped: bool) -> HostSink:
+    def _sink(self, result: AnyArray, field: Field, inner: int | None, *, whole: bool, flipped: bool) -> HostSink:
         problem = self._problem
         if problem.keep_last_only:
             return RowResults(result, field, inner or 1)
@@ -374,12 +375,12 @@ class _Scan:
 class RowResults:
     """A sink with one result for each row: (rows, *element shape)."""
 
-    def __init__(self, array: AnyArray, field: Any, inner: int) -> None:
+    def __init__(self, array: AnyArray, field: Field, inner: int) -> None:
         self._rows, self._inner = array, inner
         self._field = field
         self.element_bytes = field.storage_bytes
 
-    def drain(self, part: Part, memory: Any) -> None:
+    def drain(self, part: Part, memory: AnyArray) -> None:
         """Take the part's results."""
         content = memory.view(self._field.scalar.dtype)
         if not part.is_slab:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -23,8 +23,13 @@ from gpuscan.operators.parameters import FAILED, Computation, Expression, Parame
 from gpuscan.sizes import SizeTrace, apply, concrete
 
 if TYPE_CHECKING:
+    import wgpu
+
     from gpuscan.device.buffer_pool import Allocation
     from gpuscan.device.context import DeviceContext
+
+# What a call returns.
+R = TypeVar("R")
 
 # The most programs for any sizes that are kept for one kind of call.
 _MAX_TEMPLATES = 64
@@ -36,12 +41,12 @@ def launch(
     context: DeviceContext,
     key: Hashable,
     sizes: tuple[int, ...],
-    arrays: Sequence[Any],
-    compute: Callable[[Parameters | None, Sequence[Any]], tuple[object, object]],
+    arrays: Sequence[DeviceArray],
+    compute: Callable[[Parameters | None, Sequence[DeviceArray]], tuple[R, object]],
     out: object = None,
     floats: Sequence[float] = (),
     functions: Hashable = None,
-) -> Any:
+) -> R:
     """Return the result of a call: by the program of an earlier call of the same key, or computed and recorded.
 
     Args:
@@ -65,7 +70,8 @@ def launch(
     if known is None:
         return _record(context, key, sizes, arrays, compute, out, floats, functions)
     context.check_if_many()
-    return _made(form, arrays, outputs, out)
+    made: R = _made(form, arrays, outputs, out)
+    return made
 
 
 class _Variants:
@@ -134,7 +140,7 @@ class _Kept(NamedTuple):
     """
 
     program: Program
-    form: Any
+    form: _ResultForm
     compute: Computation | None
 
     @property
@@ -172,12 +178,12 @@ def _record(
     context: DeviceContext,
     key: Hashable,
     sizes: tuple[int, ...],
-    arrays: Sequence[Any],
-    compute: Callable[[Parameters | None, Sequence[Any]], tuple[object, object]],
+    arrays: Sequence[DeviceArray],
+    compute: Callable[[Parameters | None, Sequence[DeviceArray]], tuple[R, object]],
     out: object,
     floats: Sequence[float],
     functions: Hashable,
-) -> Any:
+) -> R:
     """Return what a call computes, and keep its program if it has one."""
     with context.lock:
         if context.queue.recording is not None:
@@ -203,7 +209,8 @@ def _record(
                     _keep(context, key, sizes, recording, template)
         if trace is None:
             return result
-        return _without_sizes(result, dict(zip(map(id, (*given, passed)), (*arrays, out), strict=True)))
+        whole: R = _without_sizes(result, dict(zip(map(id, (*given, passed)), (*arrays, out), strict=True)))
+        return whole
 
 
 def _keep(
@@ -231,7 +238,7 @@ def _keep(
 # ----- Sizes
 
 
-def _with_sizes(context: DeviceContext, arrays: Sequence[Any], trace: SizeTrace) -> list[Any]:
+def _with_sizes(context: DeviceContext, arrays: Sequence[Any], trace: SizeTrace) -> list[DeviceArray]:
     """Return arrays over the same memory that have the sizes of a trace in the place of their numbers."""
     leaves = iter(trace.sizes())
     found = []
@@ -293,7 +300,7 @@ class _PickedResult(NamedTuple):
         memory, length: its memory, and its length on the device.
     """
 
-    make: Any
+    make: Callable[..., DeviceArray]
     dtype: AnyDType
     trailing: tuple[int, ...]
     memory: _Result
@@ -313,9 +320,13 @@ class _Out(NamedTuple):
 class _Nested(NamedTuple):
     """A tuple, list or dict of results."""
 
-    kind: Any
-    keys: tuple[Any, ...] | None
-    parts: tuple[Any, ...]
+    kind: Callable[..., object]
+    keys: tuple[object, ...] | None
+    parts: tuple[_ResultForm, ...]
+
+
+# What results of later calls are made of.
+_ResultForm: TypeAlias = _Result | _PickedResult | _Same | _Out | _Nested | None
 
 
 class _NoFormError(Exception):
@@ -325,11 +336,11 @@ class _NoFormError(Exception):
 class _Form:
     """The form of a result, while it is found."""
 
-    def __init__(self, recording: Recording, arguments: Sequence[Any], out: Any) -> None:
+    def __init__(self, recording: Recording, arguments: Sequence[DeviceArray], out: object) -> None:
         self._recording, self._arguments, self._out = recording, arguments, out
-        self.outputs: list[Any] = []
+        self.outputs: list[wgpu.GPUBuffer] = []
 
-    def of(self, value: Any) -> Any:
+    def of(self, value: object) -> _ResultForm:
         """Return what `_made` makes the results of later calls of.
 
         Raises:
@@ -353,11 +364,11 @@ class _Form:
         if isinstance(value, (tuple, list)):
             make = kind._make if hasattr(kind, "_make") else kind
             return _Nested(make, None, tuple(map(self.of, value)))
-        if kind is dict:
+        if type(value) is dict:
             return _Nested(dict, tuple(value), tuple(map(self.of, value.values())))
         raise _NoFormError
 
-    def _of_array(self, array: Any, shape: tuple[int, ...], dtype: Any) -> _Result:
+    def _of_array(self, array: DeviceArray, shape: tuple[int, ...], dtype: AnyDType) -> _Result:
         slot = self._recording.slot_of(array.buffer)
         if slot is None:
             raise _NoFormError
@@ -370,22 +381,21 @@ class _Form:
         return _Result(place, shape, np.dtype(dtype), array.offset, array._strides)
 
 
-def _made(form: Any, arrays: Sequence[Any], outputs: Sequence[Allocation], out: object) -> Any:
+def _made(form: _ResultForm, arrays: Sequence[DeviceArray], outputs: Sequence[Allocation], out: object) -> Any:
     """Return a result of this form, over the arrays of a call and the memory that it took."""
-    kind = type(form)
-    if kind is _Result:
+    if isinstance(form, _Result):
         place, shape, dtype, offset, strides = form
         owner = outputs[place] if place >= 0 else arrays[-1 - place].owner
         assert owner is not None
         return arrays[0].made(owner, shape, dtype, offset, strides)
-    if kind is _Nested:
+    if isinstance(form, _Nested):
         parts = [_made(part, arrays, outputs, out) for part in form.parts]
         return form.kind(parts if form.keys is None else zip(form.keys, parts, strict=True))
-    if kind is _Out:
+    if isinstance(form, _Out):
         return out
-    if kind is _Same:
+    if isinstance(form, _Same):
         return arrays[form.place]
-    if kind is _PickedResult:
+    if isinstance(form, _PickedResult):
         memory, count = (_made(each, arrays, outputs, out) for each in (form.memory, form.length))
         return form.make(memory, form.dtype, form.trailing, count)
     return None

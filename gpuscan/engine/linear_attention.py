@@ -11,11 +11,11 @@ import struct
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
 
+from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
-from gpuscan.device.steps import Clear, Copy, Step
+from gpuscan.device.steps import Binding, Clear, Copy, Step
 from gpuscan.device.transfer import round_up
 from gpuscan.engine.record import are_owned, stage_dispatch, uniform_of
 from gpuscan.planning.heuristics import ARRAYS
@@ -123,15 +123,15 @@ class DeviceAttention:
 
     # ----- Stages
 
-    def _make_pair_steps(self, call: Any, chunks: int) -> list[Step]:
+    def _make_pair_steps(self, call: Binding, chunks: int) -> list[Step]:
         bound = [self.q, self.k, self.g, self._gates, self._matrices, *([] if self.beta is None else [self.beta])]
         return self._stage("pairs", call, bound, chunks)
 
-    def _make_state_steps(self, call: Any, states: DeviceArray, updates: DeviceArray) -> list[Step]:
+    def _make_state_steps(self, call: Binding, states: DeviceArray, updates: DeviceArray) -> list[Step]:
         more = [] if self.beta is None else [self._matrices, updates]
         return self._stage("states", call, [self.k, self.v, self._gates, states, *more], self._blocks)
 
-    def _stage(self, name: str, call: Any, bound: list[DeviceArray], workgroups: int) -> list[Step]:
+    def _stage(self, name: str, call: Binding, bound: list[DeviceArray], workgroups: int) -> list[Step]:
         """Return the dispatch of a stage.
 
         Args:
@@ -147,7 +147,7 @@ class DeviceAttention:
         count = batches * heads * workgroups
         return [stage_dispatch(self._context, template, bindings, count, self.v.size, **values)]
 
-    def _call(self, first: int, chunks: int, *places: int) -> Any:
+    def _call(self, first: int, chunks: int, *places: int) -> Binding:
         """Return the uniform buffer of a call, for some chunks from the first on."""
         batches, length, heads, keys = self.q.shape
         sizes = [batches, heads, length, keys, self.v.shape[3], first, chunks, apply(_bits, self.scale)]
@@ -178,7 +178,7 @@ class DeviceAttention:
         return empty(self._context, shape, self.q.dtype)
 
     @cached_property
-    def _context(self) -> Any:
+    def _context(self) -> DeviceContext:
         return self.q.context
 
     @cached_property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from gpuscan.array_types import AnyArray
 
 def is_mapped_file(array: AnyArray) -> bool:
     """Return True if the array is in a memory-mapped file."""
-    base: Any = array
+    base: object = array
     while base is not None and not isinstance(base, mmap.mmap):
         base = getattr(base, "base", None)
     return base is not None

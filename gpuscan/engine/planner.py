@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from gpuscan.device.context import strategy_key
 from gpuscan.engine.preparation import tile_on
@@ -33,8 +33,8 @@ class Planner:
 
     def __init__(self, context: DeviceContext) -> None:
         self._context = context
-        self._plans: RecentValues[tuple[Any, ...], ScanPlan] = RecentValues(_MAX_PLANS)
-        self._layouts: RecentValues[tuple[Any, ...], Layout] = RecentValues(_MAX_PLANS)
+        self._plans: RecentValues[tuple[object, ...], ScanPlan] = RecentValues(_MAX_PLANS)
+        self._layouts: RecentValues[tuple[object, ...], Layout] = RecentValues(_MAX_PLANS)
 
     def plan(
         self, spec: ScanSpec, strategy: str, *, without: tuple[str, ...] = (), **options: Unpack[PlacedOptions]

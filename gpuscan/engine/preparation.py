@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -94,13 +95,13 @@ def _wrong_floats(context: DeviceContext) -> str:
     return " and ".join(wrong)
 
 
-def _right(left: Any, right: Any) -> Any:
+def _right(left: object, right: object) -> object:
     """Return the right operand: a scan with this operator changes nothing."""
     del left
     return right
 
 
-def _steps(pair: Any) -> Any:
+def _steps(pair: Sequence[AnyArray]) -> Any:
     """Return a sum, a product, and a sum of a product that a compiler might round once instead of twice."""
     product = pair[0] * pair[1]
     return pair[0] + pair[1], product, product + pair[1]

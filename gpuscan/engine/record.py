@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.program import encode
@@ -152,7 +152,7 @@ def record(
     buffers: Buffers,
     *,
     length: Length | None = None,
-    timestamps: dict[str, Any] | None = None,
+    timestamps: dict[str, object] | None = None,
 ) -> Run:
     """Record a run of a plan into an encoder without an open pass. Nothing is submitted.
 

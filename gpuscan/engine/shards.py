@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -27,7 +27,9 @@ from gpuscan.engine.element_copy import stretch_of, write_elements
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.operators.operator import operator
+from gpuscan.operators.traced_array import Number
 from gpuscan.planning.heuristics import TEAMS
+from gpuscan.problem.arguments import Leaf
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.problem.problem_parts import cut, in_memory
 from gpuscan.problem.segments import Offsets
@@ -218,7 +220,7 @@ def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[A
         return whole, begin, end
 
     found = on_devices(shards, reduce)
-    parts: list[Any] = []
+    parts: list[tuple[Leaf, ...]] = []
     for number, (whole, begin, end) in enumerate(found):
         for result, values in zip(results, whole, strict=True):
             np.moveaxis(result, axis, 0)[places[number]] = np.moveaxis(values, axis, 0)
@@ -232,7 +234,7 @@ def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[A
             parts = [end]
 
 
-def _write_combined(shard: Shard, parts: Sequence[Any], results: Arrays, place: int) -> None:
+def _write_combined(shard: Shard, parts: Sequence[tuple[Leaf, ...]], results: Arrays, place: int) -> None:
     problem = shard.problem
     alone = replace(problem, heads=None, fill=None)
     for result, values in zip(results, combine_values(shard.executor, alone, parts, whole=True), strict=True):
@@ -305,11 +307,11 @@ def head_ends(executor: Executor, problem: Problem) -> HeadEnds:
 
 
 @operator(name="first and last")
-def _first_and_last(left: Any, right: Any) -> Any:
+def _first_and_last(left: Sequence[Number], right: Sequence[Number]) -> tuple[Number, ...]:
     return np.minimum(left[0], right[0]), np.maximum(left[1], right[1])
 
 
-def _words_with_heads(word: Any, index: Any) -> Any:
+def _words_with_heads(word: Number, index: Number) -> object:
     """Return the index of a word as the first and as the last one with heads, if it has any but the row's first."""
     others = np.where(index == 0, word & np.uint32(0xFFFFFFFE), word) != np.uint32(0)
     return np.where(others, index, _NOWHERE), np.where(others, index, np.int32(-1))

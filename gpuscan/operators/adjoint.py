@@ -28,7 +28,7 @@ from gpuscan.operators.evaluation import copy_nodes, evaluate_fields, trace_agai
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, reachable
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.trace import Map, Result, trace_operator
-from gpuscan.operators.traced_array import Traced
+from gpuscan.operators.traced_array import Number, Traced
 from gpuscan.operators.traced_ufuncs import NoSuchForm
 
 FLOAT64 = scalar_of(np.dtype(np.float64))
@@ -221,7 +221,7 @@ class _Derivation:
         after = self._after(found, scalars, carried, results, [*fields, *firsts])
         return Adjoint(slots, step, found.operator, after, bundle_of(firsts), self.start)
 
-    def _matrix(self) -> tuple[Any, Mapping[tuple[int, int], Node]]:
+    def _matrix(self) -> tuple[Pattern, Mapping[tuple[int, int], Node]]:
         """Return the pattern of the recurrence's matrix, and its entries."""
         zero, one = self.graph.constant(0, self.scalar), self.graph.constant(1, self.scalar)
         entries: dict[tuple[int, int], Node] = {}
@@ -349,7 +349,7 @@ def with_flag(fields: Sequence[Field], count: int) -> Map:
     return map_of(graph, bundle_of(fields), nodes, bundle_of([*kept, Field("begun", BOOL)]))
 
 
-def _right(left: object, right: object) -> Any:
+def _right(left: object, right: object) -> object:
     del left
     return right
 
@@ -584,18 +584,18 @@ def transitions(pattern: Pattern, carried: int = 0) -> Transitions:
     return Transitions(pattern, places, Operator("transition", combine), width)
 
 
-def _entries(earlier: Any, later: Any, entry: int, other: int, like: object) -> Any:
+def _entries(earlier: Number, later: Number, entry: int, other: int, like: object) -> Number:
     """Return the product of an entry of the later matrix and one of the earlier, in the type of `like`."""
     if other == ONE:
         return np.ones_like(like) if entry == ONE else later[entry]
     return _times(later, entry, earlier[other])
 
 
-def _times(matrix: Any, entry: int, number: Any) -> Any:
+def _times(matrix: Number, entry: int, number: Number) -> Number:
     return number if entry == ONE else matrix[entry] * number
 
 
-def _total(terms: Sequence[Any]) -> Any:
+def _total(terms: Sequence[Number]) -> Number:
     total = terms[0]
     for term in terms[1:]:
         total = total + term

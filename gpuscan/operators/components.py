@@ -16,10 +16,10 @@ import numpy as np
 
 from gpuscan.array_types import AnyDType
 from gpuscan.operators.expression_graph import numpy_function
-from gpuscan.operators.traced_array import Traced, elementwise
+from gpuscan.operators.traced_array import Number, Traced, elementwise
 from gpuscan.operators.traced_ufuncs import build
 
-Numbers = np.ndarray[Any, np.dtype[np.object_]]
+Numbers = np.ndarray[tuple[int, ...], np.dtype[np.object_]]
 
 
 class _Other:
@@ -45,7 +45,7 @@ def make_number_array(numbers: Sequence[object], shape: tuple[int, ...]) -> Numb
     return flat.reshape(shape)
 
 
-def numbers_of(value: Any, shape: tuple[int, ...]) -> Numbers:
+def numbers_of(value: Number, shape: tuple[int, ...]) -> Numbers:
     """Return the numbers along the last axes of a traced value or an array, which have this shape."""
     return make_number_array([value[(..., *at)] for at in np.ndindex(shape)] if shape else [value], shape)
 
@@ -93,7 +93,7 @@ def apply(function: Callable[..., object], *arrays: object) -> Numbers:
     return make_number_array(results, shape)
 
 
-def fold_axes(function: Callable[[Any, Any], object], array: Numbers, axes: Sequence[int]) -> Numbers:
+def fold_axes(function: Callable[..., object], array: Numbers, axes: Sequence[int]) -> Numbers:
     """Return the combination along axes, from the first to the last."""
     axes = sorted(axis % array.ndim for axis in axes)
     kept = [axis for axis in range(array.ndim) if axis not in axes]
@@ -135,26 +135,26 @@ def select(condition: Any, if_true: Any, if_false: Any) -> Any:
     return np.where(condition, if_true, if_false)
 
 
-def logistic(x: Any) -> Any:
+def logistic(x: Number) -> Number:
     """Return ``1 / (1 + exp(-x))``."""
     return 1 / (1 + np.exp(-x))
 
 
-def erf(x: Any) -> Any:
+def erf(x: object) -> Any:
     """Return the error function, for which NumPy has no name."""
     if not isinstance(x, Traced):
         return numpy_function("erf")(x)
     return elementwise(x.graph, lambda node: build(x.graph, "erf", (node,), x.scalar), [x.nodes], x.scalar)
 
 
-def convert_number(x: Any, dtype: AnyDType) -> Any:
+def convert_number(x: Number, dtype: AnyDType) -> Number:
     """Return the number in another dtype; for a 16-bit float in float32, in which such floats are combined."""
     dtype = np.dtype(np.float32) if is_narrow(dtype) else dtype
     return x.astype(dtype)
 
 
 # Functions of numbers that JAX and PyTorch give the same names.
-COMMON: dict[str, Callable[..., Any]] = {
+COMMON: dict[str, Callable[..., object]] = {
     "mul": np.multiply,
     "neg": np.negative,
     "sign": np.sign,

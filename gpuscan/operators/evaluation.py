@@ -34,7 +34,7 @@ def compute_fields(
     sources: Sequence[Element],
     result: Element,
     arguments: Sequence[Sequence[Array]],
-    compute: Callable[..., Any],
+    compute: Callable[..., object],
 ) -> list[Any]:
     """Return what `evaluate_fields` returns, of a function of several arguments.
 

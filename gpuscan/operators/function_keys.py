@@ -80,7 +80,7 @@ def with_parameters(function: FunctionType, parameters: Parameters, first: int) 
     """
     leaves = iter(parameters.leaves[first:])
 
-    def replacement(value: object) -> Any:
+    def replacement(value: object) -> object:
         if type(value) is float:
             return Parameter(next(leaves))
         return again(value) if type(value) is FunctionType and not never_changes(value) else value
@@ -190,8 +190,8 @@ def _code_key(
             found.append(_value_key(cell.cell_contents, numbers, inner, floats, shared=shared))
         except ValueError:  # nothing has been assigned yet
             raise _UnknownError from None
-    known: dict[str, Any] = function.__globals__
-    builtin: dict[str, Any] = getattr(function, "__builtins__")  # noqa: B009 (mypy may not know it)
+    known: dict[str, object] = function.__globals__
+    builtin: dict[str, object] = getattr(function, "__builtins__")  # noqa: B009 (mypy may not know it)
     for name in names:
         # Anybody can put a name into the builtins, too.
         values = known if name in known else builtin

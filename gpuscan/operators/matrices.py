@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.operators.components import OTHER, Numbers, is_other, make_number_array, select
+from gpuscan.operators.traced_array import Number
 
 Rows = list[list[Any]]
 
@@ -80,7 +81,7 @@ def factor_cholesky(a: Rows) -> Rows:
     return found
 
 
-def determinant(a: Rows) -> Any:
+def determinant(a: Rows) -> Number:
     """Return the determinant of a square matrix."""
     rows = [list(row) for row in a]
     result = sign_of_swaps(factor_lu(rows, len(rows)), np.ones_like(rows[0][0]))
@@ -89,7 +90,7 @@ def determinant(a: Rows) -> Any:
     return result
 
 
-def sign_of_swaps(swaps: Sequence[object], one: Any) -> Any:
+def sign_of_swaps(swaps: Sequence[object], one: Number) -> Number:
     """Return the sign of the permutation that swaps make: `one` or its negative."""
     sign = one
     for row, place in enumerate(swaps):

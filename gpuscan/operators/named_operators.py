@@ -31,16 +31,16 @@ def _highest(field: Field) -> float | int:
     return True if field.scalar.kind == "bool" else np.iinfo(field.scalar.dtype).max
 
 
-def _highest_or_nan(field: Field) -> Any:
+def _highest_or_nan(field: Field) -> float:
     """Return the identity of fmin: a number wins over NaN, so NaN is the only value that never wins."""
     return np.nan if field.scalar.kind == "float" else _highest(field)
 
 
-def _lowest_or_nan(field: Field) -> Any:
+def _lowest_or_nan(field: Field) -> float:
     return np.nan if field.scalar.kind == "float" else _lowest(field)
 
 
-def _all_bits(field: Field) -> Any:
+def _all_bits(field: Field) -> object:
     return ~np.zeros((), dtype=field.scalar.dtype)
 
 
@@ -88,7 +88,7 @@ _ALIASES = {"mul": "multiply", "min": "minimum", "max": "maximum"}
 _MEANT = {"sum": "add", "cumsum": "add", "prod": "multiply", "product": "multiply", "cumprod": "multiply"}
 _MEANT |= {"and": "logical_and", "all": "logical_and", "or": "logical_or", "any": "logical_or", "xor": "logical_xor"}
 # NumPy's and Python's functions of a whole array, and the operators that do the same to two elements.
-_OF_ARRAYS: Mapping[Any, str] = {
+_OF_ARRAYS: Mapping[object, str] = {
     **dict.fromkeys((np.sum, np.cumsum, sum), "add"),
     **dict.fromkeys((np.prod, np.cumprod), "multiply"),
     **dict.fromkeys((np.max, np.amax, max), "maximum"),

@@ -13,7 +13,7 @@ from gpuscan.elements import Element, Field
 from gpuscan.errors import OperatorError, UnsupportedDtypeError, abbreviate
 from gpuscan.operators.user_wgsl import check_source
 
-Function = Callable[[Any, Any], Any]
+Function = Callable[[Any, Any], object]
 # What messages call a lambda, which has no name of its own.
 UNNAMED = "the operator"
 
@@ -139,11 +139,11 @@ def name_of(function: Callable[..., object]) -> str:
 
 @overload
 def operator(
-    function: Function, *, identity: Any = None, name: str | None = None, element_axes: int = 0
+    function: Function, *, identity: object = None, name: str | None = None, element_axes: int = 0
 ) -> Operator: ...
 @overload
 def operator(
-    function: None = None, *, identity: Any = None, name: str | None = None, element_axes: int = 0
+    function: None = None, *, identity: object = None, name: str | None = None, element_axes: int = 0
 ) -> Callable[[Function], Operator]: ...
 def operator(
     function: Function | None = None, *, identity: object = None, name: str | None = None, element_axes: int = 0

@@ -15,14 +15,18 @@ import struct
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.recent_values import RecentValues
 from gpuscan.sizes import Size, apply, join_bytes
 from gpuscan.sizes import reveal as reveal_size
+
+# What a function of numbers returns.
+T = TypeVar("T")
 
 # Python numbers that arithmetic with a parameter is recorded for. Other operands say themselves what they do.
 _NUMBERS = frozenset({bool, int, float, complex})
@@ -58,7 +62,12 @@ class Expression:
     __slots__ = ("_hash", "function", "operands", "parameters", "size", "structure", "value")
 
     def __init__(
-        self, parameters: Parameters, function: Any, operands: tuple[Any, ...], value: Any, structure: Hashable
+        self,
+        parameters: Parameters,
+        function: Callable[..., object] | None,
+        operands: tuple[object, ...],
+        value: object,
+        structure: Hashable,
     ) -> None:
         self.parameters, self.function, self.operands = parameters, function, operands
         self.value, self.structure = value, structure
@@ -81,12 +90,12 @@ class Expression:
         if type(self.value) is Size:
             return reveal_size(self.value)
         kind = type(self.value)
-        shown = self if kind in _EXACT else derive(_bits if kind is float else repr, self)
+        shown: Any = self if kind in _EXACT else derive(_bits if kind is float else repr, self)
         self.parameters.revealed.setdefault(shown.structure, shown)
         return self.value
 
 
-def derive(function: Callable[..., object], *operands: object) -> Any:
+def derive(function: Callable[..., T], *operands: object) -> T | Expression:
     """Return the expression of a function of expressions and constants; its result if the operands are constants.
 
     The function depends on its arguments alone. An error of it is raised, and depends on the values of the operands.
@@ -111,7 +120,7 @@ def derive(function: Callable[..., object], *operands: object) -> Any:
     found = Expression(parameters, function, operands, value, (function, *described))
     if function in _FALLIBLE:
         # A call with floats for which it raises an error raises it, too, even if nothing uses the value.
-        derive(_is_defined, found).reveal()
+        reveal(derive(_is_defined, found))
     return found
 
 
@@ -136,8 +145,7 @@ def reveal(value: object) -> Any:
 
 def concatenate(parts: Sequence[bytes | Expression]) -> bytes | Expression:
     """Join bytes to one value."""
-    found: bytes | Expression = derive(join_bytes, *parts)
-    return found
+    return derive(join_bytes, *parts)
 
 
 _bits = struct.Struct("<d").pack
@@ -153,9 +161,9 @@ class Computation:
     def __init__(self, expressions: Iterable[Expression]) -> None:
         given = list(expressions)
         count = len(given[0].parameters.floats) if given else 0
-        constants: list[Any] = []
+        constants: list[object] = []
         # What each step computes one more value from: the index of a float or of a step, or ~ the index of a constant.
-        steps: list[tuple[Any, list[int]]] = []
+        steps: list[tuple[Callable[..., object], list[int]]] = []
         known: dict[Hashable, int] = {}
 
         def place(operand: object) -> int:
@@ -180,7 +188,7 @@ class Computation:
         self._steps = [(function, tuple(map(index, operands))) for function, operands in steps]
         self._results = [index(each) for each in results]
 
-    def __call__(self, floats: Sequence[float]) -> list[Any]:
+    def __call__(self, floats: Sequence[float]) -> list[object]:
         """Return the values of the expressions; `FAILED` for each that is not defined for these floats."""
         values = [*self._constants, *floats]
         value_of = values.__getitem__
@@ -265,11 +273,13 @@ class Switch:
 
     __slots__ = ("__name__", "__qualname__", "__weakref__", "__wrapped__", "parameters", "with_parameters")
 
-    def __init__(self, function: Any, with_parameters: Any, parameters: Parameters) -> None:
+    def __init__(
+        self, function: Callable[..., object], with_parameters: Callable[..., object], parameters: Parameters
+    ) -> None:
         self.__wrapped__, self.with_parameters, self.parameters = function, with_parameters, parameters
         self.__name__, self.__qualname__ = function.__name__, function.__qualname__
 
-    def __call__(self, *arguments: object, **options: object) -> Any:
+    def __call__(self, *arguments: object, **options: object) -> object:
         if _mode.traced is not None:
             _mode.traced.add(self.parameters)
             return self.with_parameters(*arguments, **options)
@@ -315,18 +325,19 @@ def _operation(function: Callable[..., object], *, swapped: bool = False) -> Cal
     return method
 
 
-def _question(function: Callable[..., object]) -> Callable[..., Any]:
+def _question(function: Callable[..., T]) -> Callable[..., T]:
     """Return a method of `Parameter` that reveals what a function gives for it."""
 
-    def method(self: Parameter, *arguments: object) -> Any:
-        return reveal(derive(function, self._expression, *arguments))
+    def method(self: Parameter, *arguments: object) -> T:
+        found: T = reveal(derive(function, self._expression, *arguments))
+        return found
 
     return method
 
 
-def _record(function: Callable[..., object], *operands: object) -> Any:
+def _record(function: Callable[..., T], *operands: object) -> T | Parameter:
     found = derive(function, *(each._expression if type(each) is Parameter else each for each in operands))
-    return Parameter(found) if type(found) is Expression else found
+    return Parameter(found) if isinstance(found, Expression) else found
 
 
 class Parameter:
@@ -365,7 +376,7 @@ class Parameter:
     __hash__ = _question(hash)
     __repr__, __str__, __format__ = _question(repr), _question(str), _question(format)
 
-    def __pow__(self, other: object, modulus: object = None) -> Any:
+    def __pow__(self, other: object, modulus: object = None) -> object:
         if modulus is None and type(other) is int:
             return _record(operator.pow, self, other)
         if type(other) is not Parameter and type(other) not in _NUMBERS:
@@ -373,25 +384,25 @@ class Parameter:
         # Whether the result is a float or complex depends on the values.
         return pow(reveal(self), reveal(other), modulus)
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: Any) -> object:
         return pow(other, reveal(self)) if type(other) in _NUMBERS else NotImplemented
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> object:
         return _record(operator.neg, self)
 
-    def __pos__(self) -> Any:
+    def __pos__(self) -> object:
         return _record(operator.pos, self)
 
-    def __abs__(self) -> Any:
+    def __abs__(self) -> object:
         return _record(operator.abs, self)
 
-    def __divmod__(self, other: object) -> Any:
+    def __divmod__(self, other: object) -> tuple[object, object]:
         return self // other, self % other
 
-    def __rdivmod__(self, other: object) -> Any:
+    def __rdivmod__(self, other: object) -> tuple[object, object]:
         return other // self, other % self
 
-    def __round__(self, digits: object = None) -> Any:
+    def __round__(self, digits: object = None) -> object:
         return reveal(derive(round, self._expression)) if digits is None else _record(round, self, digits)
 
     def __getattr__(self, name: str) -> Any:
@@ -401,15 +412,17 @@ class Parameter:
 
     # ----- NumPy reads the value, unless another operand is traced.
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> AnyArray:
         return np.array(reveal(self), dtype)
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> object:
         if any(_has_own_form(each) for each in inputs):
             return NotImplemented
         return getattr(ufunc, method)(*map(reveal, inputs), **options)
 
-    def __array_function__(self, function: Any, types: Any, args: object, options: Any) -> Any:
+    def __array_function__(
+        self, function: Callable[..., object], types: Iterable[type], args: object, options: object
+    ) -> object:
         if any(kind is not Parameter and kind is not np.ndarray for kind in types):
             return NotImplemented
         return function(*_reveal_all(args), **_reveal_all(options))
@@ -429,7 +442,7 @@ def _reveal_all(value: Any) -> Any:
     return reveal(value)
 
 
-def as_parameter(number: object) -> Any:
+def as_parameter(number: T) -> T | Parameter:
     """Return a size of a call that is being recorded as a float parameter; return any other number as it is.
 
     Other calls of the recorded program may have other sizes.
@@ -446,13 +459,13 @@ def spelling(number: object) -> Hashable:
 
 
 @functools.lru_cache(maxsize=64)
-def bytes_in(dtype: AnyDType) -> Callable[[Any], bytes]:
+def bytes_in(dtype: AnyDType) -> Callable[[object], bytes]:
     """Return a function that gives the bytes of a number in this type."""
     return lambda number: np.asarray(number).astype(dtype).tobytes()
 
 
 @functools.lru_cache(maxsize=512)
-def of_bytes(function: Callable[..., object], sources: tuple[AnyDType, ...]) -> Callable[..., Any]:
+def of_bytes(function: Callable[..., object], sources: tuple[AnyDType, ...]) -> Callable[..., object]:
     """Return a function of numbers as one of their bytes.
 
     Args:
@@ -460,7 +473,7 @@ def of_bytes(function: Callable[..., object], sources: tuple[AnyDType, ...]) -> 
         sources: the types of its arguments.
     """
 
-    def call(*arguments: bytes) -> Any:
+    def call(*arguments: bytes) -> object:
         return function(*(np.frombuffer(each, dtype)[0] for each, dtype in zip(arguments, sources, strict=True)))
 
     return call

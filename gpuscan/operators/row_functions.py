@@ -112,7 +112,11 @@ def row_operator(
 
 
 def check_combined(
-    name: str, results: tuple[Sequence[Any], Any], elements: tuple[Sequence[Any], Any], kind: str, conversion: str
+    name: str,
+    results: tuple[Sequence[Any], Any],
+    elements: tuple[Sequence[Any], Any],
+    kind: str,
+    conversion: str,
 ) -> None:
     """Raise an error unless a function of elements returns arrays like its arguments.
 
@@ -225,7 +229,7 @@ def _in_row(
     dtypes: Sequence[AnyDType],
     constants: Sequence[bool],
     row: tuple[int, ...],
-) -> Callable[[Any, Any], Any]:
+) -> Callable[..., object]:
     """Return the function of elements that the function of arrays computes in one row."""
     index: Any = (*row, ...)
 
@@ -240,7 +244,7 @@ def _in_row(
             arrays.append(numbers)
         return arrays
 
-    def combine_elements(left: Any, right: Any) -> Any:
+    def combine_elements(left: Any, right: Any) -> object:
         results = function(spread(left), spread(right))
         like = left[0][(..., *[0] * len(shapes[0]))] if shapes[0] else left[0]
         found = []

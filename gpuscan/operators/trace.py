@@ -62,9 +62,9 @@ class Map:
         result: the same graph, for making shaders.
     """
 
-    function: Callable[[Any], Any] = field(compare=False)
+    function: Callable[..., Any] = field(compare=False)
     source: Element
-    nodes: tuple[Any, ...] = field(repr=False)
+    nodes: tuple[object, ...] = field(repr=False)
     result: Result = field(compare=False, repr=False)
 
     @property
@@ -76,7 +76,7 @@ class Map:
         return self.function(value)
 
 
-def trace_function(function: Callable[[Any], object], element: Element, name: str) -> Map:
+def trace_function(function: Callable[..., object], element: Element, name: str) -> Map:
     """Return the function as a `Map` of such elements; a `Map` of them is returned as it is.
 
     Raises:
@@ -87,7 +87,7 @@ def trace_function(function: Callable[[Any], object], element: Element, name: st
     return (_traced_once if never_changes(function) else _trace_function)(function, element, name)
 
 
-def _trace_function(function: Callable[[Any], object], element: Element, name: str) -> Map:
+def _trace_function(function: Callable[..., object], element: Element, name: str) -> Map:
     graph, value = call_twice(function, [element], name)
     result = _make_result(graph, value, function, name)
     places = tuple(node.index for nodes in result.fields for node in nodes)
@@ -127,7 +127,7 @@ def _make_result(graph: Graph, value: object, function: Callable[..., object], n
 
 def call_twice(
     function: Callable[..., object], elements: Sequence[Element], name: str, *, whole: bool = False
-) -> tuple[Graph, Any]:
+) -> tuple[Graph, object]:
     """Call the function, and call it again to find out if it depends on more than its arguments.
 
     The first call has parameters in the place of the floats that the function closes over. If they act as the floats do
@@ -140,7 +140,7 @@ def call_twice(
         whole: as in `Graph`.
     """
     graph, second = Graph(whole=whole), Graph(whole=whole)
-    value: Any = None
+    value: object = None
     with trace_with_parameters() as parameters:
         try:
             value = _call(function, _arguments(graph, elements), name)
@@ -204,7 +204,7 @@ def _nodes_in_pairs(value: object, again: object) -> list[tuple[Node, Node]] | N
     return [] if repr(value) == repr(again) else None
 
 
-def _call(function: Callable[..., object], arguments: Sequence[object], name: str) -> Any:
+def _call(function: Callable[..., object], arguments: Sequence[object], name: str) -> object:
     try:
         return function(*arguments)
     except OperatorError:
@@ -214,7 +214,7 @@ def _call(function: Callable[..., object], arguments: Sequence[object], name: st
         raise OperatorError(f"{name} raised {type(error).__name__} while it was traced: {error}{place}") from error
 
 
-def _arguments(graph: Graph, elements: Sequence[Element]) -> list[Any]:
+def _arguments(graph: Graph, elements: Sequence[Element]) -> list[object]:
     return [
         element.structure.unflatten([_input(graph, position, index, f) for index, f in enumerate(element.fields)])
         for position, element in enumerate(elements)
@@ -229,7 +229,7 @@ def _input(graph: Graph, argument: int, index: int, field: Field) -> Traced:
     return Traced(graph, nodes, field.scalar)
 
 
-def _nodes_of(value: object, graph: Graph) -> Any:
+def _nodes_of(value: object, graph: Graph) -> object:
     """Return a value in a form that can be compared: the indices of its nodes, and if they are of this graph."""
     if isinstance(value, Traced):
         return value.graph is graph, value.shape, tuple(node.index for node in value.nodes.ravel())
@@ -243,7 +243,7 @@ def _nodes_of(value: object, graph: Graph) -> Any:
 # ----- The result of an operator, compared with the element
 
 
-def _flatten(structure: Structure, value: object, function: Callable[..., object], name: str) -> list[Any]:
+def _flatten(structure: Structure, value: object, function: Callable[..., object], name: str) -> list[object]:
     """Return the leaves of what the function returned, in the order of the element's fields."""
     if structure.kind == "leaf":
         if isinstance(value, (tuple, list, dict)):
@@ -324,7 +324,7 @@ def _field_nodes(
 
 def structure_of(value: object) -> tuple[Structure, list[Any]]:
     """Return the structure and the leaves of a value that a map returned."""
-    factory: Callable[..., Any] | None = None
+    factory: Callable[..., object] | None = None
     if isinstance(value, Mapping):
         kind, keys, parts = "dict", tuple(value), list(value.values())
     elif isinstance(value, (tuple, list)):

@@ -7,8 +7,8 @@ index without ``...``, an axis counted from the front) is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -25,7 +25,7 @@ Python = (bool, int, float, complex)
 COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
 
 # The traced form of each NumPy function; `gpuscan.operators.traced_functions` fills it.
-ARRAY_FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+ARRAY_FUNCTIONS: dict[object, Callable[..., Any]] = {}
 
 
 class ElementShape(tuple[int, ...]):
@@ -161,7 +161,7 @@ class Traced(ArrayOperators):
             raise operator_error(f"[{text}] would index the scanned axes of an array; write [..., {text}]")
         return index
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Traced]:
         if self.graph.whole and self.shape:
             return (self[i] for i in range(len(self.nodes)))
         raise operator_error(
@@ -185,7 +185,7 @@ class Traced(ArrayOperators):
             "not, min, max); write np.where(condition, a, b), & | ~, np.minimum, np.maximum"
         )
 
-    def _number(self, *_: object) -> Any:
+    def _number(self, *_: object) -> NoReturn:
         raise operator_error(
             "the function turns a value that is known only on the GPU into a Python number (int, float, math.*); "
             "write .astype(np.int32), np.exp, np.sqrt and their like, and np.where(condition, a, b) where it decides"
@@ -204,7 +204,7 @@ class Traced(ArrayOperators):
             "and one np.where for each field of a tuple"
         )
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Callable[..., object]:
         if name.startswith("__"):
             raise AttributeError(name)  # protocols ask whether there is such a thing
         function: Any = getattr(np, name, None)
@@ -216,7 +216,7 @@ class Traced(ArrayOperators):
 
     # ----- NumPy's protocols
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: Any) -> object:
         out = options.pop("out", None)
         inputs = tuple(map(reveal, inputs)) if has_size(inputs) else inputs
         if method == "reduce" and ufunc in REDUCTIONS:
@@ -235,7 +235,13 @@ class Traced(ArrayOperators):
             target[...] = result
         return out[0] if len(out) == 1 else out
 
-    def __array_function__(self, function: object, types: Any, args: Any, options: Any) -> Any:
+    def __array_function__(
+        self,
+        function: Callable[..., object],
+        types: Iterable[type],
+        args: Iterable[object],
+        options: Mapping[str, object],
+    ) -> object:
         traced = ARRAY_FUNCTIONS.get(function)
         if traced is None:
             known = ", ".join(sorted(name_of_function(each) for each in ARRAY_FUNCTIONS))
@@ -246,6 +252,10 @@ class Traced(ArrayOperators):
             return traced(*args, **options)
         except TypeError as error:
             raise operator_error(f"{name_of_function(function)}, traced: {error}") from error
+
+
+# A number of an element: a traced value, or while NumPy computes, an array of the scanned axes.
+Number: TypeAlias = AnyArray | Traced
 
 
 def name_of_function(function: Any) -> str:
@@ -327,10 +337,10 @@ def is_weak_parameter(value: object) -> bool:
 
 # The type of Python numbers of each kind, and the dtype of what is computed of them alone in a step of a loop.
 _PYTHON_TYPES: dict[str, type] = {"signed": int, "float": float, "complex": complex}
-_WEAK_DTYPES: dict[type, Any] = {int: np.int32, float: np.float32, complex: np.complex64}
+_WEAK_DTYPES: dict[type, type[np.generic]] = {int: np.int32, float: np.float32, complex: np.complex64}
 
 
-def weak_dtype(dtypes: Sequence[object], traced: Sequence[Traced]) -> Any:
+def weak_dtype(dtypes: Sequence[object], traced: Sequence[Traced]) -> AnyDType | None:
     """Return the dtype of what a step of a loop computes of Python numbers and bools; None if there are others."""
     python = [each for each in dtypes if isinstance(each, type) and each in _WEAK_DTYPES]
     others = [each for each in dtypes if not isinstance(each, type) and each != np.dtype(bool)]
@@ -339,7 +349,7 @@ def weak_dtype(dtypes: Sequence[object], traced: Sequence[Traced]) -> Any:
     return np.dtype(_WEAK_DTYPES[max(python, key=list(_WEAK_DTYPES).index)])
 
 
-def dtype_or_type(value: object, traced: Sequence[Traced]) -> Any:
+def dtype_or_type(value: object, traced: Sequence[Traced]) -> type | AnyDType:
     """Return an operand as NumPy's promotion takes it: its dtype, or the Python type of a Python number."""
     if isinstance(value, Traced):
         return _PYTHON_TYPES[value.scalar.kind] if value.weak else value.dtype
@@ -378,7 +388,7 @@ def broadcast_check(name: str, traced: Sequence[Traced]) -> None:
         )
 
 
-def check_float64(name: str, dtypes: Sequence[object], results: Sequence[Any], traced: Sequence[Traced]) -> None:
+def check_float64(name: str, dtypes: Sequence[object], results: Sequence[AnyDType], traced: Sequence[Traced]) -> None:
     """Refuse NumPy's promotion to float64 if no operand is float64: few adapters have it.
 
     Steps of loops may compute in it: what their carry has not fits is refused there.
@@ -393,7 +403,7 @@ def check_float64(name: str, dtypes: Sequence[object], results: Sequence[Any], t
         )
 
 
-def join_numbers(value: object) -> Any:
+def join_numbers(value: object) -> object:
     """Return an array of traced numbers, such as ``np.array([a, b])`` makes, as a traced value; others as they are."""
     if not isinstance(value, np.ndarray) or value.dtype != object or not value.size:
         return value

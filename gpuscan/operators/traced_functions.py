@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpuscan.array_types import AnyArray
-from gpuscan.elements import compute_dtype, scalar_of
-from gpuscan.operators.expression_graph import BOOL, Node
+from gpuscan.elements import Scalar, compute_dtype, scalar_of
+from gpuscan.operators.expression_graph import BOOL, Graph, Node
 from gpuscan.operators.source_location import operator_error
 from gpuscan.operators.traced_array import (
     ARRAY_FUNCTIONS,
     ElementShape,
+    Number,
     Traced,
     broadcast_check,
     call_ufunc,
@@ -41,7 +42,7 @@ def register_form(*functions: object) -> Callable[[Form], Form]:
     return register
 
 
-def common_nodes(name: str, values: Sequence[object]) -> tuple[list[AnyArray], Any, Any]:
+def common_nodes(name: str, values: Sequence[object]) -> tuple[list[AnyArray], Graph, Scalar]:
     """Return the nodes of values in their common type, the graph, and the type."""
     values = [join_numbers(value) for value in values]
     traced = [value for value in values if isinstance(value, Traced)]
@@ -60,7 +61,7 @@ def common_nodes(name: str, values: Sequence[object]) -> tuple[list[AnyArray], A
 
 
 @register_form(np.where)
-def where(condition: Any, x: Any = None, y: Any = None, /) -> Traced:
+def where(condition: object, x: Any = None, y: Any = None, /) -> Traced:
     if x is None or y is None:
         raise operator_error("np.where(condition) alone lists indices, which are known only on the GPU; pass a and b")
     if any(isinstance(value, (tuple, list, dict)) for value in (condition, x, y)):
@@ -114,14 +115,14 @@ def nan_to_num(x: Traced, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
 
 
 @register_form(np.isclose)
-def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+def isclose(a: Number, b: Number, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Number:
     close = np.isfinite(b) & ~np.isnan(a) & (np.abs(a - b) <= atol + rtol * np.abs(b))
     same = np.isinf(b) & ~np.isnan(a) & (a == b)
     return close | same | (np.isnan(a) & np.isnan(b)) if equal_nan else close | same
 
 
 @register_form(np.round)
-def round_(a: Traced, decimals: int = 0) -> Any:
+def round_(a: Traced, decimals: int = 0) -> Number:
     if not isinstance(decimals, int):
         raise operator_error(f"np.round takes a plain number of decimals; got {decimals!r}")
     if decimals == 0 or a.scalar.kind != "float":
@@ -311,7 +312,7 @@ def _reduction(name: str, ufunc: np.ufunc, widens: bool = False) -> Callable[...
 
 
 @register_form(np.mean)
-def mean(a: Traced, axis: object = None, *, keepdims: bool = False) -> Any:
+def mean(a: Traced, axis: object = None, *, keepdims: bool = False) -> Number:
     if a.scalar.kind not in ("float", "complex"):
         raise operator_error(f"np.mean of {a.dtype} is float64 in NumPy; write .astype(np.float32) first")
     total = _reduction("np.mean", np.add)(a, axis, keepdims=keepdims)
@@ -376,7 +377,7 @@ def matmul(x1: Any, x2: Any) -> Traced:
 
 
 @register_form(np.dot)
-def dot(a: Any, b: Any) -> Any:
+def dot(a: Number, b: Number) -> Number:
     """Return what np.dot gives for numbers, vectors and matrices."""
     if not next(x for x in map(join_numbers, (a, b)) if isinstance(x, Traced)).graph.whole:
         raise operator_error(
@@ -393,18 +394,18 @@ def outer(a: Any, b: Any) -> Any:
     return a[..., :, None] * b[..., None, :]
 
 
-def vecdot(x1: Any, x2: Any) -> Traced:
+def vecdot(x1: Number, x2: Number) -> Traced:
     """Return the sum of conj(x1) * x2 along the last axis, from left to right."""
     return _reduction("np.vecdot", np.add)(np.conj(x1) * x2, -1)
 
 
-def matvec(x1: Any, x2: Any) -> Traced:
+def matvec(x1: Number, x2: Number) -> Traced:
     """Return the product of a matrix and a vector of the element."""
     return matmul(x1, x2[..., None])[..., 0]
 
 
 @register_form(np.angle)
-def angle(z: Traced, deg: bool = False) -> Any:
+def angle(z: Traced, deg: bool = False) -> Number:
     radians = np.arctan2(z.imag, z.real)
     return np.degrees(radians) if deg else radians
 

@@ -20,7 +20,7 @@ from gpuscan.operators.matrices import (
     unit_matrix,
 )
 from gpuscan.operators.source_location import operator_error
-from gpuscan.operators.traced_array import Traced, name_of_function
+from gpuscan.operators.traced_array import Number, Traced, name_of_function
 from gpuscan.operators.traced_functions import common_nodes, register_form
 
 
@@ -51,27 +51,27 @@ def _matrix(rows: Rows) -> Traced:
 
 
 @register_form(np.linalg.solve)
-def solve(a: Any, b: Any) -> Traced:
+def solve(a: object, b: object) -> Traced:
     """Return the solution of a linear system. A singular matrix gives infinities or NaN, where NumPy raises."""
     a, b = _matrices("np.linalg.solve", a, b)
     return _matrix(solve_system(_rows(a), _rows(b)))
 
 
 @register_form(np.linalg.inv)
-def inv(a: Any) -> Traced:
+def inv(a: object) -> Traced:
     (a,) = _matrices("np.linalg.inv", a)
     rows = _rows(a)
     return _matrix(solve_system(rows, unit_matrix(rows)))
 
 
 @register_form(np.linalg.det)
-def det(a: Any) -> Any:
+def det(a: object) -> Number:
     (a,) = _matrices("np.linalg.det", a)
     return determinant(_rows(a))
 
 
 @register_form(np.linalg.cholesky)
-def cholesky(a: Any, *, upper: bool = False) -> Traced:
+def cholesky(a: Number, *, upper: bool = False) -> Traced:
     """Return the Cholesky factor. A matrix that is not positive definite gives NaN, where NumPy raises."""
     (a,) = _matrices("np.linalg.cholesky", a)
     rows = _rows(a)
@@ -91,7 +91,7 @@ def norm(x: Traced, ord: object = None, axis: Any = None, keepdims: bool = False
 
 
 @register_form(np.cross)
-def cross(a: object, b: object) -> Any:
+def cross(a: object, b: object) -> Number:
     nodes, graph, scalar = common_nodes("np.cross", [a, b])
     left, right = (Traced(graph, each, scalar) for each in nodes)
     if left.shape[-1:] != (3,) or right.shape[-1:] != (3,):
@@ -164,7 +164,7 @@ def _parse_subscripts(subscripts: object, operands: Sequence[object]) -> tuple[l
 def _other_meaning(function: object, advice: str) -> None:
     """Refuse a function that means something else on arrays than on their elements."""
 
-    def refuse(*_: object, **__: object) -> Any:
+    def refuse(*_: object, **__: object) -> Number:
         raise operator_error(
             f"{name_of_function(function)} of whole arrays would combine elements with each other; write {advice}"
         )

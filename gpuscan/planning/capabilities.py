@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Never
+from typing import Any, Never, TypeVar
 
 from gpuscan.elements import SCALARS
 from gpuscan.html_table import html_table
+
+# The type of a value that is read from a file.
+T = TypeVar("T")
 
 # The largest subgroup size, in lanes, that is accepted from a file.
 MAX_LANES = 1024
@@ -112,7 +115,7 @@ class Capabilities:
     def _repr_html_(self) -> str:
         return html_table(self.summary, describe_capabilities(self).items())
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the fields as JSON has them: strings, numbers, lists and objects."""
         return {each.name: _jsonable(getattr(self, each.name)) for each in fields(self)}
 
@@ -151,7 +154,7 @@ class Capabilities:
         )
 
 
-def _jsonable(value: object) -> Any:
+def _jsonable(value: object) -> object:
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple):
@@ -164,11 +167,12 @@ def _jsonable(value: object) -> Any:
 # ----- Reading: each takes a value that JSON gave and returns it as the field has it, or raises TypeError
 
 
-def _exactly(kind: type) -> Callable[[Any], Any]:
-    def read(value: object) -> object:
+def _exactly(kind: type[T]) -> Callable[..., T]:
+    def read(value: Any) -> T:
         if type(value) is not kind:  # not isinstance: True is an int
             raise TypeError(f"expected {kind.__name__}, found {value!r}")
-        return value
+        found: T = value
+        return found
 
     return read
 
@@ -179,8 +183,8 @@ def _float(value: Any) -> float:
     return float(value)
 
 
-def _list_of(kind: type) -> Callable[[Any], list[Any]]:
-    def read(value: object) -> list[Any]:
+def _list_of(kind: type[T]) -> Callable[..., list[T]]:
+    def read(value: object) -> list[T]:
         return [_exactly(kind)(item) for item in _exactly(list)(value)]
 
     return read
@@ -190,7 +194,7 @@ def _limits(value: object) -> dict[str, int]:
     return {_exactly(str)(name): _exactly(int)(limit) for name, limit in _exactly(dict)(value).items()}
 
 
-_READERS: Mapping[str, Callable[[Any], Any]] = {
+_READERS: Mapping[str, Callable[..., Any]] = {
     "str": _exactly(str),
     "int": _exactly(int),
     "bool": _exactly(bool),

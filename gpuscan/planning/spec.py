@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from gpuscan.operators.code import Code, combine_code, map_code
 from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.parameters import Expression, concatenate
+from gpuscan.operators.traced_array import Number
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.problem.indexed_maps import with_index
 from gpuscan.problem.problem import Problem
@@ -86,7 +86,7 @@ class ShaderSpec(HashedOnce):
     carried: bool = False
     carry_out: bool = False
     field_offsets: tuple[int, ...] = ()
-    row_ends: tuple[tuple[Any, ...], ...] = ()
+    row_ends: tuple[tuple[object, ...], ...] = ()
     has_tail_values: bool = False
     has_segment_bits: bool = False
     cuts_columns_alike: bool = False
@@ -294,7 +294,7 @@ def _combine_code(
 
 @lru_cache(maxsize=256)
 def _map_code(
-    function: Callable[[Any], object], element: Element, name: str, argument: str, result: str, native_int64: bool,
+    function: Callable[..., object], element: Element, name: str, argument: str, result: str, native_int64: bool,
     captures: bool, fixed: bool = False,
 ) -> Code:  # fmt: skip
     return map_code(
@@ -362,10 +362,10 @@ def _extrema() -> dict[tuple[Code, Element], tuple[Code, Code, Code]]:
     floats, integers = (element_of([np.dtype(name)]) for name in ("float32", "int32"))
     for name, (of_integers, shift) in _EXTREMA.items():
 
-        def place(bits: Any, shift: int = shift) -> Any:
+        def place(bits: Number, shift: int = shift) -> Number:
             return (bits ^ ((bits >> 31) & _MAGNITUDE)) + shift
 
-        def bits_at(place: Any, shift: int = shift) -> Any:
+        def bits_at(place: Number, shift: int = shift) -> Number:
             order = place - shift
             return order ^ ((order >> 31) & _MAGNITUDE)
 

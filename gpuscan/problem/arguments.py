@@ -132,7 +132,7 @@ def _flatten_bundle(x: object, depth: int, only_moved: bool) -> tuple[Structure,
 
 def _gather_parts(
     kind: str,
-    keys: tuple[object, ...],
+    keys: tuple[str | int, ...],
     parts: Sequence[object],
     depth: int,
     only_moved: bool,
@@ -287,8 +287,8 @@ def resolve_axis(axis: int | None, shape: tuple[int, ...], own: int = 0) -> int:
 
 
 def with_dtype(
-    leaves: list[Leaf], structure: Structure, dtype: AnyDType, before: Callable[[Any], object] | None
-) -> tuple[list[Leaf], Callable[[Any], Any] | None]:
+    leaves: list[Leaf], structure: Structure, dtype: AnyDType, before: Callable[..., object] | None
+) -> tuple[list[Leaf], Callable[..., object] | None]:
     """Return the arrays and the map on load that combine in `dtype`.
 
     Narrow numbers, and arrays on a device, are converted by the kernel; others before the upload.
@@ -307,14 +307,14 @@ def with_dtype(
     return [leaf.astype(dtype, copy=False) for leaf in leaves], None
 
 
-def cast_after(before: Callable[[Any], object], dtype: AnyDType) -> Callable[[Any], Any]:
+def cast_after(before: Callable[..., object], dtype: AnyDType) -> Callable[..., object]:
     """Return `before` followed by a conversion of all its results to `dtype`."""
 
-    def cast(value: object) -> Any:
+    def cast(value: object) -> object:
         structure, leaves = structure_of(value)
         return structure.unflatten([leaf.astype(dtype) if hasattr(leaf, "astype") else leaf for leaf in leaves])
 
-    return compose_maps(before, cast)  # type: ignore[no-any-return]
+    return compose_maps(before, cast)
 
 
 # The order of the kinds of numbers. A number fits a kind of the same rank or a higher one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from numpy.typing import DTypeLike
 
 from gpuscan.array_types import AnyArray
 
@@ -36,7 +36,7 @@ def find_repeated_axes(shape: tuple[int, ...], whole: tuple[int, ...]) -> tuple[
     return tuple(i for i in range(len(whole)) if i < lead or shape[i - lead] == 1 != whole[i])
 
 
-def sum_to_shape(shape: tuple[int, ...], array: AnyArray, dtype: Any = None) -> AnyArray:
+def sum_to_shape(shape: tuple[int, ...], array: AnyArray, dtype: DTypeLike | None = None) -> AnyArray:
     """Return the sum over the copies of an array of `shape` that was broadcast to the shape of `array`.
 
     Args:

@@ -23,7 +23,7 @@ _PLAIN = frozenset(
 # How many kinds of problems are kept.
 _MAX_PROBLEMS = 512
 
-_problems: RecentValues[tuple[Any, ...], Problem] = RecentValues(_MAX_PROBLEMS)
+_problems: RecentValues[tuple[object, ...], Problem] = RecentValues(_MAX_PROBLEMS)
 _lock = threading.Lock()
 
 

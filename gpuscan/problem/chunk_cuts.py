@@ -44,7 +44,7 @@ def chunk_cuts(segments: object, keys: object) -> ChunkCuts | None:
 class _CutsByOffsets:
     """The heads of segments by offsets into the whole row."""
 
-    def __init__(self, segments: Any) -> None:
+    def __init__(self, segments: object) -> None:
         self._offsets = ascending_offsets(segments, "the chunks")
         if self._offsets[0] != 0:
             raise ValueError(

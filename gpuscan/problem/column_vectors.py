@@ -75,10 +75,12 @@ def vectors_in(arrays: Sequence[Any], shape: tuple[int, ...], count: int) -> tup
     return tuple(np.reshape(each, whole) if isinstance(each, np.ndarray) else each.view_as(whole) for each in arrays)
 
 
-def _by_number(function: Callable[..., object], argument: Structure, result: Element, count: int) -> Callable[..., Any]:
+def _by_number(
+    function: Callable[..., object], argument: Structure, result: Element, count: int
+) -> Callable[..., object]:
     """Return a function of vectors that applies a function of numbers to each of their numbers."""
 
-    def by_number(*values: object) -> Any:
+    def by_number(*values: object) -> object:
         given = [argument.flatten(value) for value in values]
         parts = []
         for i in range(count):

@@ -76,11 +76,11 @@ def _element(kinds: _Kinds) -> Element:
     return element_of([dtype for dtype, _ in kinds], tuple_of(len(kinds)), [shape for _, shape in kinds])
 
 
-def _selects(predicate: Map) -> Callable[[Any], Any]:
+def _selects(predicate: Map) -> Callable[..., object]:
     """Return a function of the words of an entry: 1 if the predicate picks the entry, else 0."""
     element = predicate.source
 
-    def select(vectors: Any) -> Any:
+    def select(vectors: Any) -> object:
         parts = []
         for field, words in zip(element.fields, vectors, strict=True):
             size = field.scalar.dtype.itemsize

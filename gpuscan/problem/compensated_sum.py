@@ -6,7 +6,7 @@ The kernels do not know about it: the pairs are a bundle, which maps on load and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,16 @@ import numpy as np
 from gpuscan.elements import dtype_from
 from gpuscan.errors import OperatorError
 from gpuscan.operators.named_operators import BUILTINS, resolve
-from gpuscan.operators.operator import operator
+from gpuscan.operators.operator import Operator, operator
+from gpuscan.operators.traced_array import Number
 from gpuscan.problem.arguments import structure_and_leaves, with_dtype
 from gpuscan.problem.indexed_maps import compose_maps
 
-Map = Callable[[Any], Any]
+Map = Callable[..., object]
 FLOAT32 = np.dtype(np.float32)
 
 
-def as_rounded(x: Any) -> Any:
+def as_rounded(x: Number) -> Number:
     """Return a finite x unchanged, so that a compiler cannot see that it is unchanged.
 
     NVIDIA's compiler would otherwise simplify (a + b) - a to b.
@@ -31,7 +32,7 @@ def as_rounded(x: Any) -> Any:
     return (bits ^ np.where((bits & np.uint32(0x7F800000)) == 0x7F800000, np.uint32(1), np.uint32(0))).view(np.float32)
 
 
-def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+def two_sum(a: Number, b: Number) -> tuple[Number, Number]:
     """Return the rounded sum and its rounding error; together they are exactly ``a + b`` (Knuth, TAOCP 2, 4.2.2)."""
     total = a + b
     kept = as_rounded(total)
@@ -40,14 +41,14 @@ def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
     return total, as_rounded(a - of_a) + as_rounded(b - of_b)
 
 
-def quick_two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+def quick_two_sum(a: Number, b: Number) -> tuple[Number, Number]:
     """Return the rounded sum and its rounding error, if a is 0 or |a| >= |b| (Dekker 1971)."""
     total = a + b
     return total, b - as_rounded(as_rounded(total) - a)
 
 
 @operator(identity=(0, 0), name="compensated add")
-def add_pairs(left: Any, right: Any) -> Any:
+def add_pairs(left: Sequence[Number], right: Sequence[Number]) -> tuple[Number, Number]:
     """Return the sum of two pairs (high, low), which stand for high + low.
 
     The error is at most 2^-46 of the larger operand. The low part of infinity and NaN is 0.
@@ -70,7 +71,7 @@ def _refuse(found: str) -> OperatorError:
 def make_pair_map(before: Map | None) -> Map:
     """Return a map that applies `before` and makes a pair of its result."""
 
-    def load(value: object) -> Any:
+    def load(value: Number) -> tuple[Number, Number]:
         if getattr(value, "dtype", None) != FLOAT32:
             raise _refuse(f"elements of {getattr(value, 'dtype', 'several fields')}")
         return value, np.zeros_like(value)
@@ -81,14 +82,14 @@ def make_pair_map(before: Map | None) -> Map:
 def make_sum_map(after: Map | None) -> Map:
     """Return a map that adds the numbers of a pair and applies `after` to the sum."""
 
-    def store(value: Any) -> Any:
+    def store(value: Sequence[Number]) -> object:
         total = value[0] + value[1]
         return total if after is None else after(total)
 
     return store
 
 
-def as_pairs(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+def as_pairs(x: object, op: object, options: dict[str, Any]) -> tuple[object, Operator, dict[str, Any]]:
     """Return the input, operator and options of a scan of pairs that computes the same sums.
 
     Raises:

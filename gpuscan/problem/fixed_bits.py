@@ -20,7 +20,7 @@ from gpuscan.operators.wgsl_arithmetic import without_fixed_bits
 EVERYWHERE = "everywhere"
 
 
-def is_everywhere(reproducible: Any) -> bool:
+def is_everywhere(reproducible: object) -> bool:
     """Return True for ``"everywhere"``, and False for None.
 
     Raises:
@@ -34,7 +34,7 @@ def is_everywhere(reproducible: Any) -> bool:
     )
 
 
-def needs_fixed_bits(reproducible: Any, operator: Operator, element: Element, *, maps: bool) -> bool:
+def needs_fixed_bits(reproducible: object, operator: Operator, element: Element, *, maps: bool) -> bool:
     """Return True if the scan must be computed in the canonical order.
 
     Named operators of integers and bools have the same bits in any order.
@@ -90,7 +90,7 @@ def _operation_of(operator: Operator, element: Element) -> str | None:
 # ----- One NaN
 
 
-def trace_with_one_nan(after: Callable[[Any], Any] | None, element: Element) -> Map | None:
+def trace_with_one_nan(after: Callable[..., object] | None, element: Element) -> Map | None:
     """Return the map of `with_one_nan`, traced; None if there is neither a map nor a float."""
     if after is None and not _has_floats(element):
         return None
@@ -101,10 +101,10 @@ def trace_with_one_nan(after: Callable[[Any], Any] | None, element: Element) -> 
     return Map(found.function, element, (*found.nodes[:-1], element), Result(found.result.fields, element))
 
 
-def with_one_nan(after: Callable[[Any], Any] | None, element: Element) -> Callable[[Any], Any]:
+def with_one_nan(after: Callable[..., object] | None, element: Element) -> Callable[..., object]:
     """Return a map that applies `after` and gives all NaN of its result one bit pattern."""
 
-    def one_nan(value: Any) -> Any:
+    def one_nan(value: object) -> object:
         if after is None:
             structure, leaves = element.structure, element.structure.flatten(value)
         else:

@@ -24,13 +24,13 @@ class IndexedMap:
         function: the function, with the pair as its only parameter.
     """
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
+    def __init__(self, function: Callable[..., object]) -> None:
         self._function = function
 
-    def __call__(self, pair: object) -> Any:
+    def __call__(self, pair: object) -> object:
         return self._function(pair)
 
-    def then(self, function: Callable[[Any], object]) -> IndexedMap:
+    def then(self, function: Callable[..., object]) -> IndexedMap:
         """Return this map followed by a function of its results."""
         return IndexedMap(lambda pair: function(self(pair)))
 
@@ -47,7 +47,7 @@ def as_map(before: object) -> Any:
     return IndexedMap(lambda pair: before(*pair)) if len(required) == 2 else before
 
 
-def compose_maps(before: Any, function: Callable[[Any], object]) -> Any:
+def compose_maps(before: Callable[..., object], function: Callable[..., object]) -> Callable[..., object]:
     """Return `before` followed by a function of its results; an indexed map stays one."""
     before = as_map(before)
     return before.then(function) if isinstance(before, IndexedMap) else lambda value: function(before(value))

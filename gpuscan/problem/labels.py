@@ -129,7 +129,7 @@ def _number_by_pandas(flat: Array) -> Array | None:
 
 
 def _number_by_dict(flat: Array) -> Array:
-    numbers: dict[Any, int] = {}
+    numbers: dict[object, int] = {}
 
     def number_of(value: object) -> int:
         # NaN and NaT are not equal to themselves.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuscan.elements import Structure, element_of
 from gpuscan.errors import OperatorError
@@ -26,7 +26,7 @@ def split_axes(
     leaves: Sequence[Leaf],
     own: Sequence[int],
     operator: Operator,
-    before: Callable[[Any], object] | None = None,
+    before: Callable[..., object] | None = None,
     *,
     scans: bool = True,
 ) -> tuple[Shape, list[Shape]]:

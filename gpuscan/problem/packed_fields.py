@@ -19,7 +19,7 @@ from gpuscan.elements import Element, Field, Scalar, element_of, tuple_of
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.expression_graph import FLOAT32
 from gpuscan.operators.trace import trace_function
-from gpuscan.operators.traced_array import Traced, complex_of
+from gpuscan.operators.traced_array import Number, Traced, complex_of
 from gpuscan.problem.indexed_maps import with_index
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def make_packed_element(element: Element) -> Element:
     return element_of(dtypes, tuple_of(len(counts)), [(count,) for count in counts])
 
 
-def pack_arrays(element: Element, arrays: Sequence[Any], axes: int) -> Arrays:
+def pack_arrays(element: Element, arrays: Sequence[AnyArray], axes: int) -> Arrays:
     """Return the arrays that carry the fields.
 
     Args:
@@ -134,10 +134,10 @@ def pack_arrays(element: Element, arrays: Sequence[Any], axes: int) -> Arrays:
 # ----- The maps between the two forms
 
 
-def unpack_before(source: Element, before: Callable[[Any], object] | None) -> Callable[[Any], Any]:
+def unpack_before(source: Element, before: Callable[..., object] | None) -> Callable[..., object]:
     """Return a map from packed fields to the element, followed by the user's map if there is one."""
 
-    def unpack(vectors: Any) -> Any:
+    def unpack(vectors: Sequence[Number]) -> object:
         parts = []
         for field, (carrier, start) in zip(source.fields, places(source), strict=True):
             size = field.scalar.dtype.itemsize
@@ -149,17 +149,17 @@ def unpack_before(source: Element, before: Callable[[Any], object] | None) -> Ca
     return unpack
 
 
-def unpack_indexed(source: Element, before: Callable[[Any], object] | None) -> Callable[[Any], Any]:
+def unpack_indexed(source: Element, before: Callable[..., object] | None) -> Callable[..., object]:
     """Return `before`, a map of an element and its index, as a map of the words of the element and its index."""
     assert before is not None
     unpack = unpack_before(source, None)
     return lambda pair: before((unpack(pair[0]), pair[1]))
 
 
-def pack_after(element: Element, destination: Element, after: Callable[[Any], object] | None) -> Callable[[Any], Any]:
+def pack_after(element: Element, destination: Element, after: Callable[..., object] | None) -> Callable[..., object]:
     """Return a map from a result to packed fields, which applies the user's map first if there is one."""
 
-    def pack(value: object) -> Any:
+    def pack(value: object) -> object:
         leaves = destination.structure.flatten(value if after is None else after(value))
         carriers: list[list[Any]] = [[None] * field.count for field in make_packed_element(destination).fields]
         for leaf, field, (carrier, start) in zip(leaves, destination.fields, places(destination), strict=True):
@@ -173,7 +173,7 @@ def pack_after(element: Element, destination: Element, after: Callable[[Any], ob
     return pack
 
 
-def _number_at(vector: Any, start: int, field: Field) -> Any:
+def _number_at(vector: Number, start: int, field: Field) -> Any:
     """Return the number of the field that begins at this byte of a vector."""
     if field.scalar.kind == "complex":
         return vector[..., start // _COMPLEX.itemsize]
@@ -196,7 +196,7 @@ def number_from(words: Any, start: int, scalar: Scalar) -> Any:
     return word.view(scalar.dtype)
 
 
-def _put(vector: list[Any], start: int, number: Any, field: Field) -> None:
+def _put(vector: list[Any], start: int, number: Traced, field: Field) -> None:
     """Put a number of the field at this byte of a vector. Items of the vector without a number are None."""
     if field.scalar.kind == "complex":
         vector[start // _COMPLEX.itemsize] = number
@@ -211,7 +211,7 @@ def _put(vector: list[Any], start: int, number: Any, field: Field) -> None:
     vector[at] = word if vector[at] is None else vector[at] | word
 
 
-def reshape_numbers(numbers: Sequence[object], shape: tuple[int, ...]) -> Any:
+def reshape_numbers(numbers: Sequence[Number], shape: tuple[int, ...]) -> Number:
     """Return the numbers as an array of the shape, as NumPy's reshape does."""
     if not shape:
         return numbers[0]

@@ -81,10 +81,10 @@ class Problem:
     reverse: bool = False
     seeds: tuple[Leaf, ...] | None = field(default=None, repr=False)
     initial: bool = False
-    before: Callable[[Any], Any] | None = None
-    after: Callable[[Any], Any] | None = None
+    before: Callable[..., object] | None = None
+    after: Callable[..., object] | None = None
     field_offsets: tuple[int, ...] = ()
-    row_ends: tuple[tuple[Any, ...], ...] = ()
+    row_ends: tuple[tuple[object, ...], ...] = ()
     heads: Heads | None = field(default=None, repr=False)
     keep_last_only: bool = False
     fill: tuple[Leaf, ...] | None = field(default=None, repr=False)
@@ -124,13 +124,13 @@ class Problem:
         op: object,
         dtype: object,
         before: Callable[..., object] | None,
-        after: Callable[[Any], object] | None,
+        after: Callable[..., object] | None,
     ) -> Problem:
         """Return the kept problem for a call of the same kind, with the arrays and the functions of that call.
 
         What the functions of the first call close over may have changed since, so they are not called any more.
         """
-        functions: dict[str, Any] = {}
+        functions: dict[str, object] = {}
         if not isinstance(op, (str, np.ufunc, Operator)):
             functions["operator"] = resolve(op)
         if before is not None:
@@ -182,7 +182,7 @@ class Problem:
         """Return the problem with the same heads in another place."""
         return self.of_its_kind(heads=heads)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Return what is pickled: all but the objects that stand for the kind, which other processes do not have."""
         return vars(self) | {"kind": None, "layout_kind": None}
 
@@ -258,7 +258,7 @@ class Problem:
         return shaped if self.axis == last else np.moveaxis(shaped, last, self.axis)
 
 
-def _make_load_map(before: Callable[..., object], dtype: object) -> Callable[[Any], Any]:
+def _make_load_map(before: Callable[..., object], dtype: object) -> Callable[..., object]:
     """Return the map on load of a call with `before`."""
     function = as_map(before)
     return function if dtype is None else cast_after(function, dtype_from(dtype))
@@ -274,7 +274,7 @@ def make_problem(
     initial: object = None,
     dtype: object = None,
     before: Callable[..., object] | None = None,
-    after: Callable[[Any], object] | None = None,
+    after: Callable[..., object] | None = None,
     segments: object = None,
     keys: object = None,
     checks_later: bool = False,
@@ -367,7 +367,7 @@ def make_unrounded(problem: Problem) -> Problem:
     if problem.after is None and not any(rounded):
         return problem
 
-    def in_full(value: object) -> Any:
+    def in_full(value: object) -> object:
         leaves = zip(structure.flatten(value), rounded, strict=True)
         return structure.unflatten([leaf.astype(np.float32) if wide else leaf for leaf, wide in leaves])
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from gpuscan.array_types import AnyArray
+from gpuscan.problem.arguments import Leaf
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads, Keys, Marks, Offsets
 
@@ -32,8 +32,8 @@ def cut(problem: Problem, axis: int, low: int, high: int) -> Problem:
 
 
 def _cut_rows(
-    problem: Problem, values: tuple[Any, ...] | None, axis: int, low: int, high: int
-) -> tuple[Any, ...] | None:
+    problem: Problem, values: tuple[Leaf, ...] | None, axis: int, low: int, high: int
+) -> tuple[Leaf, ...] | None:
     """Return the values of the rows between two places of an axis, given one of each field for every row."""
     if values is None or axis == problem.axis:
         return values

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.array_types import AnyDType
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import LEAF, Structure
 
 
@@ -28,7 +28,7 @@ def holds_arrays(x: Sequence[object]) -> bool:
     )
 
 
-def parts_of(x: object) -> list[Any] | None:
+def parts_of(x: object) -> list[object] | None:
     """Return the values inside a bundle; None for an array."""
     if isinstance(x, dict):
         return list(x.values())
@@ -56,7 +56,7 @@ def _axes_of(dtype: AnyDType) -> list[int]:
     return [len(shape) + axes for axes in inner]
 
 
-def over_arrays(function: Callable[[Any], object], x: object) -> Any:
+def over_arrays(function: Callable[..., object], x: object) -> object:
     """Return the same bundle with a function applied to each array. Structured arrays are not taken apart.
 
     Example:
@@ -72,7 +72,9 @@ def over_arrays(function: Callable[[Any], object], x: object) -> Any:
     return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts) if isinstance(x, tuple) else parts
 
 
-def assemble_arrays(structure: Structure, leaves: Sequence[Any], like: Any = None, axes: int | None = None) -> Any:
+def assemble_arrays(
+    structure: Structure, leaves: Sequence[Any], like: object = None, axes: int | None = None
+) -> object:
     """Return the arrays nested as the structure says, with a structured array for each record.
 
     A record without axes becomes a NumPy scalar.
@@ -89,7 +91,8 @@ def assemble_arrays(structure: Structure, leaves: Sequence[Any], like: Any = Non
         return leaves[0]
     if structure.kind == "record" and axes is None:
         axes = leaves[0].ndim - own_axes(like)[0]
-    parts, start = [], 0
+    parts: list[Any] = []
+    start = 0
     for place, (key, child) in enumerate(zip(structure.keys, structure.children, strict=True)):
         inside = like.get(key) if isinstance(like, dict) else like[place] if isinstance(like, (tuple, list)) else None
         parts.append(assemble_arrays(child, leaves[start : start + child.leaf_count], inside, axes))
@@ -103,7 +106,7 @@ def assemble_arrays(structure: Structure, leaves: Sequence[Any], like: Any = Non
     return record if record.ndim else record[()]
 
 
-def written(results: list[Any], outputs: list[Any] | None) -> list[Any]:
+def written(results: list[AnyArray], outputs: list[AnyArray] | None) -> list[AnyArray]:
     """Write NumPy results to the caller's arrays, if there are any, and return the arrays that have the results."""
     if outputs is None:
         return results

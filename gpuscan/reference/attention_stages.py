@@ -7,11 +7,12 @@ There is one function a stage, of the same name. All of them take one chunk of a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from gpuscan.array_types import AnyArray
+
+Array = AnyArray
 
 # The steps of a chunk.
 CHUNK = 32

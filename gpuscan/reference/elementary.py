@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gpuscan.array_types import AnyArray
 from gpuscan.operators.code import arithmetic_functions, helpers_of
@@ -26,7 +27,7 @@ class Vector(NamedTuple):
     x: Any
     y: Any
     z: Any = None
-    w: Any = None
+    w: object = None
 
     @property
     def xy(self) -> Vector:
@@ -74,7 +75,7 @@ _UNITS_IN_ONE = 2.0 ** (150 - np.maximum(np.arange(256), 1))
 
 
 @cache
-def _python_function(name: str) -> Callable[..., Any]:
+def _python_function(name: str) -> Callable[..., object]:
     """Return a WGSL function of the library, and all that it calls, in Python."""
     names: dict[str, Any] = dict(_NAMES)
     for helper in helpers_of(f"{name}("):
@@ -119,7 +120,7 @@ def _select(other: Any, chosen: Any, condition: Any) -> Any:
     return np.where(condition, chosen, other)
 
 
-def _leading_zeros(x: object) -> Any:
+def _leading_zeros(x: object) -> object:
     x, zeros = np.array(x), np.zeros(np.shape(x), np.uint32)
     for step in (16, 8, 4, 2, 1):
         empty = x < np.uint32(1 << (32 - step))
@@ -128,11 +129,11 @@ def _leading_zeros(x: object) -> Any:
     return zeros + (x == 0)
 
 
-def _bits_as(dtype: object) -> Callable[[Any], Any]:
+def _bits_as(dtype: DTypeLike) -> Callable[..., object]:
     return lambda x: np.asarray(x).view(dtype)
 
 
-def _as(dtype: Any) -> Callable[[Any], AnyArray]:
+def _as(dtype: DTypeLike) -> Callable[..., AnyArray]:
     return lambda x: np.asarray(x).astype(dtype)
 
 

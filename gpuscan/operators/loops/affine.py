@@ -20,6 +20,7 @@ from gpuscan.operators.expression_graph import Node
 from gpuscan.operators.loops.polynomials import simplify
 from gpuscan.operators.loops.semirings import Form, Forms, MatrixMaps, Semiring, derive_stage
 from gpuscan.operators.loops.stage import LeavesClassError, Numbers, Part, Stage
+from gpuscan.operators.traced_array import Number
 
 _INTEGERS = ("signed", "unsigned")
 # The most states of a table of `finite_state`.
@@ -109,7 +110,7 @@ class MaskedMaps(MatrixMaps):
 
     bits: int = 32
 
-    def state(self, numbers: Numbers) -> list[Any]:
+    def state(self, numbers: Numbers) -> list[Number]:
         return [number & np.full_like(number, 2**self.bits - 1) for number in super().state(numbers)]
 
 

@@ -9,13 +9,13 @@ of ones: ``x = f(0)`` and ``m = f(0) ^ f(~0)``. Bools have one bit, and any func
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Node, reachable
 from gpuscan.operators.loops.stage import Composition, LeavesClassError, Numbers, Part, Stage
+from gpuscan.operators.traced_array import Number
 
 _BITWISE = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "invert", "select", "cast", "view"})
 
@@ -27,13 +27,13 @@ _ARITHMETIC = frozenset({"add", "subtract", "multiply", "negative", "maximum", "
 class BitMaps(Composition):
     """Maps (m, x) of one number."""
 
-    def combine(self, left: Numbers, right: Numbers) -> list[Any]:
+    def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         return [left[0] & right[0], (left[1] & right[0]) ^ right[1]]
 
-    def start(self, state: Numbers) -> list[Any]:
+    def start(self, state: Numbers) -> list[Number]:
         return [np.zeros_like(state[0]), state[0]]
 
-    def state(self, numbers: Numbers) -> list[Any]:
+    def state(self, numbers: Numbers) -> list[Number]:
         return [numbers[1]]
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from gpuscan.operators.loops.stage import (
     either,
     negate_condition,
 )
+from gpuscan.operators.traced_array import Number
 
 _BETTER: Mapping[str, np.ufunc] = {
     "greater": np.greater,
@@ -48,14 +48,14 @@ class BestMaps(Composition):
 
     better: str
 
-    def combine(self, left: Numbers, right: Numbers) -> list[Any]:
+    def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         wins = right[0] & (~left[0] | _BETTER[self.better](right[1], left[1]))
         return [left[0] | right[0], *(np.where(wins, new, old) for old, new in zip(left[1:], right[1:], strict=True))]
 
-    def start(self, state: Numbers) -> list[Any]:
+    def start(self, state: Numbers) -> list[Number]:
         return [state[0] == state[0] if state[0].dtype.kind != "f" else np.isnan(state[0]) | True, *state]
 
-    def state(self, numbers: Numbers) -> list[Any]:
+    def state(self, numbers: Numbers) -> list[Number]:
         return list(numbers[1:])
 
 

@@ -25,6 +25,7 @@ from gpuscan.elements import scalar_of
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, numpy_function, reachable
 from gpuscan.operators.loops.stage import Composition, LeavesClassError, Numbers, Part, Stage
+from gpuscan.operators.traced_array import Number
 
 UINT32 = scalar_of(np.dtype(np.uint32))
 
@@ -40,7 +41,7 @@ _MAX_COMPARED = 64
 # Operations on floats that round.
 _ROUNDED = frozenset({"add", "subtract", "multiply", "divide", "remainder", "power", "square", "reciprocal"})
 
-State = tuple[Any, ...]
+State = tuple[bool | int, ...]
 
 
 class TooManyStatesError(LeavesClassError):
@@ -114,11 +115,11 @@ class TableMaps(Composition):
         within = index & np.full_like(index, self.per_word - 1)
         return word >> (within * np.full_like(index, self.bits)) & np.full_like(index, 2**self.bits - 1)
 
-    def combine(self, left: Numbers, right: Numbers) -> list[Any]:
+    def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         entries = [self.look_up(right, self.entry(left, place)) for place in range(len(self.states))]
         return self.pack(entries)
 
-    def start(self, state: Numbers) -> list[Any]:
+    def start(self, state: Numbers) -> list[Number]:
         index = np.zeros_like(state[0]).astype(np.uint32)
         for place, values in enumerate(self.states):
             if place:
@@ -128,9 +129,9 @@ class TableMaps(Composition):
                 index = np.where(equal, np.full_like(index, place), index)
         return self.pack([index] * len(self.states))
 
-    def state(self, numbers: Numbers) -> list[Any]:
+    def state(self, numbers: Numbers) -> list[Number]:
         index = self.entry(numbers, 0)
-        found = []
+        found: list[Number] = []
         for component, dtype in enumerate(self.dtypes):
             value = np.full_like(index, self.states[0][component], dtype=np.dtype(dtype))
             for place, values in enumerate(self.states[1:], 1):
@@ -362,7 +363,7 @@ def _values(node: Node, decided: dict[int, bool], known: dict[int, Any]) -> set[
     return found
 
 
-def _values_of(node: Node, decided: dict[int, bool], known: dict[int, Any]) -> set[Any] | None:
+def _values_of(node: Node, decided: dict[int, bool], known: dict[int, object]) -> set[Any] | None:
     if node.is_constant:
         return {node.value.item()}
     if node.scalar == BOOL:

@@ -54,7 +54,7 @@ class LoopForm:
 
     kind: str
     law: str
-    state_shape: Any
+    state_shape: object
     parts: tuple[LoopForm, ...] = ()
     text: str = field(default="", repr=False)
 

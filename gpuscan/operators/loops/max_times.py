@@ -29,9 +29,10 @@ from gpuscan.operators.loops.stage import (
     maximum_of_choice,
     minimum_of_choice,
 )
+from gpuscan.operators.traced_array import Number
 
 
-def _product(a: object, b: Any, nothing: float) -> AnyArray:
+def _product(a: object, b: Number, nothing: float) -> AnyArray:
     """Return the product; nothing if either is: an infinity stands for a map without a term."""
     zero = np.full_like(a, nothing)
     return np.where((a == zero) | (b == zero), zero, a * b)
@@ -50,7 +51,7 @@ class MaxTimes(Semiring):
     chooses = False
 
     @classmethod
-    def nothing(cls, like: object) -> Any:
+    def nothing(cls, like: Number) -> float:
         return cls.farthest
 
     def zero(self, like: Node) -> Node:

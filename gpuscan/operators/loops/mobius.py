@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
@@ -35,12 +34,13 @@ from gpuscan.operators.loops.stage import (
     negate_condition,
     power_of_two,
 )
+from gpuscan.operators.traced_array import Number
 
 # The highest degree of a polynomial of the state.
 _MAX_DEGREE = 6
 
 
-def scale_matrix(*numbers: Any) -> list[Any]:
+def scale_matrix(*numbers: Number) -> list[Number]:
     """Scale the numbers by a power of two, which is exact, so that the largest is between 2**30 and 2**31."""
     size = reduce(np.maximum, map(np.abs, numbers))
     exponent = exponent_of(size)
@@ -52,16 +52,16 @@ def scale_matrix(*numbers: Any) -> list[Any]:
 class MobiusMaps(Composition):
     """Maps (a, b, c, d)."""
 
-    def combine(self, left: Numbers, right: Numbers) -> list[Any]:
+    def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         a, b, c, d = left
         e, f, g, h = right
         return scale_matrix(e * a + f * c, e * b + f * d, g * a + h * c, g * b + h * d)
 
-    def start(self, state: Numbers) -> list[Any]:
+    def start(self, state: Numbers) -> list[Number]:
         zero = np.zeros_like(state[0])
         return scale_matrix(zero, state[0], zero, np.ones_like(state[0]))
 
-    def state(self, numbers: Numbers) -> list[Any]:
+    def state(self, numbers: Numbers) -> list[Number]:
         return [numbers[1] / numbers[3]]
 
 

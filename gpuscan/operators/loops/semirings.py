@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyDType
 from gpuscan.elements import scalar_of
 from gpuscan.operators.adjoint import ONE, ZERO, Pattern, pattern_of
 from gpuscan.operators.derivatives import Calculus
@@ -31,6 +32,7 @@ from gpuscan.operators.loops.stage import (
     either,
     negate_condition,
 )
+from gpuscan.operators.traced_array import Number
 
 INT32, INT64 = scalar_of(np.dtype(np.int32)), scalar_of(np.dtype(np.int64))
 
@@ -49,7 +51,7 @@ class Semiring:
     times: Any = None
 
     @classmethod
-    def nothing(cls, like: object) -> Any:
+    def nothing(cls, like: Number) -> float:
         """Return the 0 of the semiring for arrays as this one."""
         return 0
 
@@ -217,7 +219,7 @@ class MatrixMaps(Composition):
         """The number of entries of A that are stored."""
         return 1 + max(entry for row in self.pattern for entry in (*row, -1))
 
-    def combine(self, left: Numbers, right: Numbers) -> list[Any]:
+    def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         plus, times, size = self.semiring.plus, self.semiring.times, range(len(self.pattern))
         stored = self.stored
         like = right[stored]
@@ -249,19 +251,19 @@ class MatrixMaps(Composition):
             vector.append(reduce(plus, [*terms, right[stored + i]]))
         return [*(found[kind] for kind in range(stored)), *vector]
 
-    def start(self, state: Numbers) -> list[Any]:
+    def start(self, state: Numbers) -> list[Number]:
         return [*[np.zeros_like(state[0])] * self.stored, *state]
 
-    def state(self, numbers: Numbers) -> list[Any]:
+    def state(self, numbers: Numbers) -> list[Number]:
         return list(numbers[self.stored :])
 
 
-def powers(dtype: Any) -> tuple[float, float]:
+def powers(dtype: AnyDType) -> tuple[float, float]:
     """Return the unit of the exponents of scaled factors, and its square root."""
     return (2.0**64, 2.0**32) if np.dtype(dtype) == np.float32 else (2.0**512, 2.0**256)
 
 
-def rescale(factor: Any, exponent: Any, times: int = 1) -> tuple[Any, Any]:
+def rescale(factor: Number, exponent: Number, times: int = 1) -> tuple[Number, Number]:
     """Return ``factor * unit**exponent`` with a factor from 1/root to root, by exact multiplications."""
     unit, root = powers(factor.dtype)
     for _ in range(times):
@@ -274,13 +276,13 @@ def rescale(factor: Any, exponent: Any, times: int = 1) -> tuple[Any, Any]:
     return factor, exponent
 
 
-def multiply_scaled(factor: Any, exponent: Any, number: object) -> Any:
+def multiply_scaled(factor: Number, exponent: Number, number: Number) -> Number:
     """Return ``factor * unit**exponent * number`` without an overflow or underflow that the result has not."""
     unit, root = powers(factor.dtype)
     one = np.full_like(factor, 1)
     up, count = exponent > 0, np.abs(exponent)
 
-    def power(value: float) -> Any:
+    def power(value: float) -> Number:
         return np.where(up, np.full_like(factor, value), np.full_like(factor, 1 / value))
 
     scale, plain = power(unit), exponent == 0
@@ -303,14 +305,14 @@ class ScaledMaps(Composition):
 
     semiring: type[Semiring]
 
-    def combine(self, left: Numbers, right: Numbers) -> list[Any]:
+    def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         factor, exponent = rescale(left[0] * right[0], left[1] + right[1])
         return [factor, exponent, self.semiring.plus(multiply_scaled(right[0], right[1], left[2]), right[2])]
 
-    def start(self, state: Numbers) -> list[Any]:
+    def start(self, state: Numbers) -> list[Number]:
         return [np.full_like(state[0], 1), np.zeros_like(state[0]).astype(np.int32), state[0]]
 
-    def state(self, numbers: Numbers) -> list[Any]:
+    def state(self, numbers: Numbers) -> list[Number]:
         return [numbers[2]]
 
 

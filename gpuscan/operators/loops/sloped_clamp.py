@@ -14,7 +14,6 @@ bounds.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -36,18 +35,19 @@ from gpuscan.operators.loops.stage import (
     minimum_of_choice,
     power_of_two,
 )
+from gpuscan.operators.traced_array import Number
 
 # The exponent of a term that is 0.
 _NONE = -(2**28)
 
 
-def _exponent_of(number: Any) -> Any:
+def _exponent_of(number: Number) -> Number:
     """Return the exponent of a term."""
     exponent = exponent_of(np.abs(number))
     return np.where(number == np.zeros_like(number), np.full_like(exponent, _NONE), exponent)
 
 
-def scale_line(a: Any, b: Any, exponent: Any) -> list[Any]:
+def scale_line(a: Number, b: Number, exponent: Number) -> list[Number]:
     """Return (a, b, exponent) of the line ``2**exponent (a x + b)``, with the larger of the two in size from 1 to 2."""
     size = np.maximum(np.abs(a), np.abs(b))
     shift = _exponent_of(size)
@@ -75,7 +75,7 @@ class SlopedClamps(Composition):
     def names(self) -> list[str]:
         return ["a", "b", "exponent"] + ["low"] * self.low + ["high"] * self.high
 
-    def _apply(self, x: Any, numbers: dict[str, Any]) -> Any:
+    def _apply(self, x: Number, numbers: dict[str, Number]) -> Number:
         a, b, exponent = (numbers[name] for name in ("a", "b", "exponent"))
         # A bound that is absent stays so, or is the value of a line without a slope.
         value = np.where(np.isinf(x) & (a == np.zeros_like(a)), b, a * x + b)
@@ -87,7 +87,7 @@ class SlopedClamps(Composition):
             value = (minimum_of_choice if self.chooses else np.minimum)(value, numbers["high"])
         return value
 
-    def combine(self, left: Numbers, right: Numbers) -> list[Any]:
+    def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         first, then = (dict(zip(self.names, each, strict=True)) for each in (left, right))
         # The line: both terms of the sum, with the larger of their exponents.
         turned, alone = first["exponent"] + then["exponent"], then["exponent"]
@@ -102,12 +102,12 @@ class SlopedClamps(Composition):
             bounds = [np.where(falls, bounds[1 - n], bounds[n]) for n in (0, 1)]
         return found + bounds
 
-    def start(self, state: Numbers) -> list[Any]:
+    def start(self, state: Numbers) -> list[Number]:
         (value,) = state
         zero = np.zeros_like(value)
         return [*scale_line(zero, value, zero.astype(np.int32)), *[value] * (self.low + self.high)]
 
-    def state(self, numbers: Numbers) -> list[Any]:
+    def state(self, numbers: Numbers) -> list[Number]:
         return [numbers[3]]
 
 
@@ -199,7 +199,7 @@ class _Clamps:
             low, high = (bound and times(factor, bound) for bound in (clamp.low, clamp.high))
             return _Clamp(slope, shift, low, high, clamp.constant)
 
-        def scale_bounds(factor: Any, low: Any, high: Any) -> list[Any]:
+        def scale_bounds(factor: Number, low: Number, high: Number) -> list[Number]:
             zero = np.zeros_like(factor)
             low, high = (np.where(factor == zero, zero, factor * bound) for bound in (low, high))
             return [np.where(factor < zero, high, low), np.where(factor < zero, low, high)]

@@ -15,9 +15,9 @@ from gpuscan.operators.expression_graph import BOOL, Graph, Node
 from gpuscan.operators.loops import polynomials
 from gpuscan.operators.loops.step import Step, nodes_on
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.traced_array import Traced
+from gpuscan.operators.traced_array import Number, Traced
 
-Numbers = Sequence[Any]
+Numbers = Sequence[Number]
 
 
 class LeavesClassError(Exception):
@@ -87,7 +87,7 @@ class Composition:
     arrays or traced values, one for each number.
     """
 
-    def combine(self, left: Numbers, right: Numbers) -> list[Any]:
+    def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         """Return the map that is first `left`, then `right`."""
         raise NotImplementedError
 
@@ -169,19 +169,19 @@ def compute_nodes(graph: Graph, function: Callable[..., Any], *nodes: Node) -> l
     return [each.nodes[()] for each in (found if isinstance(found, (tuple, list)) else [found])]
 
 
-def _format(number: Any) -> tuple[Any, int, int]:
+def _format(number: Number) -> tuple[type[np.int64 | np.int32], int, int]:
     """Return the integer type with the bits of a float, the bits of the significand, and the bias of the exponent."""
     return (np.int64, 52, 1023) if number.dtype == np.float64 else (np.int32, 23, 127)
 
 
-def power_of_two(exponent: Any, like: Any) -> Any:
+def power_of_two(exponent: Number, like: Number) -> Any:
     """Return 2**exponent in `like`'s type, or the nearest power of two that is a normal number."""
     bits, shift, bias = _format(like)
     field = np.clip(exponent, 1 - bias, bias).astype(bits) + np.full_like(exponent, bias).astype(bits)
     return (field << np.full_like(field, shift)).view(like.dtype)
 
 
-def exponent_of(size: Any) -> Any:
+def exponent_of(size: Number) -> Number:
     """Return the exponent of the power of two in a number that is not negative, as int32; of 0 the least one."""
     bits, shift, bias = _format(size)
     field = size.view(bits) >> np.full_like(size, shift, dtype=bits)
@@ -242,11 +242,11 @@ def constant_choice(
 SWAPPED = {"greater": "less", "greater_equal": "less_equal", "less": "greater", "less_equal": "greater_equal"}
 
 
-def maximum_of_choice(a: Any, b: Any) -> Any:
+def maximum_of_choice(a: Number, b: Number) -> AnyArray:
     return np.where(a > b, a, b)
 
 
-def minimum_of_choice(a: Any, b: Any) -> Any:
+def minimum_of_choice(a: Number, b: Number) -> AnyArray:
     return np.where(a < b, a, b)
 
 

@@ -91,7 +91,7 @@ def trace_step(
     carry = element_of([scalar.dtype for scalar in scalars], structure, shapes)
 
     @functools.wraps(function, updated=())
-    def joining(state: object, x: object) -> Any:
+    def joining(state: object, x: object) -> object:
         return _join_values(function(state, x))
 
     graph, value = call_twice(joining, [carry, source], name, whole=True)
@@ -125,7 +125,7 @@ def keeps_weak(
     carry = element_of([scalar.dtype for scalar in scalars], structure, shapes)
 
     @functools.wraps(function, updated=())
-    def starting(state: object, x: object) -> Any:
+    def starting(state: object, x: object) -> object:
         leaves = zip(structure.flatten(state), weak, strict=True)
         numbers = [Traced(leaf.graph, leaf.nodes, leaf.scalar, weak=each or leaf.weak) for leaf, each in leaves]
         return _join_values(function(structure.build_bundle(numbers), x))

@@ -34,6 +34,7 @@ from gpuscan.operators.loops.stage import (
     maximum_of_choice,
     minimum_of_choice,
 )
+from gpuscan.operators.traced_array import Number
 
 _INTEGERS = ("signed", "unsigned")
 # Stands for an infinite bound of integers of up to 32 bits: no sum of 2**30 increments reaches a number from it.
@@ -83,15 +84,15 @@ class ClampMaps(Composition):
     def names(self) -> list[str]:
         return [name for name, there in (("a", self.shifts), ("low", self.low), ("high", self.high)) if there]
 
-    def combine(self, left: Numbers, right: Numbers) -> list[Any]:
+    def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         first, then = (dict(zip(self.names, each, strict=True)) for each in (left, right))
         found = [_add(first["a"], then["a"])] if self.shifts else []
         return found + [self._clamp_number(first[name], then) for name in self.names if name != "a"]
 
-    def start(self, state: Numbers) -> list[Any]:
+    def start(self, state: Numbers) -> list[Number]:
         return [np.zeros_like(state[0]) if name == "a" else state[0] for name in self.names]
 
-    def state(self, numbers: Numbers) -> list[Any]:
+    def state(self, numbers: Numbers) -> list[Number]:
         return [numbers[int(self.shifts)]]
 
 
@@ -354,7 +355,7 @@ class MaxPlus(Semiring):
     farthest = -1
 
     @classmethod
-    def nothing(cls, like: Any) -> Any:
+    def nothing(cls, like: Number) -> float:
         return cls.farthest * (np.inf if like.dtype.kind == "f" else _FAR)
 
     def number(self, node: Node) -> Node:
