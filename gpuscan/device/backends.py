@@ -45,7 +45,7 @@ _NAVIGATOR = "gpuscan.device.navigator_gpu"
 BACKENDS: Mapping[str, str] = {"browser": _NAVIGATOR} if IN_BROWSER else {"wgpu": "wgpu", "dawn": "wgpudawn"}
 
 
-def webgpu() -> Any:
+def webgpu() -> ModuleType:
     """Return the module that adapters, flags and errors come from. The first call imports it.
 
     Raises:
@@ -92,7 +92,7 @@ def package_of(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> str:
     return module if module == _NAVIGATOR else module.partition(".")[0]
 
 
-def module_of(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> Any:
+def module_of(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> ModuleType:
     """Import and return the package that made an adapter or device."""
     return importlib.import_module(package_of(thing))
 

@@ -191,7 +191,7 @@ FOLDER = "probe"
 _KEY_FIELDS = ("name", "vendor", "driver", "backend", "adapter_type", "implementation", "features")
 
 
-def load_findings(described: dict[str, Any]) -> Capabilities | None:
+def load_findings(described: Mapping[str, object]) -> Capabilities | None:
     """Return the findings for the adapter that `described` identifies, or None."""
     try:
         found = Capabilities.from_json(disk_cache.read(FOLDER, _key(described)))
@@ -206,7 +206,7 @@ def store_findings(capabilities: Capabilities) -> None:
     disk_cache.write(FOLDER, _key(described), capabilities.to_json())
 
 
-def _key(described: dict[str, Any]) -> dict[str, Any]:
+def _key(described: Mapping[str, Any]) -> dict[str, object]:
     key = {name: described[name] for name in _KEY_FIELDS} | {"gpuscan": __version__}
     return key | {"features": sorted(key["features"])}
 

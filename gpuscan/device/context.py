@@ -199,9 +199,9 @@ class DeviceContext:
         self._pipelines: RecentValues[Kernel, Pipeline] = RecentValues(_MAX_PIPELINES)
         # The same ones by their text: kernels of different scans can have the same.
         self._by_text: RecentValues[bytes, Pipeline] = RecentValues(_MAX_PIPELINES)
-        self._stages: RecentValues[tuple[Any, ...], Pipeline] = RecentValues(_MAX_PIPELINES)
+        self._stages: RecentValues[tuple[object, ...], Pipeline] = RecentValues(_MAX_PIPELINES)
         # What "auto" takes, by the strategies that timed out, and whether there are few tiles.
-        self._choices: RecentValues[tuple[Any, ...], tuple[str, str]] = RecentValues(_MAX_CHOICES)
+        self._choices: RecentValues[tuple[object, ...], tuple[str, str]] = RecentValues(_MAX_CHOICES)
         self._uniforms: RecentValues[bytes | Expression | Size, Binding] = RecentValues(_MAX_UNIFORMS)
 
     # ----- Limits
@@ -488,7 +488,7 @@ class DeviceContext:
             if found is None:
                 code = render(template, **values)
                 module = self.wgpu_device.create_shader_module(label=f"gpuscan {template}", code=code)
-                layout: Any = "auto"
+                layout: wgpu.GPUPipelineLayout | str = "auto"
                 if moving:
                     layout = self.wgpu_device.create_bind_group_layout(entries=_entries_of(code))
                     layouts = [layout]

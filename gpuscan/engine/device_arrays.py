@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from gpuscan.engine.preparation import check_elements, row_too_long, spans_too_l
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.segment_results import device_sinks
 from gpuscan.errors import StrategyError
+from gpuscan.operators.traced_array import Number
 from gpuscan.planning.column_tiles import takes_vectors
 from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.partition import (
@@ -264,7 +265,7 @@ def segment_ranks(executor: Executor, heads: Heads) -> DeviceArray:
     return ranks
 
 
-def _is_full(ends: Any) -> Any:
+def _is_full(ends: Number) -> object:
     """Return 1 for a segment with elements, 0 for an empty one."""
     return (ends[0] < ends[1]).astype(np.uint32)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 
@@ -287,7 +287,7 @@ class _Scan:
 
     def _run_parts(
         self,
-        parts: Any,
+        parts: Iterable[Part],
         spec: ScanSpec,
         *,
         inner: int | None = None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -58,7 +57,7 @@ def reduce_runs(executor: Executor, problem: Problem) -> Runs:
     return Runs(results, counts.view_as((length,), offset=4 * RUNS_AT), counts.view_as((1,)))
 
 
-def _one(value: object) -> Any:
+def _one(value: object) -> object:
     """Return what an element adds to the length of its run."""
     return np.ones_like(value, np.uint32)
 

@@ -328,7 +328,7 @@ def map_of(graph: Graph, source: Element, fields: Sequence[Sequence[Node]], resu
     """Return a function of one element, given by the nodes of each field of its result."""
     traced = Result(tuple(tuple(nodes) for nodes in fields), result)
 
-    def function(value: object) -> Any:
+    def function(value: object) -> object:
         leaves = source.structure.flatten(value)
         compute = trace_again if isinstance(leaves[0], Traced) else evaluate_fields
         return result.structure.unflatten(compute(fields, source, result, leaves))
@@ -362,7 +362,7 @@ LAST = Operator("last", _right)
 def sum_of(count: int) -> Operator:
     """Return the operator that adds bundles of this many arrays."""
 
-    def add(left: Sequence[object], right: Sequence[Any]) -> Any:
+    def add(left: Sequence[object], right: Sequence[Any]) -> object:
         return tuple(left[i] + right[i] for i in range(count))
 
     return Operator("sum", add)
@@ -565,7 +565,7 @@ def transitions(pattern: Pattern, carried: int = 0) -> Transitions:
     stored = len(places)
     width = stored + len(rows) + carried
 
-    def combine(left: Any, right: Any) -> Any:
+    def combine(left: Any, right: Any) -> object:
         if width == 1:
             left, right = (left,), (right,)
         matrix = [

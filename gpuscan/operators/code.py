@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any
 
 from gpuscan import templates
 from gpuscan.elements import Element, HashedOnce
@@ -136,7 +135,7 @@ def combine_code(
 
 
 def map_code(
-    function: Callable[[Any], object],
+    function: Callable[..., object],
     element: Element,
     name: str,
     native_int64: bool,

@@ -35,7 +35,7 @@ def compute_fields(
     result: Element,
     arguments: Sequence[Sequence[Array]],
     compute: Callable[..., object],
-) -> list[Any]:
+) -> list[Array]:
     """Return what `evaluate_fields` returns, of a function of several arguments.
 
     Args:

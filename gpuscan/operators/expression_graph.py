@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.array_types import AnyDType
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import Scalar, compute_dtype, scalar_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators.parameters import bytes_in, derive, of_bytes, present, reveal
@@ -42,7 +42,7 @@ def numpy_function(op: str) -> Callable[..., Any]:
     return _erf if op == "erf" else getattr(np, op)
 
 
-def _erf(x: Any) -> Any:
+def _erf(x: object) -> object:
     return np.vectorize(math.erf, otypes=[np.float64])(x).astype(np.asarray(x).dtype)
 
 
@@ -80,12 +80,12 @@ class Node:
 
 
 @lru_cache(maxsize=16)
-def _equal_to(number: int) -> Callable[[Any], bool]:
+def _equal_to(number: int) -> Callable[[object], bool]:
     return lambda value: bool(value == number)
 
 
 @lru_cache(maxsize=64)
-def _cast_to(dtype: AnyDType) -> Callable[[Any], Any]:
+def _cast_to(dtype: AnyDType) -> Callable[[object], AnyArray]:
     return lambda value: np.asarray(value).astype(dtype)
 
 
@@ -107,7 +107,7 @@ class Graph:
         self.whole = whole
         self.lines: dict[int, str] = {}
         self.nodes: list[Node] = []
-        self._known: dict[Any, Node] = {}
+        self._known: dict[object, Node] = {}
         self._operations = 0
 
     def _node(self, op: str, args: tuple[Node, ...], scalar: Scalar, data: object = None) -> Node:
@@ -128,7 +128,7 @@ class Graph:
             self._known[key] = node
         return node
 
-    def describe_nodes(self) -> list[Any]:
+    def describe_nodes(self) -> list[object]:
         """Return all nodes in a form that can be compared with that of another graph."""
         return list(self._known)
 

@@ -50,7 +50,7 @@ def swap_rows(rows: Rows, row: int, place: object) -> None:
 def solve_triangular(a: Rows, b: Rows, *, lower: bool, unit: bool = False) -> Rows:
     """Return x of ``a x = b`` for a triangular matrix; with `unit`, its diagonal counts as ones."""
     size = len(a)
-    found: list[list[Any]] = [[]] * size
+    found: Rows = [[]] * size
     for row in range(size) if lower else reversed(range(size)):
         before = range(row) if lower else range(row + 1, size)
         numbers = list(b[row])

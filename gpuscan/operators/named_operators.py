@@ -58,7 +58,7 @@ class NamedOperator(Operator):
 def _builtin(
     ufunc: np.ufunc, kinds: frozenset[str], identity: Callable[[Field], object], element_axes: int = 0
 ) -> Operator:
-    def function(left: object, right: object) -> Any:
+    def function(left: object, right: object) -> object:
         return ufunc(left, right)
 
     return NamedOperator(ufunc.__name__, function, identity=identity, kinds=kinds, element_axes=element_axes)

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray
 from gpuscan.errors import abbreviate
-from gpuscan.problem.arguments import as_integer
+from gpuscan.problem.arguments import OnDevice, as_integer
 from gpuscan.problem.indexed_maps import with_index
 from gpuscan.problem.labels import MISSING, labels_of
 
@@ -84,7 +84,7 @@ def with_indices(problem: Problem) -> Problem:
 # ----- Missing labels
 
 
-def may_be_missing(labels: Any) -> bool:
+def may_be_missing(labels: AnyArray | OnDevice) -> bool:
     """Return True if labels of their dtype can be -1, which says that an element is of no group."""
     return bool(labels.dtype.kind == "i")
 

@@ -34,10 +34,10 @@ class ArrayIndex:
         unique: True if no two indices name the same place.
     """
 
-    view: tuple[Any, ...]
+    view: tuple[slice | None, ...]
     axes: Axes
     numbers: Axes
-    indices: tuple[Any, ...]
+    indices: tuple[AnyArray | OnDevice, ...]
     shape: Axes
     place: int
     unique: bool
@@ -125,10 +125,10 @@ def split_index(parts: Sequence[Any], shape: Axes, true_places: Callable[[Any], 
     Raises:
         IndexError: an index is outside its axis, or the indices do not broadcast to each other.
     """
-    view: list[Any] = []
+    view: list[slice | None] = []
     axes: list[int] = []
     numbers: list[int] = []
-    indices: list[Any] = []
+    indices: list[AnyArray | OnDevice] = []
     arrays: list[int] = []
     axis = 0
     for number, part in enumerate(parts):
@@ -140,7 +140,7 @@ def split_index(parts: Sequence[Any], shape: Axes, true_places: Callable[[Any], 
         if is_mask(part) and not part.shape:
             # One bool stands for a new axis of length 1, or for no element.
             found: Sequence[Any] = [np.zeros(int(bool(part)), np.intp)]
-            new: list[Any] = [None]
+            new: list[slice | None] = [None]
             lengths: Axes = (1,)
         else:
             found = true_places(part) if is_mask(part) else [part]

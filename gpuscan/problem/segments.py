@@ -344,7 +344,7 @@ def _check_order(offsets: AnyArray, into: AnyArray | None = None) -> None:
             np.copyto(into[start : start + _CHECKED_TOGETHER], stretch[:_CHECKED_TOGETHER], casting="unsafe")
 
 
-def _check_shape(offsets: Any, elements: int | str) -> None:
+def _check_shape(offsets: AnyArray | OnDevice, elements: int | str) -> None:
     """Raise an error unless the offsets are a row of integers. `elements` says what they cut, for messages."""
     if len(offsets.shape) != 1 or not offsets.shape[0]:
         ends = ""

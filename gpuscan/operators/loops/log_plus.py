@@ -7,8 +7,6 @@ one-to-one. Several numbers are maps with a matrix, such as the forward algorith
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gpuscan.operators.expression_graph import Node
@@ -22,7 +20,7 @@ class LogPlus(MaxPlus):
 
     kind = "log-plus"
     law = "h[t] = logaddexp(h[t-1] + a, b)"
-    plus: Any = np.logaddexp
+    plus: np.ufunc = np.logaddexp
     extremum = "logaddexp"
 
     def sum(self, a: Node, b: Node) -> Node:

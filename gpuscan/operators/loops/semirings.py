@@ -224,13 +224,13 @@ class MatrixMaps(Composition):
         stored = self.stored
         like = right[stored]
 
-        def entry(numbers: Numbers, kind: int) -> Any:
+        def entry(numbers: Numbers, kind: int) -> Number | None:
             return numbers[kind] if kind >= 0 else None
 
         def product(one: object, other: object) -> Any:
             return other if one is None else one if other is None else times(one, other)
 
-        found: dict[int, Any] = {}
+        found: dict[int, Number] = {}
         for i in size:
             for j in size:
                 kind = self.pattern[i][j]

@@ -139,7 +139,7 @@ def operator_of(composition: Composition, flagged: bool, count: int, carried: in
     """
     width = count + flagged + carried
 
-    def combine(left: Any, right: Any) -> Any:
+    def combine(left: Any, right: Any) -> object:
         if width == 1:
             left, right = (left,), (right,)
         numbers = composition.combine(left[:count], right[:count])

@@ -175,7 +175,9 @@ def _structure(value: object) -> Structure:
     return structure_of(value)[0]
 
 
-def _split(structure: Structure, value: object, name: str, function: Any) -> tuple[Any, Any, bool]:
+def _split(
+    structure: Structure, value: object, name: str, function: Callable[..., object]
+) -> tuple[object, object, bool]:
     """Return the carry, y or None, and True if the function returned the carry alone."""
     if value is None:
         raise TypeError(
@@ -201,7 +203,9 @@ def _describe_structure(structure: Structure) -> str:
     return f"a {what} of {len(structure.children)} ({children})"
 
 
-def _carry_nodes(graph: Graph, leaf: object, field: Field, place: int, name: str, function: Any) -> list[Node]:
+def _carry_nodes(
+    graph: Graph, leaf: object, field: Field, place: int, name: str, function: Callable[..., object]
+) -> list[Node]:
     """Return the numbers of a leaf of the carry that the step returned, in the dtype of the carry."""
     shown = f"carry number {place} that {name} returns"
     leaf = join_numbers(leaf)
@@ -258,7 +262,7 @@ def _fits(scalar: Scalar, field: Scalar) -> bool:
     return bool(np.can_cast(scalar.dtype, field.dtype, "safe")) and scalar.kind != "bool"
 
 
-def _output(graph: Graph, value: object, name: str, function: Any) -> tuple[Element, list[Node]]:
+def _output(graph: Graph, value: object, name: str, function: Callable[..., object]) -> tuple[Element, list[Node]]:
     """Return the element of y, and its nodes."""
     structure, leaves = structure_of(value)
     found: list[Traced] = []

@@ -13,12 +13,13 @@ right for finite numbers. Several numbers are affine maps over the semiring (see
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.operators.expression_graph import BOOL, Node
 from gpuscan.operators.loops.semirings import INT64, Form, Forms, Semiring, derive_stage
 from gpuscan.operators.loops.stage import (
@@ -56,8 +57,8 @@ def _add(a: Any, b: object) -> Any:
 
 # How bounds are applied: as np.maximum, which keeps NaN; as np.fmax, which passes over NaN; as np.where(a > b, a, b),
 # which takes b if either is NaN.
-_MAXIMUM: Mapping[str, Any] = {"keep": np.maximum, "skip": np.fmax, "choose": maximum_of_choice}
-_MINIMUM: Mapping[str, Any] = {"keep": np.minimum, "skip": np.fmin, "choose": minimum_of_choice}
+_MAXIMUM: Mapping[str, Callable[..., AnyArray]] = {"keep": np.maximum, "skip": np.fmax, "choose": maximum_of_choice}
+_MINIMUM: Mapping[str, Callable[..., AnyArray]] = {"keep": np.minimum, "skip": np.fmin, "choose": minimum_of_choice}
 
 
 @dataclass(frozen=True)
@@ -349,7 +350,7 @@ class MaxPlus(Semiring):
 
     kind = "max-plus"
     law = "h[t] = max(a + h[t-1], b)"
-    plus: Any = np.maximum
+    plus: np.ufunc = np.maximum
     times = staticmethod(_add)
     extremum = "maximum"
     farthest = -1
