@@ -64,7 +64,7 @@ def _builtin(
     return NamedOperator(ufunc.__name__, function, identity=identity, kinds=kinds, element_axes=element_axes)
 
 
-_UFUNCS: Mapping[np.ufunc, Operator] = {
+NAMED_OPERATORS: Mapping[np.ufunc, Operator] = {
     np.add: _builtin(np.add, NUMBERS, lambda field: 0),
     np.multiply: _builtin(np.multiply, NUMBERS, lambda field: 1),
     np.minimum: _builtin(np.minimum, ORDERED, _highest),
@@ -102,12 +102,12 @@ _ARGUMENT_ADVICE = (
     "better = lambda l, r: {{key: np.where(r.value {sign} l.value, r[key], l[key]) for key in ('value', 'place')}}. "
     "examples/argmax_so_far.py is a whole program"
 )
-BUILTINS: Mapping[str, Operator] = {operator.name: operator for operator in _UFUNCS.values()}
+BUILTINS: Mapping[str, Operator] = {operator.name: operator for operator in NAMED_OPERATORS.values()}
 
 
 def name_of_ufunc(ufunc: np.ufunc) -> str | None:
     """Return the name that stands for a ufunc of NumPy; None if none does."""
-    operator = _UFUNCS.get(ufunc)
+    operator = NAMED_OPERATORS.get(ufunc)
     return None if operator is None else operator.name
 
 
@@ -132,12 +132,12 @@ def resolve(op: Any) -> Operator:
             raise OperatorError(f"op={op!r} was passed, and no operator has that name; {meant}{_choices()}")
         return found
     if isinstance(op, np.ufunc):
-        if op not in _UFUNCS:
+        if op not in NAMED_OPERATORS:
             raise OperatorError(
                 f"op=np.{op.__name__} was passed, which is no named operator; {_choices()}. If it is associative, "
                 f"pass a function: lambda l, r: np.{op.__name__}(l, r)"
             )
-        return _UFUNCS[op]
+        return NAMED_OPERATORS[op]
     if callable(op):
         return Operator(name_of(op), op)
     raise OperatorError(f"op={op!r} was passed, which is no operator; {_choices()}")
