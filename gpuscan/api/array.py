@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from html import escape
 from math import prod
-from typing import TYPE_CHECKING, Any, Never, TypeAlias
+from typing import TYPE_CHECKING, Any, Never, TypeAlias, overload
 
 import numpy as np
 
@@ -86,7 +86,7 @@ class Array(DeviceArray, ArrayOperators):
         device: OpenedDevice,
         buffer: wgpu.GPUBuffer,
         shape: tuple[int, ...],
-        dtype: Any,
+        dtype: object,
         offset: int = 0,
         owner: Allocation | None = None,
         strides: tuple[int, ...] | None = None,
@@ -507,7 +507,7 @@ class Array(DeviceArray, ArrayOperators):
     def __array_function__(self, function: object, types: object, args: object, options: object) -> Any:
         return _protocols["function"](function, args, options)
 
-    def __dlpack__(self, *, copy: bool | None = None, dl_device: Any = None, **options: Any) -> Any:
+    def __dlpack__(self, *, copy: bool | None = None, dl_device: tuple[int, int] | None = None, **options: Any) -> Any:
         """Return a capsule of a copy in the CPU's memory, for ``from_dlpack`` of other libraries."""
         if copy is False or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
             raise BufferError(
@@ -596,7 +596,7 @@ def _by_numpy(function: Callable[..., Any], *arguments: object, **options: objec
     return found
 
 
-def new_array(device: OpenedDevice, content: AnyArray | None, shape: Any = (), dtype: Any = None) -> Array:
+def new_array(device: OpenedDevice, content: AnyArray | None, shape: Any = (), dtype: object = None) -> Array:
     """Return a new array on the device: a copy of `content`, or with arbitrary contents if it is None."""
     context = device._context
     made = empty(context, shape, dtype) if content is None else upload_array(context, content)
@@ -637,7 +637,15 @@ def _html_text(array: Array) -> str:
     return f"{html_table('gpuscan.Array', rows.items())}\n<pre>{escape(text)}</pre>"
 
 
-def in_dtype(array: Any, dtype: AnyDType) -> Any:
+# An array on a device or in NumPy.
+SomeArray: TypeAlias = Array | AnyArray
+
+
+@overload
+def in_dtype(array: Array, dtype: AnyDType) -> Array: ...
+@overload
+def in_dtype(array: AnyArray, dtype: AnyDType) -> AnyArray: ...
+def in_dtype(array: SomeArray, dtype: AnyDType) -> SomeArray:
     """Return an array of NumPy or of a device in a dtype, in its native byte order, and as it is if it has it."""
     if isinstance(array, Array):
         return array if array.dtype == dtype else array.astype(dtype)

@@ -184,7 +184,7 @@ def pick_by_numpy(predicate: Map, leaves: list[Any]) -> AnyArray:
 # ----- The results
 
 
-def places_of(out: Any, structure: Structure, leaves: list[Any], home: Device | None) -> list[Any]:
+def places_of(out: object, structure: Structure, leaves: list[Any], home: Device | None) -> list[Any]:
     """Return the arrays of `out`, depth first.
 
     Raises:
@@ -203,7 +203,7 @@ def places_of(out: Any, structure: Structure, leaves: list[Any], home: Device | 
     return places
 
 
-def written(results: list[AnyArray], places: list[Any], out: Any) -> Any:
+def written(results: list[AnyArray], places: list[Any], out: object) -> Any:
     """Write the entries to the arrays of `out`, and return the parts of the arrays that were written."""
     count = len(results[0])
     for place in places:

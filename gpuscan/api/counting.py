@@ -189,10 +189,10 @@ def histogram(
 ) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @launchable
 def histogram(
-    x: Any,
+    x: object,
     bins: Any = 10,
     range: Any = None,  # noqa: A002 (NumPy's name)
-    weights: Any = None,
+    weights: object = None,
     *,
     device: Devices = None,
 ) -> tuple[Any, Any]:
@@ -346,7 +346,7 @@ def _sum_by_bin(numbers: Array, weights: Array, edges: Edges, bins: int) -> Any:
     return reduce(weights, "add", axis=0, groups=labels, num_groups=bins)
 
 
-def _bin_label(place: Any, end: Any) -> Any:
+def _bin_label(place: Any, end: object) -> Any:
     """Return the bin of a number, or -1 if it has none.
 
     Args:

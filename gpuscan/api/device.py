@@ -71,7 +71,7 @@ class Device(OpenedDevice):
         True
     """
 
-    def __new__(cls, adapter: Any = None, **_: Any) -> Self:
+    def __new__(cls, adapter: object = None, **_: object) -> Self:
         """Return the device of a `wgpu.GPUDevice` if there is one, else a new object."""
         if is_gpu_device(adapter):
             with _gpu_lock:

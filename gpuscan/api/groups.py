@@ -166,7 +166,7 @@ class CountedLabels:
     drops_last: bool = False
 
 
-def count_groups(problem: Problem, labels: Any, num_groups: Any, home: OpenedDevice | None) -> CountedLabels:
+def count_groups(problem: Problem, labels: Any, num_groups: object, home: OpenedDevice | None) -> CountedLabels:
     """Return the labels of a reduction, and the number of groups.
 
     Labels on a device come back counted or sorted. The largest of them is read from the device, or the first and the

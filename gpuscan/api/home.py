@@ -113,8 +113,8 @@ class Distributed(ABC):
         axis: object,
         options: dict[str, Any],
         *,
-        keepdims: Any,
-        out: Any,
+        keepdims: object,
+        out: object,
         refused: dict[str, Any],
     ) -> Any:
         """Return the reduction of a bundle of such arrays."""

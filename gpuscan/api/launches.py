@@ -165,7 +165,7 @@ class CallKey:
             raise _NoKeyError
         return found
 
-    def _of_array(self, array: Any) -> Hashable:
+    def _of_array(self, array: DeviceArray) -> Hashable:
         if array.owner is None:
             # A caller's buffer is checked at each use.
             raise _NoKeyError

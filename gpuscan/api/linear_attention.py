@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, in_dtype
+from gpuscan.api.array import Array, SomeArray, in_dtype
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
+from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.linear_attention import DeviceAttention, largest_numbers
@@ -28,14 +29,14 @@ _STATES = (5, 7)
 
 @launchable
 def gated_delta_rule(
-    q: Any,
-    k: Any,
-    v: Any,
-    g: Any,
-    beta: Any,
+    q: object,
+    k: object,
+    v: object,
+    g: object,
+    beta: object,
     *,
     scale: float | None = None,
-    initial_state: Any = None,
+    initial_state: object = None,
     output_final_state: bool = False,
     device: Device | str | int | None = None,
 ) -> Any:
@@ -85,16 +86,16 @@ def gated_delta_rule(
 
 @launchable
 def gated_delta_rule_vjp(
-    q: Any,
-    k: Any,
-    v: Any,
-    g: Any,
-    beta: Any,
-    grad_o: Any,
+    q: object,
+    k: object,
+    v: object,
+    g: object,
+    beta: object,
+    grad_o: object,
     *,
     scale: float | None = None,
-    initial_state: Any = None,
-    grad_final_state: Any = None,
+    initial_state: object = None,
+    grad_final_state: object = None,
     device: Device | str | int | None = None,
 ) -> tuple[Any, ...]:
     """Return the gradient of a function of the outputs of `gated_delta_rule`.
@@ -134,13 +135,13 @@ def gated_delta_rule_vjp(
 
 @launchable
 def gated_linear_attention(
-    q: Any,
-    k: Any,
-    v: Any,
-    g: Any,
+    q: object,
+    k: object,
+    v: object,
+    g: object,
     *,
     scale: float | None = None,
-    initial_state: Any = None,
+    initial_state: object = None,
     output_final_state: bool = False,
     device: Device | str | int | None = None,
 ) -> Any:
@@ -181,15 +182,15 @@ def gated_linear_attention(
 
 @launchable
 def gated_linear_attention_vjp(
-    q: Any,
-    k: Any,
-    v: Any,
-    g: Any,
-    grad_o: Any,
+    q: object,
+    k: object,
+    v: object,
+    g: object,
+    grad_o: object,
     *,
     scale: float | None = None,
-    initial_state: Any = None,
-    grad_final_state: Any = None,
+    initial_state: object = None,
+    grad_final_state: object = None,
     device: Device | str | int | None = None,
 ) -> tuple[Any, ...]:
     """Return the gradient of a function of the outputs of `gated_linear_attention`.
@@ -248,14 +249,14 @@ class _Call:
     @classmethod
     def of(
         cls,
-        q: Any,
-        k: Any,
-        v: Any,
-        g: Any,
-        beta: Any,
-        scale: Any,
-        initial: Any,
-        device: Any,
+        q: object,
+        k: object,
+        v: object,
+        g: object,
+        beta: object,
+        scale: float | None,
+        initial: object,
+        device: Device | str | int | None,
         grads: dict[str, Any],
     ) -> _Call:
         """Check the arguments of a call."""
@@ -331,7 +332,7 @@ class _Call:
         home = self.home
         assert home is not None
         parts = list(self._parts(home._context.binding_limit // 4))
-        whole: list[Any] = []
+        whole: list[SomeArray] = []
         for part in parts:
             arrays: list[Any] = [
                 None
@@ -362,7 +363,7 @@ class _Call:
             for head in range(0, heads, own_heads):
                 yield slice(batch, batch + own_batches), slice(head, head + own_heads)
 
-    def _make_bindable(self, array: Any, part: Part | None, is_state: bool) -> Any:
+    def _make_bindable(self, array: SomeArray, part: Part | None, is_state: bool) -> DeviceArray:
         """Return an array, or a part of it, on the device, where a shader can bind it."""
         if part is not None:
             array = array[_within(part, is_state)]
@@ -381,7 +382,7 @@ def _default_scale(keys: int) -> float:
     return scale
 
 
-def _common_dtype(arrays: dict[str, Any], home: Device | None) -> np.dtype[Any]:
+def _common_dtype(arrays: dict[str, SomeArray], home: Device | None) -> AnyDType:
     """Return the dtype to compute in: float32, or float64 on NumPy if an array has it.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, new_array
+from gpuscan.api.array import Array, SomeArray, new_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, home_of
 from gpuscan.api.launches import launchable
@@ -27,11 +27,11 @@ from gpuscan.problem.problem import Problem
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-    from gpuscan.api.annotations import DTypeOf, Of, RecurrenceOptions, S, T
+    from gpuscan.api.annotations import DTypeOf, Of, RecurrenceOptions, S, T, Value
 
 
 @operator(identity=(1, 0), name="affine")
-def affine(left: Any, right: Any) -> Any:
+def affine(left: tuple[Value, Value], right: tuple[Value, Value]) -> tuple[Value | np.generic, Value | np.generic]:
     """Return the composition of two maps ``x -> a x + b``: first `left`, then `right`."""
     return left[0] * right[0], right[0] * left[1] + right[1]
 
@@ -42,16 +42,16 @@ def _affine_beside(left: Any, right: Any) -> Any:
     return *affine(left[:2], right[:2]), right[2]
 
 
-def _second(value: Any) -> Any:
+def _second(value: tuple[Value, Value]) -> Value:
     return value[1]
 
 
-def _wide_gradients(value: Any) -> Any:
+def _wide_gradients(value: tuple[Value, Value, Value]) -> tuple[Value, Value]:
     """Return the same as `_gradients`, with the gradient of the gate in float32."""
     return value[1].astype(np.float32) * value[2].astype(np.float32), value[1]
 
 
-def _gradients(value: Any) -> Any:
+def _gradients(value: tuple[Value, Value, Value]) -> tuple[Value, Value]:
     """Return the gradients of gate and input from (product of gates, gradient, neighbouring state)."""
     return value[1] * value[2], value[1]
 
@@ -82,9 +82,9 @@ def linear_recurrence(
     b: Any,
     *,
     axis: int = -1,
-    initial: Any = None,
+    initial: object = None,
     reverse: bool = False,
-    dtype: Any = None,
+    dtype: object = None,
     device: Devices = None,
     reproducible: str | None = None,
 ) -> Any:
@@ -131,7 +131,7 @@ def linear_recurrence(
     if not isinstance(a, Array) and a.size == 1 and a.ndim <= b.ndim and kind in (np.float32, np.float16):
         gate = a.reshape(())[()]
 
-        def with_gate(value: Any) -> Any:
+        def with_gate(value: Value) -> Any:
             value = value.astype(kind)
             return np.full_like(value, gate), value
 
@@ -253,7 +253,7 @@ def gradients(
     reverse: bool,
     reproducible: str | None = None,
     device: Device | str | int | None = None,
-) -> tuple[Any, Any, Any]:
+) -> tuple[SomeArray, SomeArray, SomeArray | None]:
     """Return what `linear_recurrence_vjp` returns, computed on a device of choice."""
     reverse = as_flag("reverse", reverse)
     h, grad_h = _array(h), _array(grad_h)
@@ -379,7 +379,7 @@ def _overlap(problem: Problem, step: int) -> tuple[tuple[slice, ...], tuple[slic
     return tuple(here), tuple(there)
 
 
-def _product(value: Any) -> Any:
+def _product(value: tuple[Value, Value]) -> Value:
     return value[0] * value[1]
 
 
@@ -387,7 +387,7 @@ def gradient_of_broadcast(
     x: Any,
     shape: tuple[int, ...],
     dtype: AnyDType,
-    where: Any,
+    where: object,
     part: Callable[[Any], Any] | None,
     reproducible: str | None = None,
 ) -> Array | AnyArray:
@@ -409,7 +409,7 @@ def gradient_of_broadcast(
             value = tuple(each.astype(wide) for each in value)
         return value if part is None else part(value)
 
-    def store(value: Any) -> Any:
+    def store(value: Value) -> Any:
         return value.astype(dtype)
 
     options: dict[str, Any] = {"keepdims": True, "device": where, "reproducible": reproducible}
@@ -423,7 +423,7 @@ def gradient_of_broadcast(
 _PARTS = ("float32", "float16", "bfloat16")
 
 
-def common_dtype(one: str, x: Any, other: str, y: Any) -> AnyDType:
+def common_dtype(one: str, x: SomeArray, other: str, y: SomeArray) -> AnyDType:
     """Return the dtype that two arrays are combined in.
 
     Raises:
@@ -440,7 +440,7 @@ def common_dtype(one: str, x: Any, other: str, y: Any) -> AnyDType:
     )
 
 
-def broadcast_to(one: str, x: Any, other: str, y: Any) -> Any:
+def broadcast_to(one: str, x: SomeArray, other: str, y: SomeArray) -> SomeArray:
     """Return a view of the array `x` in the shape of `y`, on the device that `y` is on.
 
     Raises:
@@ -462,12 +462,12 @@ def broadcast_to(one: str, x: Any, other: str, y: Any) -> Any:
     return x.view_at(y.shape, (*(0,) * lead, *steps))
 
 
-def _array(x: object) -> Any:
+def _array(x: object) -> SomeArray:
     """Return an array in native byte order."""
     return x if isinstance(x, Array) else native(as_array(x))
 
 
-def _array_like(x: Any, other: Any) -> Any:
+def _array_like(x: object, other: SomeArray) -> SomeArray:
     """Return an array; a Python number becomes one of the dtype that NumPy's promotion with `other` gives."""
     if isinstance(x, (int, float, complex)) and not isinstance(x, (bool, np.generic)):
         bfloat = other.dtype.name == "bfloat16" and not isinstance(x, complex)

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.api.array import Array, SomeArray
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable
 from gpuscan.api.loop_arguments import LoopArguments, Place, loop_arguments
@@ -52,7 +52,7 @@ class LoopResult(tuple[Any, Any]):
     iterations: int | None
     _form: LoopForm | Callable[[], LoopForm] | None
 
-    def __new__(cls, carry: Any, ys: Any, form: Any = None, iterations: int | None = None) -> LoopResult:
+    def __new__(cls, carry: object, ys: object, form: Any = None, iterations: int | None = None) -> LoopResult:
         self = super().__new__(cls, (carry, ys))
         self._form, self.iterations = form, iterations
         return self
@@ -215,7 +215,7 @@ def _all_host(value: object) -> bool:
 
 
 def _run(
-    f: Any, init: object, xs: object, *, axis: int, reverse: bool, method: str, device: Any, fixed: bool,
+    f: Any, init: object, xs: object, *, axis: int, reverse: bool, method: str, device: object, fixed: bool,
     forms: list[LoopForm],
 ) -> tuple[Any, Any]:  # fmt: skip
     arguments = loop_arguments(f, init, xs, axis=axis, device=device)
@@ -228,8 +228,8 @@ def _run(
 
 @launchable
 def _launch_loop(
-    f: Any, init: object, xs: object, *, axis: int = 0, reverse: bool = False, method: str = "auto", device: Any = None,
-    fixed: bool = False,
+    f: object, init: object, xs: object, *, axis: int = 0, reverse: bool = False, method: str = "auto",
+    device: object = None, fixed: bool = False,
 ) -> tuple[Any, Any]:  # fmt: skip
     return _run(f, init, xs, axis=axis, reverse=reverse, method=method, device=device, fixed=fixed, forms=[])
 
@@ -241,7 +241,7 @@ def run_sequentially(arguments: LoopArguments, reverse: bool) -> tuple[Any, Any]
     """Return the last carry and the outputs of the loop itself, which takes one invocation for each row."""
     step, home = arguments.step, arguments.home
     outputs = [] if step.output is None else list(step.output.fields)
-    numbers: list[Any] = []
+    numbers: list[SomeArray] = []
     for leaf, field in zip(arguments.init, step.carry.fields, strict=True):
         numbers += [leaf[(..., *at)] if field.shape else leaf for at in np.ndindex(field.shape)]
     function = _step_of_numbers(step, whole_words=home is not None)
@@ -316,7 +316,7 @@ def _run_on_numpy(
 
 def run_newton(
     arguments: LoopArguments, reverse: bool, tolerance: float | None, max_iterations: int
-) -> tuple[Any, Any, int]:
+) -> tuple[SomeArray | np.generic, SomeArray, int]:
     """Return the last carry, the outputs, and the number of iterations.
 
     An iteration computes new carries h' from the carries h of the iteration before it, by the scan
@@ -396,7 +396,7 @@ def run_newton(
     )
 
 
-def _float_of(dtype: Any) -> Any:
+def _float_of(dtype: AnyDType) -> Any:
     return np.float32 if np.dtype(dtype).name == "bfloat16" else dtype
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.api.array import Array, SomeArray
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.array_types import AnyArray, AnyDType
@@ -128,8 +128,8 @@ class Place:
 
 def loop_arguments(
     f: Callable[[Any, Any], Any],
-    init: Any,
-    xs: Any,
+    init: object,
+    xs: object,
     *,
     axis: int,
     device: Any,
@@ -167,7 +167,7 @@ def loop_arguments(
     raise refusals[0]
 
 
-def _no_split(xs: Sequence[Any], init: Sequence[Any], axis: Any) -> ValueError:
+def _no_split(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis: int) -> ValueError:
     shared = _find_shared(xs)
     if not shared:
         shown = ", ".join(map(str, xs))
@@ -185,7 +185,9 @@ def _no_split(xs: Sequence[Any], init: Sequence[Any], axis: Any) -> ValueError:
     )
 
 
-def _takes_numbers(f: Any, structure: Structure, leaves: Sequence[Any], carry: Structure, given: Sequence[Any]) -> bool:
+def _takes_numbers(
+    f: object, structure: Structure, leaves: Sequence[SomeArray], carry: Structure, given: Sequence[SomeArray]
+) -> bool:
     """Return True if the step can be traced with a carry and an x of single numbers."""
     shared = len(_find_shared([leaf.shape for leaf in leaves]))
     source = element_of([leaf.dtype for leaf in leaves], structure, [leaf.shape[shared:] for leaf in leaves])
@@ -256,7 +258,7 @@ def _find_shared(shapes: Sequence[tuple[int, ...]]) -> list[int]:
     return found
 
 
-def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis: Any) -> list[Split]:
+def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis: int) -> list[Split]:
     """Return the ways to divide the axes: each a leading shape, the trailing axes of each x, and of each leaf of init.
 
     The way with the fewest trailing axes of init comes first. The arrays of x have at most as many trailing axes.
@@ -299,9 +301,9 @@ def _check_split(
 
 
 def _with_split(
-    f: Any,
+    f: object,
     structure: Structure,
-    leaves: Sequence[Any],
+    leaves: Sequence[SomeArray],
     carry: Structure,
     given: Sequence[Any],
     split: Split,
@@ -331,7 +333,7 @@ def _with_split(
     return LoopArguments(step, tuple(arrays), tuple(moved), shape, place, home, on_device, key)
 
 
-def _step_key(f: Any, carry: Structure, given: Sequence[Any], source: Element, states: Any) -> Any:
+def _step_key(f: object, carry: Structure, given: Sequence[Any], source: Element, states: list[tuple[int, ...]]) -> Any:
     key = f if isinstance(f, FixedStep) else None if isinstance(f, Switch) else function_key(f)
     if key is None:
         return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, new_array
+from gpuscan.api.array import Array, SomeArray, new_array
 from gpuscan.api.loop_arguments import LoopArguments, Place
 from gpuscan.api.map import map_leaves
 from gpuscan.api.outputs import execute, is_on_device
@@ -164,7 +164,7 @@ class LoopRun:
                 new_needed |= more_new
                 pending |= more_old - old_needed
                 old_needed |= more_old
-        ys: list[Any] | None = None
+        ys: list[SomeArray] | None = None
         for item in order:
             if isinstance(item, int):
                 if item in old_needed:
@@ -241,7 +241,7 @@ class LoopRun:
 
     def _stage(
         self, stage: Stage, new: Sequence[int], wanted: Sequence[int], outputs: Sequence[Node], old_needed: set[int]
-    ) -> list[Any]:
+    ) -> list[SomeArray]:
         """Run a stage, keep the arrays of numbers that are wanted, and return the arrays of the outputs.
 
         Args:
@@ -266,7 +266,7 @@ class LoopRun:
                 stored.append((nodes, field))
             else:
                 shared[number] = same
-        results: list[Any] = []
+        results: list[SomeArray] = []
         if stored:
             problem = self.problem(stage, [nodes for nodes, _ in stored], [field for _, field in stored])
             results = execute(problem, self.home, "auto", None)
@@ -428,7 +428,7 @@ class LoopRun:
         seeds += [np.full((rows,), value, scalar.dtype) for scalar, value in rest]
         return tuple(seeds)
 
-    def _seeds_on_device(self, stage: Stage, element: Element, given: Sequence[object]) -> Sequence[Any]:
+    def _seeds_on_device(self, stage: Stage, element: Element, given: Sequence[object]) -> Sequence[SomeArray]:
         assert self.home is not None
         arrays = [self.home.asarray(each) for each in given]
         source = bundle_of([Field("f", scalar_of(array.dtype)) for array in arrays])
@@ -441,7 +441,7 @@ class LoopRun:
         nodes = [[graph.cast(number.nodes[()], field.scalar)] for number, field in zip(numbers, fields, strict=True)]
         function = map_of(graph, source, nodes, bundle_of(fields))
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
-        found: Sequence[Any] = map_leaves(function, arrays, shape, self.home, None)
+        found: Sequence[SomeArray] = map_leaves(function, arrays, shape, self.home, None)
         if isinstance(stage.composition, TableMaps):
             self._check_states(stage.composition, source, arrays, shape)
         return found
@@ -465,12 +465,12 @@ class LoopRun:
 
     # ----- Arrays
 
-    def set_old(self, place: int, array: Any) -> None:
+    def set_old(self, place: int, array: SomeArray) -> None:
         """Keep the array of the old numbers: the new ones, shifted by one step."""
         field = self.field_of(place)
         others = self.arguments.others
         start = self.initial(place)
-        old: Any
+        old: SomeArray
         seed: Any
         leaf: Any = array
         if isinstance(array, Array):
@@ -500,7 +500,7 @@ class LoopRun:
                 old[tuple(first)] = np.expand_dims(np.broadcast_to(start, others), self.axis)
         self.places[self.step.states[place].index] = Place(old, field, 0)
 
-    def map_nodes(self, nodes: Sequence[Sequence[Node]], fields: Sequence[Field]) -> list[Any]:
+    def map_nodes(self, nodes: Sequence[Sequence[Node]], fields: Sequence[Field]) -> list[SomeArray]:
         """Return nodes as arrays, computed from the arrays that are there."""
         flat = [node for group in nodes for node in group]
         sources = _Sources(flat, self.places, self.spare)
@@ -509,7 +509,7 @@ class LoopRun:
         by_field = [[graph.cast(next(found), f.scalar) for _ in g] for g, f in zip(nodes, fields, strict=True)]
         return self.elementwise(map_of(graph, sources.element, by_field, bundle_of(list(fields))), sources.arrays)
 
-    def elementwise(self, function: Map, arrays: Sequence[Any]) -> list[Any]:
+    def elementwise(self, function: Map, arrays: Sequence[Any]) -> list[SomeArray]:
         """Return a function of each element of arrays that share the leading shape."""
         if self.fixed or any(field.shape for field in (*function.source.fields, *function.element.fields)):
             # The kernel of maps takes one number of each array: a scan that keeps each element takes several.
@@ -526,7 +526,7 @@ class LoopRun:
             return execute(problem.made_reproducible() if self.fixed else problem, self.home, "auto", None)
         return list(map_leaves(function, arrays, self.shape, self.home, None))
 
-    def _map_outputs(self) -> list[Any]:
+    def _map_outputs(self) -> list[SomeArray]:
         step = self.step
         assert step.output is not None
         groups = _group_by_field(step.outputs, step.output)
@@ -547,7 +547,7 @@ class LoopRun:
 
     # ----- The last carry
 
-    def last(self, array: Any) -> Any:
+    def last(self, array: SomeArray) -> Any:
         """Return a copy of the last values along the axis."""
         if not self.shape[self.axis]:
             return None
@@ -597,7 +597,7 @@ class LoopRun:
             leaves.append(whole if isinstance(whole, Array) or whole.ndim else whole[()])
         return self.step.carry.structure.build_bundle(leaves)
 
-    def _direct_last(self, place: int) -> Any:
+    def _direct_last(self, place: int) -> SomeArray:
         """Return the last value of a number that is computed from x and other numbers: a map of one step."""
         step = self.step
         node = step.results[place]
@@ -610,7 +610,7 @@ class LoopRun:
         (found,) = part_of(self, places, shape).map_nodes([[node]], [self.field_of(place)])
         return found.reshape(self.arguments.others)
 
-    def _reduce(self, stage: Stage, places: Sequence[int]) -> list[Any]:
+    def _reduce(self, stage: Stage, places: Sequence[int]) -> list[SomeArray]:
         """Return the last values of numbers that no array has: a reduction of the stage's maps."""
         nodes = [[self.step.results[place]] for place in places]
         problem = self.problem(stage, nodes, [self.field_of(place) for place in places])
@@ -645,7 +645,9 @@ def part_of(run: LoopRun, places: Mapping[int, Place], shape: tuple[int, ...]) -
     return other
 
 
-def stack_numbers(numbers: Sequence[Any], field: Field, others: tuple[int, ...]) -> Any:
+def stack_numbers(
+    numbers: Sequence[SomeArray | np.generic], field: Field, others: tuple[int, ...]
+) -> SomeArray | np.generic:
     """Return the numbers of a leaf of the carry as one array (*others, *shape of the field)."""
     if not field.shape:
         value = numbers[0]

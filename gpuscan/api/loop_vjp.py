@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, new_array
+from gpuscan.api.array import Array, SomeArray, new_array
 from gpuscan.api.launches import launchable
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
 from gpuscan.api.loop_arguments import LoopArguments, Place, loop_arguments
@@ -91,7 +91,15 @@ def loop_vjp(
 
 
 def gradients(
-    f: Any, init: Any, xs: Any, grad_ys: Any, *, grad_carry: Any, axis: int, reverse: bool, device: Any = None
+    f: Any,
+    init: object,
+    xs: object,
+    grad_ys: object,
+    *,
+    grad_carry: object,
+    axis: int,
+    reverse: bool,
+    device: object = None,
 ) -> tuple[Any, Any]:
     """Return what `loop_vjp` returns, computed on a device of choice."""
     arguments = loop_arguments(f, init, xs, axis=axis, device=device)
@@ -101,7 +109,7 @@ def gradients(
 class _Backward:
     """The backward pass of one loop."""
 
-    def __init__(self, arguments: LoopArguments, reverse: bool, grad_ys: Any, grad_carry: Any) -> None:
+    def __init__(self, arguments: LoopArguments, reverse: bool, grad_ys: object, grad_carry: object) -> None:
         self.arguments, self.reverse, step = arguments, reverse, arguments.step
         self.step = step
         self.found = linearise(step)
@@ -143,7 +151,7 @@ class _Backward:
             found.append(array if isinstance(array, Array) or not self.arguments.on_device else self._move(array))
         return found
 
-    def _move(self, array: object) -> Any:
+    def _move(self, array: object) -> SomeArray:
         home = self.arguments.home
         assert home is not None
         return new_array(home, np.ascontiguousarray(array))
@@ -186,10 +194,10 @@ class _Backward:
         grad_init = self._of_init(after, outputs, olds)
         return grad_init, grad_xs
 
-    def _start(self) -> list[Any]:
+    def _start(self) -> list[SomeArray]:
         """Return the gradient of each number of the last carry."""
         dtype = self.found.scalar.dtype
-        numbers: list[Any] = []
+        numbers: list[SomeArray] = []
         for array, field in zip(self.last, self.step.carry.fields, strict=True):
             for at in np.ndindex(field.shape):
                 if array is None:
@@ -221,7 +229,7 @@ class _Backward:
         """Return the gradients with respect to the arrays of init, the carry before the first step."""
         step, run, others = self.step, self.forward, self.arguments.others
         scalars = {place: step.states[place].scalar for place in self.found.places}
-        numbers: dict[int, Any]
+        numbers: dict[int, SomeArray]
         if self.arguments.length == 0:
             numbers = {place: np.zeros(others, scalars[place].dtype) for place in scalars}
         else:
@@ -254,7 +262,7 @@ class _Backward:
         stacked = np.concatenate([each.reshape((*others, 1)) for each in numbers], axis=-1)
         return stacked.reshape((*others, *field.shape))
 
-    def _sum(self, whole: object, shape: tuple[int, ...], field: Field) -> Any:
+    def _sum(self, whole: object, shape: tuple[int, ...], field: Field) -> SomeArray | np.generic:
         """Return the gradient of an array of init, which was broadcast to the other axes."""
         dtype = field.scalar.dtype
         if isinstance(whole, Array):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.api.array import Array, SomeArray
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
@@ -144,7 +144,7 @@ def map(
     """
     if not callable(function):
         raise TypeError(f"function={function!r} was passed to gpuscan.map; pass a function of one parameter an array")
-    leaves: list[Any] = []
+    leaves: list[SomeArray] = []
     parts: list[Any] = []
     for array in arrays:
         if is_number(array):
@@ -176,7 +176,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, (bool, int, float, complex, np.generic, Parameter))
 
 
-def numbers_of(leaves: Sequence[Any]) -> Any:
+def numbers_of(leaves: Sequence[SomeArray]) -> Any:
     """Return the element with one number of each array, as a tuple."""
     return element_of([leaf.dtype for leaf in leaves], tuple_of(len(leaves)))
 
@@ -201,7 +201,7 @@ def map_leaves(function: Map, leaves: Sequence[Any], shape: tuple[int, ...], hom
     """Return the result of a traced function of a tuple of numbers, in the form in which the function returns it."""
     on_device = any(isinstance(leaf, Array) for leaf in leaves)
     outputs = check_out(_stand_in(function, leaves, shape), out, home if on_device else None)
-    results: Sequence[Any]
+    results: Sequence[SomeArray]
     if on_device:
         assert home is not None
         sources = [home.asarray(leaf) for leaf in leaves]

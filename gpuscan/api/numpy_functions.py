@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, answer_protocols, new_array
+from gpuscan.api.array import Array, SomeArray, answer_protocols, new_array
 from gpuscan.api.array_indices import places_of_mask, take_along_axis, take_at
 from gpuscan.api.counting import bincount, histogram, repeat, searchsorted
 from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
@@ -30,6 +30,9 @@ from gpuscan.operators.parameters import as_parameter
 from gpuscan.operators.traced_array import name_of_function
 from gpuscan.problem.arguments import as_leaf, resolve_axis, tuple_of_integers
 from gpuscan.problem.broadcasting import broadcast_shapes
+
+if TYPE_CHECKING:
+    from gpuscan.api.annotations import Value
 
 # A function that computes on the device what a function of NumPy computes. It takes the same arguments.
 Form = Callable[..., Any]
@@ -122,7 +125,7 @@ _form_of(np.all)(_extreme(np.logical_and))
 
 
 @_form_of(np.mean)
-def _mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+def _mean(a: object, axis: object = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
     array = _array("np.mean", a)
     kind = array.dtype if dtype is None else np.dtype(dtype)
     if kind.kind in "biu":
@@ -136,14 +139,14 @@ def _mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims
 
 @_form_of(np.var)
 def _var(
-    a: Any,
-    axis: Any = None,
+    a: object,
+    axis: object = None,
     dtype: Any = None,
     out: Any = None,
     ddof: float = 0,
     keepdims: bool = False,
     *,
-    mean: Any = np._NoValue,
+    mean: object = np._NoValue,
     correction: Any = np._NoValue,
 ) -> Any:
     array = _array("np.var", a)
@@ -168,7 +171,9 @@ def _var(
 
 
 @_form_of(np.std)
-def _std(a: Any, axis: Any = None, dtype: object = None, out: Any = None, *args: Any, **options: Any) -> Any:
+def _std(
+    a: object, axis: object = None, dtype: object = None, out: Any = None, *args: object, **options: object
+) -> Any:
     found = np.sqrt(_var(a, axis, dtype, None, *args, **options))
     return found if out is None else np.positive(found, out=out)
 
@@ -228,7 +233,7 @@ _form_of(np.bincount)(lambda x, /, weights=None, minlength=0: bincount(x, weight
 
 
 @_form_of(np.histogram)
-def _histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:  # noqa: A002
+def _histogram(a: Any, bins: Any = 10, range: Any = None, density: object = None, weights: Any = None) -> Any:  # noqa: A002
     if density:
         raise not_on_device(
             "np.histogram(density=True)", "divide the counts by their sum and by the widths of the bins"
@@ -249,16 +254,16 @@ def _partition(a: object, kth: object, axis: int | None = -1, kind: str = "intro
     return found
 
 
-def _store_result(found: Any, out: Any) -> Any:
+def _store_result(found: Any, out: object) -> Any:
     return found if out is None else _copy_to(out, found)
 
 
 @_form_of(np.quantile)
 def _quantile(
-    a: Any,
+    a: object,
     q: Any,
     axis: Any = None,
-    out: Any = None,
+    out: object = None,
     overwrite_input: bool = False,
     method: QuantileMethod = "linear",
     keepdims: bool = False,
@@ -268,7 +273,9 @@ def _quantile(
 
 
 @_form_of(np.median)
-def _median(a: Any, axis: Any = None, out: object = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+def _median(
+    a: object, axis: Any = None, out: object = None, overwrite_input: bool = False, keepdims: bool = False
+) -> Any:
     del overwrite_input
     return _store_result(median(_array("np.median", a), axis=axis, keepdims=keepdims), out)
 
@@ -353,18 +360,18 @@ def _where(condition: object, x: object = None, y: object = None, /) -> Any:
 
 @_form_of(np.clip)
 def _clip(
-    a: Any,
-    a_min: Any = None,
+    a: object,
+    a_min: object = None,
     a_max: object = None,
     out: Any = None,
     *,
-    min: Any = None,  # noqa: A002
-    max: Any = None,  # noqa: A002
+    min: object = None,  # noqa: A002
+    max: object = None,  # noqa: A002
 ) -> Any:
     a_min, a_max = (min if a_min is None else a_min), (max if a_max is None else a_max)
     bounds = [bound for bound in (a_min, a_max) if bound is not None]
 
-    def clip_value(value: Any, *given: Any) -> Any:
+    def clip_value(value: Value, *given: Any) -> Value:
         rest = iter(given)
         value = value if a_min is None else np.maximum(value, next(rest))
         return value if a_max is None else np.minimum(value, next(rest))
@@ -373,7 +380,7 @@ def _clip(
 
 
 @_form_of(np.array_equal)
-def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+def _array_equal(a1: SomeArray, a2: SomeArray, equal_nan: bool = False) -> bool:
     if np.shape(a1) != np.shape(a2):
         return False
     same = map_arrays(lambda a, b: (a == b) | ((a != a) & (b != b) if equal_nan else False), a1, a2)
@@ -382,7 +389,7 @@ def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
 
 @_form_of(np.isclose)
 def _isclose(a: object, b: object, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
-    def close(a: Any, b: Any) -> Any:
+    def close(a: Value, b: Value) -> Any:
         near = (a == b) | (np.isfinite(b) & (np.abs(a - b) <= atol + rtol * np.abs(b)))
         return near | (np.isnan(a) & np.isnan(b)) if equal_nan else near
 
@@ -418,7 +425,7 @@ def _squeeze(a: object, axis: object = None) -> Array:
 
 
 @_form_of(np.moveaxis)
-def _moveaxis(a: Any, source: Any, destination: Any) -> Array:
+def _moveaxis(a: object, source: int | tuple[int, ...], destination: int | tuple[int, ...]) -> Array:
     array = _array("np.moveaxis", a)
     # The lengths of this empty array are the numbers of its axes.
     numbered = np.empty(tuple(range(array.ndim)))
@@ -426,7 +433,7 @@ def _moveaxis(a: Any, source: Any, destination: Any) -> Array:
 
 
 @_form_of(np.empty_like)
-def _empty_like(prototype: Any, dtype: Any = None) -> Array:
+def _empty_like(prototype: Array, dtype: object = None) -> Array:
     return new_array(prototype.device, None, prototype.shape, prototype.dtype if dtype is None else dtype)
 
 
@@ -468,7 +475,7 @@ def _concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype
 
 
 @_form_of(np.stack)
-def _stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: object = None) -> Array:
+def _stack(arrays: Any, axis: int = 0, out: object = None, *, dtype: object = None) -> Array:
     parts = [as_leaf(each) for each in arrays]
     place = resolve_axis(axis, (1, *parts[0].shape))
     at = (slice(None),) * place + (None,)
@@ -477,7 +484,7 @@ def _stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: object = None)
 
 
 @_form_of(np.copyto)
-def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+def _copyto(dst: object, src: Any, casting: Any = "same_kind", where: object = True) -> None:
     target = _array("np.copyto to an array", dst)
     if not (is_number(src) and not isinstance(src, np.generic)):
         kind = as_leaf(src).dtype
@@ -495,7 +502,7 @@ def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -
 
 
 @_form_of(np.size)
-def _size(a: Any, axis: int | None = None) -> int:
+def _size(a: Array, axis: int | None = None) -> int:
     return int(a.size if axis is None else a.shape[axis])
 
 
@@ -516,7 +523,7 @@ def _expand_dims(a: object, axis: object) -> Array:
 
 
 @_form_of(np.broadcast_to)
-def _broadcast_to(array: Any, shape: Any) -> Array:
+def _broadcast_to(array: Array, shape: int | tuple[int, ...]) -> Array:
     wanted = (shape,) if isinstance(shape, int) else tuple(shape)
     if broadcast_shapes(array.shape, wanted) != wanted:
         raise ValueError(f"an array of shape {array.shape} was to be broadcast to {wanted}; pass a shape that it fits")
@@ -567,7 +574,7 @@ def _copy_to(out: Any, found: Array) -> Array:
 
 
 @_form_of(np.roll)
-def _roll(a: Any, shift: Any, axis: Any = None) -> Array:
+def _roll(a: object, shift: Any, axis: Any = None) -> Array:
     array = _array("np.roll", a)
     if axis is None:
         rolled: Array = _roll(array.reshape(-1), shift, 0)

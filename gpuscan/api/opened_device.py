@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Never
 
 from gpuscan.api.launches import Numbered
 from gpuscan.device.context import DeviceContext
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class OpenedDevice(Numbered):
     """Base of `gpuscan.Device`: capabilities, waiting, profiles and memory."""
 
-    def __init__(self, adapter: Any, *, unsafe: bool, required_limits: Mapping[str, int] | None) -> None:
+    def __init__(self, adapter: object, *, unsafe: bool, required_limits: Mapping[str, int] | None) -> None:
         self._context = DeviceContext(adapter, unsafe=unsafe, required_limits=required_limits)
         self._executor = Executor(self._context)
 

@@ -115,7 +115,7 @@ def _check_overlap(array: Any) -> None:
         )
 
 
-def _share_bytes(a: Any, b: Any) -> bool:
+def _share_bytes(a: object, b: Any) -> bool:
     """Return True if a byte belongs to both arrays; False as well where that is too hard to tell."""
     if isinstance(a, Array):
         return a.shares_memory(b)

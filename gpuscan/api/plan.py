@@ -75,10 +75,10 @@ class Plan(Numbered):
         device: OpenedDevice,
         shape: tuple[int, ...],
         dtype: AnyDType,
-        op: Any,
+        op: object,
         strategy: str,
         options: dict[str, Any],
-        groups: Any = None,
+        groups: object = None,
     ) -> None:
         self.device = device
         self.shape = shape

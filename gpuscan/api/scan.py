@@ -261,7 +261,7 @@ _SHARED = ("initial", "dtype", "before", "after", "reproducible")
 def total_of(
     problem: Problem,
     given: object,
-    x: Any,
+    x: object,
     op: object,
     options: dict[str, Any],
     home: Device | Team | None,

@@ -78,13 +78,13 @@ def scan_vjp(
     x: object,
     y: object,
     grad_y: object,
-    op: Any = "add",
+    op: object = "add",
     *,
     axis: int | None = None,
     exclusive: bool = False,
     reverse: bool = False,
-    initial: Any = None,
-    segments: Any = None,
+    initial: object = None,
+    segments: object = None,
     keys: Any = None,
     reproducible: str | None = None,
 ) -> Any:
@@ -142,14 +142,14 @@ def scan_vjp(
 def gradients(
     x: object,
     y: object,
-    grad_y: Any,
-    op: Any,
+    grad_y: object,
+    op: object,
     *,
     axis: int | None,
     exclusive: bool = False,
     reverse: bool = False,
-    initial: Any = None,
-    segments: Any = None,
+    initial: object = None,
+    segments: object = None,
     keys: Any = None,
     reproducible: str | None = None,
     device: Device | str | int | None = None,
@@ -227,7 +227,7 @@ class _Backward:
     """The backward pass of one scan, on one device or on NumPy."""
 
     def __init__(
-        self, forward: Problem, derived: Adjoint, home: Device | None, segments: Any, keys: Any, fixed: bool
+        self, forward: Problem, derived: Adjoint, home: Device | None, segments: object, keys: object, fixed: bool
     ) -> None:
         self.forward, self.derived, self.home, self.fixed = forward, derived, home, fixed
         self.heads = heads_of(segments, keys, forward.shape, forward.axis, not forward.reverse)

@@ -265,7 +265,7 @@ def quantile(
 ) -> Any: ...
 @launchable
 def quantile(
-    x: Any,
+    x: object,
     q: Any,
     /,
     *,
@@ -393,7 +393,7 @@ def _of_nothing(home: Device, rows: Array) -> Array:
     return new_array(home, np.full(rows.shape[:-1], np.nan, dtype))
 
 
-def _rows_along(array: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
+def _rows_along(array: Any, axis: object) -> tuple[Any, tuple[int, ...]]:
     """Return an array with some axes joined to its last one, and its shape with length 1 along these axes."""
     if axis is None:
         return array.reshape(-1), (1,) * array.ndim
@@ -516,11 +516,11 @@ def _float_dtype(home: Device, dtype: AnyDType) -> AnyDType:
     return np.dtype(np.float64 if home.capabilities.float64 else np.float32)
 
 
-def _mean_of_two(first: Any, second: Any, last: Any) -> Any:
+def _mean_of_two(first: object, second: Any, last: Any) -> Any:
     return np.where(last != last, last, (first + second) / 2)
 
 
-def _between(first: Any, second: Any, last: Any, weight: Any) -> Any:
+def _between(first: object, second: Any, last: Any, weight: Any) -> Any:
     """Return a number between two, as `numpy.quantile` computes it."""
     step = second - first
     near = np.where(weight >= 0.5, second - step * (1 - weight), first + step * weight)

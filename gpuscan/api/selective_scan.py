@@ -16,6 +16,7 @@ from gpuscan.api.device import Device, resolve_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.row_scan import device_for
 from gpuscan.api.selective_states import STATES, TIME, Array, StateRun
+from gpuscan.array_types import AnyDType
 from gpuscan.device.transfer import start_call
 from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.selective_scan import (
@@ -226,7 +227,7 @@ class DeviceScan:
     def _shape(self) -> tuple[int, ...]:
         return broadcast_shapes(*(array.shape for array in self.arrays))
 
-    def outputs(self) -> tuple[Any, Any]:
+    def outputs(self) -> tuple[DeviceArray, DeviceArray]:
         """Return y, in the shape of `u`, and the states after the last step, with a time axis of length 1."""
         if _fits(self.home, self.A.dtype, self._shape) and self._is_bindable:
             found = selective_scan(*map(self._make_bindable, self.arrays))
@@ -247,7 +248,7 @@ class DeviceScan:
         )
         if fits and can_differentiate(context, prod(lead), channels, states, length):
             given = map(self._make_bindable, (*self.arrays, grad_y, grad_last))
-            found: list[Any] = [
+            found: list[DeviceArray] = [
                 DeviceArray.of(self.home, each) for each in selective_gradients(gradient_sources(context, *given))
             ]
             # Several strips of channels have a sum each, of all batches.
@@ -261,10 +262,10 @@ class DeviceScan:
         nbytes = max(4 * prod(self.u.shape), *(each.nbytes for each in self.arrays))
         return bool(nbytes <= self.home._context.binding_limit)
 
-    def _make_bindable(self, array: Any) -> Any:
+    def _make_bindable(self, array: DeviceArray) -> Any:
         return bindable(contiguous(array))
 
-    def _sum_copies(self, grad: Any, shape: tuple[int, ...]) -> Any:
+    def _sum_copies(self, grad: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
         """Return the sum over the copies of an array of this shape."""
         if grad.ndim == len(shape):
             axes = find_repeated_axes(shape, grad.shape)
@@ -272,12 +273,12 @@ class DeviceScan:
         return grad.reshape(shape)
 
 
-def _read_all(device: Device, arrays: Iterable[Any]) -> list[Pending]:
+def _read_all(device: Device, arrays: Iterable[DeviceArray]) -> list[Pending]:
     """Begin to read arrays, and return functions that wait for them."""
     return [start_call(device._readers, array.numpy).result for array in arrays]
 
 
-def _fits(device: Device, dtype: np.dtype[Any], shape: Sequence[int]) -> bool:
+def _fits(device: Device, dtype: AnyDType, shape: Sequence[int]) -> bool:
     """Return True if one kernel computes the outputs of states of this dtype and shape on a device."""
     weights = 4 * prod(shape[STATES:])
     return dtype == np.float32 and prod(shape) > 0 and weights <= device._context.binding_limit

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuscan.api import linear_recurrence as recurrence
+from gpuscan.api.array import Array as DeviceArray
 from gpuscan.api.device import Device
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
 from gpuscan.array_types import AnyArray
 from gpuscan.operators.operator import operator
 from gpuscan.problem.broadcasting import find_repeated_axes
+
+if TYPE_CHECKING:
+    from gpuscan.api.annotations import Value
 
 Array = AnyArray
 
@@ -43,7 +47,7 @@ class StateRun:
         """Return what y is the sum of."""
         return self._map(_twice_real_product if self._is_complex else _product, h, self.arrays[4])
 
-    def sum_repeated_axes(self, values: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[Any]:
+    def sum_repeated_axes(self, values: Sequence[DeviceArray], shapes: Sequence[tuple[int, ...]]) -> list[DeviceArray]:
         """Return the sums of arrays over the axes along which their shapes have length 1."""
         axes = [find_repeated_axes(shape, value.shape) for value, shape in zip(values, shapes, strict=True)]
         if axes[0] and axes == [axes[0]] * 2:
@@ -51,7 +55,7 @@ class StateRun:
         pairs = zip(values, axes, strict=True)
         return [reduce(value, axis=each, device=self._device) if each else value for value, each in pairs]
 
-    def gradients(self, grad_y: Array, grad_last: Array) -> list[Any]:
+    def gradients(self, grad_y: Array, grad_last: Array) -> list[DeviceArray]:
         """Return the gradients with respect to the arrays."""
         u, dt, decays, inward, outward = self.arrays
         is_last = np.zeros(self._shapes[0][TIME], grad_y.dtype)
@@ -80,12 +84,12 @@ class StateRun:
 # ----- Functions of one state, which become kernels
 
 
-def _steps(u: object, dt: Any, decay: Any, inward: Any) -> Any:
+def _steps(u: object, dt: Any, decay: object, inward: object) -> Any:
     """Return the gate and the input of a step."""
     return np.exp(dt * decay), dt * u * inward
 
 
-def _steps_complex(u: object, dt: Any, decay: Any, inward: Any) -> Any:
+def _steps_complex(u: object, dt: Value, decay: Value, inward: Value) -> Any:
     """Return the gate and the input of a step.
 
     Errors of gates grow with the steps, and WGSL's sine and cosine may be off by 2^-11. These are within some units in
@@ -114,43 +118,45 @@ def _product(one: object, other: Any) -> Any:
     return one * other
 
 
-def _twice_real_product(one: object, other: Any) -> Any:
+def _twice_real_product(one: object, other: Value) -> Any:
     return 2 * np.real(one * other)
 
 
-def _to_states(outward: object, grad_y: Any, grad_last: Any, is_last: Any) -> Any:
+def _to_states(outward: object, grad_y: Any, grad_last: object, is_last: Any) -> Any:
     return outward * grad_y + grad_last * is_last
 
 
-def _to_states_complex(outward: Any, grad_y: Any, grad_last: Any, is_last: Any) -> Any:
+def _to_states_complex(outward: Value, grad_y: Value, grad_last: Value, is_last: Value) -> Any:
     return np.conj(outward) * (2 * grad_y) + grad_last * is_last
 
 
-def _rates(of_gate: object, gate: Any, dt: Any) -> Any:
+def _rates(of_gate: object, gate: Value, dt: Value) -> tuple[Value, Value]:
     """Return the gradient with respect to dt A, and that part of it that is the decay's."""
     rate = of_gate * np.conj(gate)
     return rate, rate * dt
 
 
-def _to_steps(grad: object, inward: Any, u: Any, dt: Any, rate: Any, decay: Any) -> Any:
+def _to_steps(grad: object, inward: Any, u: object, dt: object, rate: object, decay: Any) -> Any:
     """Return what the gradients with respect to u and dt are sums of."""
     return grad * inward * dt, grad * inward * u + rate * decay
 
 
-def _to_steps_complex(grad: object, inward: Any, u: Any, dt: Any, rate: Any, decay: Any) -> Any:
+def _to_steps_complex(
+    grad: object, inward: Value, u: Value, dt: Value, rate: Value, decay: Value
+) -> tuple[Value, Value]:
     of_product = np.real(grad * np.conj(inward))
     return of_product * dt, of_product * u + np.real(rate * np.conj(decay))
 
 
-def _to_weights(grad: object, u: object, dt: Any, grad_y: Any, h: Any) -> Any:
+def _to_weights(grad: object, u: object, dt: Any, grad_y: object, h: Any) -> Any:
     """Return what the gradients with respect to B and C are sums of."""
     return grad * (u * dt), grad_y * h
 
 
-def _to_weights_complex(grad: object, u: object, dt: Any, grad_y: Any, h: Any) -> Any:
+def _to_weights_complex(grad: object, u: object, dt: Value, grad_y: Value, h: Value) -> Any:
     return grad * (u * dt), np.conj(h) * (2 * grad_y)
 
 
 @operator(identity=(0, 0), name="sums")
-def _SUMS(left: Any, right: Any) -> Any:  # noqa: N802 (a constant)
+def _SUMS(left: tuple[Value, Value], right: tuple[Value, Value]) -> tuple[Value, Value]:  # noqa: N802 (a constant)
     return left[0] + right[0], left[1] + right[1]

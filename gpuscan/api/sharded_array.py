@@ -175,12 +175,12 @@ class ShardedArray(Distributed):
     def _reduce_bundle(
         self,
         x: object,
-        op: Any,
-        axis: Any,
+        op: object,
+        axis: object,
         options: dict[str, Any],
         *,
-        keepdims: Any,
-        out: Any,
+        keepdims: object,
+        out: object,
         refused: dict[str, Any],
     ) -> Any:
         """Return the reduction of a bundle of sharded arrays.

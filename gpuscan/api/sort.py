@@ -292,7 +292,13 @@ def _move_entries(home: Device, keys: Array, leaves: list[Array], descending: bo
 
 
 def check_keys(
-    x: Any, axis: int | None, descending: Any, stable: object, device: Any, what: str, moved: list[Any] | None = None
+    x: object,
+    axis: int | None,
+    descending: object,
+    stable: object,
+    device: Any,
+    what: str,
+    moved: list[Any] | None = None,
 ) -> tuple[Any, int, Device | None, AnyDType | None]:
     """Return the keys as one array of numbers, the axis counted from 0, the device or None, and the dtype of dates.
 

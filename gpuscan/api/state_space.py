@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import lcm
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, in_dtype
+from gpuscan.api.array import Array, SomeArray, in_dtype
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.map import map as map_arrays
@@ -18,16 +18,19 @@ from gpuscan.api.selective_scan import DeviceScan, SelectiveScan
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.problem.arguments import OnDevice, as_flag, as_leaf
 
+if TYPE_CHECKING:
+    from gpuscan.api.annotations import Value
+
 
 def selective_scan(
-    u: Any,
-    delta: Any,
-    A: Any,  # noqa: N803 (mamba's name)
-    B: Any,  # noqa: N803
-    C: Any,  # noqa: N803
-    D: Any = None,  # noqa: N803
-    z: Any = None,
-    delta_bias: Any = None,
+    u: object,
+    delta: object,
+    A: object,  # noqa: N803 (mamba's name)
+    B: object,  # noqa: N803
+    C: object,  # noqa: N803
+    D: object = None,  # noqa: N803
+    z: object = None,
+    delta_bias: object = None,
     delta_softplus: bool = False,
     return_last_state: bool = False,
     *,
@@ -81,18 +84,18 @@ def selective_scan(
 
 
 def selective_scan_vjp(
-    u: Any,
-    delta: Any,
-    A: Any,  # noqa: N803
-    B: Any,  # noqa: N803
-    C: Any,  # noqa: N803
-    grad_y: Any,
-    D: Any = None,  # noqa: N803
-    z: Any = None,
-    delta_bias: Any = None,
+    u: object,
+    delta: object,
+    A: object,  # noqa: N803
+    B: object,  # noqa: N803
+    C: object,  # noqa: N803
+    grad_y: object,
+    D: object = None,  # noqa: N803
+    z: object = None,
+    delta_bias: object = None,
     delta_softplus: bool = False,
     *,
-    grad_last_state: Any = None,
+    grad_last_state: object = None,
     device: Device | str | int | None = None,
 ) -> tuple[Any, ...]:
     """Return the gradient of a function of the outputs of `selective_scan`.
@@ -131,14 +134,14 @@ def selective_scan_vjp(
 
 def selective_state_update(
     state: Any,
-    x: Any,
-    dt: Any,
-    A: Any,  # noqa: N803
-    B: Any,  # noqa: N803
-    C: Any,  # noqa: N803
-    D: Any = None,  # noqa: N803
-    z: Any = None,
-    dt_bias: Any = None,
+    x: object,
+    dt: object,
+    A: object,  # noqa: N803
+    B: object,  # noqa: N803
+    C: object,  # noqa: N803
+    D: object = None,  # noqa: N803
+    z: object = None,
+    dt_bias: object = None,
     dt_softplus: bool = False,
 ) -> Any:
     """Take one step of a selective scan, for inference: write the next states to `state`, and return the output.
@@ -194,7 +197,7 @@ def selective_state_update(
     inputs, step, decays, b, c, d, gate, bias = given_wide
     groups = state.shape[1] if state.ndim == 4 else 1
 
-    def of_states(weights: Any) -> Any:
+    def of_states(weights: SomeArray) -> SomeArray:
         """Return B or C with the axes of the states."""
         if weights.ndim == 3 and weights.shape[1] not in (1, groups):
             weights = _repeat_groups(weights, groups // weights.shape[1])
@@ -229,7 +232,7 @@ class _Call:
     wide: np.dtype[Any]
 
     @classmethod
-    def of(cls, named: dict[str, Any], device: Any) -> _Call:
+    def of(cls, named: dict[str, Any], device: Device | str | int | None) -> _Call:
         given: dict[str, Any] = {name: None if each is None else as_leaf(each) for name, each in named.items()}
         for name in ("u", "delta", "A", "B", "C", *(["grad_y"] if "grad_y" in named else [])):
             if given[name] is None:
@@ -268,12 +271,12 @@ class _Call:
         """(batch, dim, length)."""
         return tuple(self.arrays["u"].shape)
 
-    def compute_scan(self, softplus: bool) -> tuple[Any, Any]:
+    def compute_scan(self, softplus: bool) -> tuple[SomeArray, SomeArray]:
         """Return y without D and z, in the shape of u and the dtype of computation, and the last states."""
         y, last = self._scan(softplus).outputs()
         return y.reshape(self.shape), last
 
-    def gate_outputs(self, y: Any) -> Any:
+    def gate_outputs(self, y: SomeArray) -> SomeArray:
         """Return the outputs of the call, from the outputs of the scan."""
         u, d, z = (self.arrays[name] for name in ("u", "D", "z"))
         if d is not None:
@@ -285,7 +288,7 @@ class _Call:
         arrays, scan = self.arrays, self._scan(softplus)
         u, d, z, bias = (arrays[name] for name in ("u", "D", "z", "delta_bias"))
         grad, last = arrays["grad_y"], arrays["grad_last_state"]
-        found: dict[str, Any] = dict.fromkeys(("u", "delta", "A", "B", "C", "D", "z", "delta_bias"))
+        found: dict[str, SomeArray | None] = dict.fromkeys(("u", "delta", "A", "B", "C", "D", "z", "delta_bias"))
         if z is not None:
             y = scan.outputs()[0].reshape(self.shape)
             y = y if d is None else _apply(_plus_product, y, u, d[:, np.newaxis])
@@ -326,14 +329,14 @@ class _Call:
         groups = lcm(*(each.shape[1] for each in weights if each.ndim == 4))
         return self.shape[0], groups, self.shape[1] // groups
 
-    def _scan(self, softplus: bool) -> Any:
+    def _scan(self, softplus: bool) -> DeviceScan | SelectiveScan:
         u, delta, decays, b, c, bias = (self.arrays[name] for name in ("u", "delta", "A", "B", "C", "delta_bias"))
         step = delta if bias is None else _apply(_plus, delta, bias[:, np.newaxis])
         step = _apply(_softplus, step) if softplus else step
         batches, groups, channels = self._lead
         number = np.result_type(decays.dtype.newbyteorder("="), self.wide)
 
-        def weights(array: Any) -> Any:
+        def weights(array: SomeArray) -> Any:
             array = in_dtype(array, number)
             if array.ndim == 2:
                 return array.reshape(1, groups, channels, -1, 1)
@@ -360,13 +363,13 @@ class _Call:
 # ----- The same of arrays of NumPy and of a device
 
 
-def _apply(function: Any, *arrays: Any) -> Any:
+def _apply(function: Any, *arrays: object) -> Any:
     """Return a function of every element."""
     on_device = any(isinstance(each, OnDevice) for each in arrays)
     return map_arrays(function, *arrays) if on_device else function(*arrays)
 
 
-def _sum(array: Any, axes: tuple[int, ...]) -> Any:
+def _sum(array: SomeArray, axes: tuple[int, ...]) -> SomeArray:
     return reduce(array, axis=axes) if isinstance(array, OnDevice) else array.sum(axes)
 
 
@@ -381,36 +384,36 @@ def _repeat_groups(weights: Any, times: int) -> Any:
     return weights.reshape(shape[0], shape[1] * times, *shape[3:])
 
 
-def _plus(x: Any, y: Any) -> Any:
+def _plus(x: Value, y: Value) -> Value:
     return x + y
 
 
-def _product(x: Any, y: Any) -> Any:
+def _product(x: Value, y: Value) -> Value:
     return x * y
 
 
-def _plus_product(y: Any, u: Any, d: Any) -> Any:
+def _plus_product(y: Value, u: Value, d: Value) -> Value:
     return y + u * d
 
 
-def _softplus(x: Any) -> Any:
+def _softplus(x: Value) -> Any:
     return np.logaddexp(x, np.zeros_like(x))
 
 
-def _grad_softplus(grad: Any, x: Any) -> Any:
+def _grad_softplus(grad: Value, x: Value) -> Value:
     return grad / (1 + np.exp(-x))
 
 
-def _multiply_by_gate(y: Any, z: Any) -> Any:
+def _multiply_by_gate(y: Value, z: Value) -> Value:
     return y * (z / (1 + np.exp(-z)))
 
 
-def _grad_gate(grad: Any, y: Any, z: Any) -> Any:
+def _grad_gate(grad: Value, y: Value, z: Value) -> Value:
     share = 1 / (1 + np.exp(-z))
     return grad * y * share * (1 + z * (1 - share))
 
 
-def _next_state(state: Any, x: Any, dt: Any, decay: Any, weight: Any) -> Any:
+def _next_state(state: Value, x: Value, dt: Value, decay: Value, weight: Value) -> Any:
     return np.exp(dt * decay) * state + dt * weight * x
 
 

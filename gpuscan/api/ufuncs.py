@@ -153,7 +153,7 @@ def _check_exponents(base: Any, exponent: Any) -> None:
         )
 
 
-def _as_argument(ufunc: np.ufunc, value: Any, values: list[Any]) -> Any:
+def _as_argument(ufunc: np.ufunc, value: object, values: list[Any]) -> Any:
     """Return an integer that meets integer arrays as an array, so that all integers share a shader.
 
     The kernel reads float constants from a buffer anyway. A constant exponent makes a shorter shader.
@@ -192,7 +192,7 @@ class _Unkeyed:
 
 @lru_cache(maxsize=512)
 def _make_map(
-    ufunc: np.ufunc, key: tuple[Any, ...], constants: _Unkeyed, dtype: Any, wanted: tuple[AnyDType, ...]
+    ufunc: np.ufunc, key: tuple[Any, ...], constants: _Unkeyed, dtype: object, wanted: tuple[AnyDType, ...]
 ) -> Map:
     def function(numbers: tuple[object, ...]) -> Any:
         arrays, others = iter(numbers), iter(constants.values)
