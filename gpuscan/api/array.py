@@ -501,7 +501,7 @@ class Array(DeviceArray, ArrayOperators):
 
     # ----- NumPy's and Python's protocols
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> object:
         return _protocols["ufunc"](ufunc, method, inputs, options)
 
     def __array_function__(self, function: object, types: object, args: object, options: object) -> Any:

@@ -153,7 +153,7 @@ def _index_array(array: Array, parts: Sequence[object]) -> tuple[IndexedArray, b
 
 
 def _places(
-    array: Array, indices: Sequence[Any], shape: tuple[int, ...], numbers: Sequence[int], lengths: tuple[int, ...]
+    array: Array, indices: Sequence[AnyArray], shape: tuple[int, ...], numbers: Sequence[int], lengths: tuple[int, ...]
 ) -> DeviceArray:
     """Return the rows of the indexed axes that indices name.
 

@@ -177,7 +177,7 @@ def histogram(
     weights: None = ...,
     *,
     device: Devices = ...,
-) -> tuple[NDArray[np.int64], NDArray[Any]]: ...
+) -> tuple[NDArray[np.int64], AnyArray]: ...
 @overload
 def histogram(
     x: ArrayLike,
@@ -186,7 +186,7 @@ def histogram(
     weights: ArrayLike | None = ...,
     *,
     device: Devices = ...,
-) -> tuple[NDArray[Any], NDArray[Any]]: ...
+) -> tuple[AnyArray, AnyArray]: ...
 @launchable
 def histogram(
     x: object,
@@ -521,7 +521,7 @@ def repeat(x: Of[S], repeats: ArrayLike, *, axis: int | None = ..., device: Devi
 @overload
 def repeat(x: B, repeats: ArrayLike, *, axis: int | None = ..., device: Devices = ...) -> B: ...
 @overload
-def repeat(x: ArrayLike, repeats: ArrayLike, *, axis: int | None = ..., device: Devices = ...) -> NDArray[Any]: ...
+def repeat(x: ArrayLike, repeats: ArrayLike, *, axis: int | None = ..., device: Devices = ...) -> AnyArray: ...
 @launchable
 def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devices = None) -> Any:
     """Return an array that repeats each entry of an axis, as `numpy.repeat` does.

@@ -11,7 +11,7 @@ from gpuscan.api.home import Devices
 from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_place
 from gpuscan.api.scan import scan
-from gpuscan.array_types import AnyDType
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.problem.arguments import as_flag, as_leaf, resolve_axis
 
@@ -53,7 +53,7 @@ def cumulative_sum(
 @overload
 def cumulative_sum(
     x: ArrayLike, /, *, dtype: DTypeLike | None = ..., out: None = ..., **options: Unpack[CumulativeOptions]
-) -> NDArray[Any]: ...
+) -> AnyArray: ...
 @launchable
 def cumulative_sum(
     x: object,
@@ -125,7 +125,7 @@ def cumulative_prod(
 @overload
 def cumulative_prod(
     x: ArrayLike, /, *, dtype: DTypeLike | None = ..., out: None = ..., **options: Unpack[CumulativeOptions]
-) -> NDArray[Any]: ...
+) -> AnyArray: ...
 @launchable
 def cumulative_prod(
     x: object,
@@ -136,7 +136,7 @@ def cumulative_prod(
     include_initial: bool = False,
     out: object = None,
     device: Devices = None,
-) -> Any:
+) -> object:
     """Return the cumulative product along an axis, ``y[i] = x[0] * … * x[i]``, as the array API standard defines it.
 
     Args:

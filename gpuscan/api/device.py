@@ -147,7 +147,7 @@ class Device(OpenedDevice):
             array([ 1,  3,  6, 10], dtype=uint32)
         """
         shape = check_shape(shape)
-        options: dict[str, Any] = {
+        options: dict[str, object] = {
             "axis": axis,
             "exclusive": exclusive,
             "reverse": reverse,

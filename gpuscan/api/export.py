@@ -156,7 +156,7 @@ def _check_length(length: object) -> int:
     return found
 
 
-def _stand_in(dtype: Any, length: int, element_axes: int) -> Any:
+def _stand_in(dtype: Any, length: int, element_axes: int) -> object:
     """Return arrays of the dtypes that take no memory, in the form of the dtypes."""
     if isinstance(dtype, Mapping):
         return {name: _stand_in(each, length, element_axes) for name, each in dtype.items()}

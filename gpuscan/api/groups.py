@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.api.array import Array, SomeArray
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.team import Team
@@ -166,7 +166,7 @@ class CountedLabels:
     drops_last: bool = False
 
 
-def count_groups(problem: Problem, labels: Any, num_groups: object, home: OpenedDevice | None) -> CountedLabels:
+def count_groups(problem: Problem, labels: SomeArray, num_groups: object, home: OpenedDevice | None) -> CountedLabels:
     """Return the labels of a reduction, and the number of groups.
 
     Labels on a device come back counted or sorted. The largest of them is read from the device, or the first and the

@@ -111,12 +111,12 @@ class Distributed(ABC):
         x: object,
         op: object,
         axis: object,
-        options: dict[str, Any],
+        options: dict[str, object],
         *,
         keepdims: object,
         out: object,
-        refused: dict[str, Any],
-    ) -> Any:
+        refused: dict[str, object],
+    ) -> object:
         """Return the reduction of a bundle of such arrays."""
 
 

@@ -201,7 +201,7 @@ def launchable(function: F) -> F:
     has_operator = "op" in parameters
     name = f"{function.__module__}.{function.__qualname__}"
 
-    def plain(option: int | str, value: object) -> Any:
+    def plain(option: int | str, value: object) -> object:
         """Return an argument of NumPy in the form of Python that means the same, if there is one."""
         if type(value) is np.ufunc:
             return name_of_ufunc(value) or value

@@ -260,7 +260,7 @@ class _Call:
         grads: dict[str, Any],
     ) -> _Call:
         """Check the arguments of a call."""
-        named: dict[str, Any] = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "initial_state": initial}
+        named: dict[str, object] = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "initial_state": initial}
         named |= {"grad_o": None, "grad_final_state": None} | grads
         given: dict[str, Any] = {name: None if each is None else as_leaf(each) for name, each in named.items()}
         check_shapes(given)
@@ -295,7 +295,7 @@ class _Call:
         else:
             kept = [place for place, array in enumerate(own) if array is not None]
 
-            def compute_gradients(attention: DeviceAttention, grads: Sequence[Any]) -> Sequence[Any]:
+            def compute_gradients(attention: DeviceAttention, grads: Sequence[Any]) -> Sequence[object]:
                 results = attention.gradients(*grads)
                 return [results[place] for place in kept]
 

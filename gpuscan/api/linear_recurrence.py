@@ -75,7 +75,7 @@ def linear_recurrence(
 @overload
 def linear_recurrence(
     a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike | None = ..., **options: Unpack[RecurrenceOptions]
-) -> NDArray[Any]: ...
+) -> AnyArray: ...
 @launchable
 def linear_recurrence(
     a: Any,
@@ -131,7 +131,7 @@ def linear_recurrence(
     if not isinstance(a, Array) and a.size == 1 and a.ndim <= b.ndim and kind in (np.float32, np.float16):
         gate = a.reshape(())[()]
 
-        def with_gate(value: Value) -> Any:
+        def with_gate(value: Value) -> object:
             value = value.astype(kind)
             return np.full_like(value, gate), value
 
@@ -171,7 +171,7 @@ def linear_recurrence_vjp(
     initial: None = ...,
     reverse: bool = ...,
     reproducible: str | None = ...,
-) -> tuple[NDArray[Any], NDArray[S], None]: ...
+) -> tuple[AnyArray, NDArray[S], None]: ...
 @overload
 def linear_recurrence_vjp(
     a: ArrayLike,
@@ -182,7 +182,7 @@ def linear_recurrence_vjp(
     initial: ArrayLike,
     reverse: bool = ...,
     reproducible: str | None = ...,
-) -> tuple[NDArray[Any], NDArray[S], NDArray[Any]]: ...
+) -> tuple[AnyArray, NDArray[S], AnyArray]: ...
 @overload
 def linear_recurrence_vjp(
     a: ArrayLike,
@@ -352,7 +352,7 @@ def _gradients_everywhere(problem: Problem, home: Device | None) -> list[Any]:
     return list(scan(leaves, _affine_beside, device=where, reproducible=EVERYWHERE, **options))
 
 
-def _shift_elements(problem: Problem, home: Device | None, array: Any, seeds: Any, *, reverse: bool) -> Any:
+def _shift_elements(problem: Problem, home: Device | None, array: Any, seeds: Any, *, reverse: bool) -> object:
     """Return for each element the one before it in this order; before the first one of a row its seed, or zero."""
     element = element_of([array.dtype])
     seeds = (np.zeros(problem.rows, array.dtype),) if seeds is None else seeds
@@ -404,12 +404,12 @@ def gradient_of_broadcast(
     axes = find_repeated_axes(shape, (x[0] if isinstance(x, tuple) else x).shape)
     wide = compute_dtype(element_of([dtype]).fields[0].scalar)
 
-    def load(value: object) -> Any:
+    def load(value: object) -> object:
         if isinstance(value, tuple):
             value = tuple(each.astype(wide) for each in value)
         return value if part is None else part(value)
 
-    def store(value: Value) -> Any:
+    def store(value: Value) -> object:
         return value.astype(dtype)
 
     options: dict[str, Any] = {"keepdims": True, "device": where, "reproducible": reproducible}

@@ -49,7 +49,7 @@ class FixedStep:
     def __init__(self, function: Callable[[Any, Any], Any], name: str) -> None:
         self._function, self.__name__ = function, name
 
-    def __call__(self, carry: object, x: object) -> Any:
+    def __call__(self, carry: object, x: object) -> object:
         return self._function(carry, x)
 
 

@@ -19,14 +19,12 @@ from gpuscan.engine.elementwise import map_elements
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.parameters import Parameter
 from gpuscan.operators.trace import Map, trace_function
-from gpuscan.problem.arguments import native, structure_and_leaves
+from gpuscan.problem.arguments import Leaf, native, structure_and_leaves
 from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.problem.problem import Problem
 from gpuscan.reference.elementwise import map_arrays
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from gpuscan.api.annotations import C, Mapped, P, Plain, Q, Several, Value
 
 # The most bytes of NumPy arrays, inputs and results together, that are on a device at a time. Not tuned.
@@ -72,7 +70,7 @@ def map(
 @overload
 def map(
     function: Mapped, x: Plain, y: Plain = ..., /, *, out: None = ..., device: Device | str | int | None = ...
-) -> NDArray[Any]: ...
+) -> AnyArray: ...
 @overload
 def map(function: Mapped, *arrays: object, out: C, device: Device | str | int | None = ...) -> C: ...
 @overload
@@ -220,7 +218,7 @@ def map_leaves(function: Map, leaves: Sequence[Any], shape: tuple[int, ...], hom
     return function.element.structure.build_bundle([part if on_device or part.shape else part[()] for part in results])
 
 
-def _stand_in(function: Map, leaves: Sequence[Any], shape: tuple[int, ...]) -> Problem:
+def _stand_in(function: Map, leaves: Sequence[Leaf], shape: tuple[int, ...]) -> Problem:
     """Return a problem with the results of the map, for the checks of `out`."""
     element = function.element
     return Problem(resolve("add"), tuple(leaves), function.source, element, element, shape, 0)
@@ -231,7 +229,7 @@ def _empty(function: Map, shape: tuple[int, ...]) -> list[AnyArray]:
 
 
 def _map_host(
-    home: Device, function: Map, leaves: Sequence[Any], shape: tuple[int, ...], results: Sequence[AnyArray]
+    home: Device, function: Map, leaves: Sequence[AnyArray], shape: tuple[int, ...], results: Sequence[AnyArray]
 ) -> None:
     """Write the results for NumPy arrays, piece by piece along the longest axis. Inputs may be outputs, too."""
     if not results[0].size:

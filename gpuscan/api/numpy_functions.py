@@ -112,7 +112,7 @@ _form_of(np.prod)(_total(np.multiply))
 
 
 def _extreme(ufunc: np.ufunc) -> Form:
-    def form(a: object, axis: object = None, out: object = None, **options: object) -> Any:
+    def form(a: object, axis: object = None, out: object = None, **options: object) -> object:
         return _total(ufunc)(a, axis, None, out, **options)
 
     return form
@@ -125,7 +125,7 @@ _form_of(np.all)(_extreme(np.logical_and))
 
 
 @_form_of(np.mean)
-def _mean(a: object, axis: object = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+def _mean(a: object, axis: object = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> object:
     array = _array("np.mean", a)
     kind = array.dtype if dtype is None else np.dtype(dtype)
     if kind.kind in "biu":
@@ -206,7 +206,7 @@ def _unique(
     *,
     equal_nan: bool = True,
     sorted: bool = True,  # noqa: A002
-) -> Any:
+) -> object:
     del sorted  # They are in order in any case.
     array = _array("np.unique", ar)
     if axis is not None and (array.ndim != 1 or axis not in (0, -1)):
@@ -281,7 +281,7 @@ def _median(
 
 
 @_form_of(np.diff)
-def _diff(a: object, n: int = 1, axis: int = -1, prepend: object = np._NoValue, append: object = np._NoValue) -> Any:
+def _diff(a: object, n: int = 1, axis: int = -1, prepend: object = np._NoValue, append: object = np._NoValue) -> object:
     array = _array("np.diff", a)
     if n < 0:
         raise ValueError(f"n={n} was passed, but it is how often differences are taken; pass 0 or more")
@@ -323,7 +323,7 @@ def _first_extreme(name: str, comes_first: Callable[[Any, Any], object]) -> Form
 
     chosen = operator(earlier, name=name)
 
-    def form(a: object, axis: int | None = None, out: object = None, *, keepdims: object = np._NoValue) -> Any:
+    def form(a: object, axis: int | None = None, out: object = None, *, keepdims: object = np._NoValue) -> object:
         array = _array(name, a)
         flat = array.reshape(-1) if axis is None else array
         place = 0 if axis is None else resolve_axis(axis, array.shape)
@@ -340,7 +340,7 @@ def _first_extreme(name: str, comes_first: Callable[[Any, Any], object]) -> Form
     return form
 
 
-def _with_place(value: object, place: object) -> Any:
+def _with_place(value: object, place: object) -> object:
     return value, place
 
 
@@ -352,7 +352,7 @@ _form_of(np.argmin)(_first_extreme("np.argmin", lambda a, b: a < b))
 
 
 @_form_of(np.where)
-def _where(condition: object, x: object = None, y: object = None, /) -> Any:
+def _where(condition: object, x: object = None, y: object = None, /) -> object:
     if x is None or y is None:
         raise not_on_device("np.where(condition)", "the number of its results is known only on the device")
     return map_arrays(lambda c, x, y: np.where(c, x, y), condition, x, y)

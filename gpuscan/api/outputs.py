@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.api.array import Array, SomeArray
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.team import Team
 from gpuscan.array_types import AnyArray, AnyDType
@@ -106,7 +106,7 @@ def _check_kind(array: object, home: OpenedDevice | Team | None) -> None:
     _check_overlap(array)
 
 
-def _check_overlap(array: Any) -> None:
+def _check_overlap(array: SomeArray) -> None:
     """Raise ValueError if elements of the array share memory."""
     if overlaps_itself(array.shape, array.strides, array.dtype.itemsize):
         raise ValueError(

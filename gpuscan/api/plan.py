@@ -16,7 +16,7 @@ from gpuscan.api.launches import Numbered, launchable
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.picked import Picked
-from gpuscan.array_types import AnyDType
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, upload_array
@@ -77,7 +77,7 @@ class Plan(Numbered):
         dtype: AnyDType,
         op: object,
         strategy: str,
-        options: dict[str, Any],
+        options: dict[str, object],
         groups: object = None,
     ) -> None:
         self.device = device
@@ -208,7 +208,7 @@ class Plan(Numbered):
     def __call__(self, array: object, out: None = None) -> Any: ...
     @overload
     def __call__(self, array: object, out: Target) -> Target: ...
-    def __call__(self, array: object, out: object = None) -> Any:
+    def __call__(self, array: object, out: object = None) -> object:
         """Return the scan of an array of the plan's shape and dtype. For a `gpuscan.Array`, it stays on the device.
 
         Raises:
@@ -217,7 +217,7 @@ class Plan(Numbered):
         return self._compute(array, out)
 
     @launchable
-    def _compute(self, array: object, out: object) -> Any:
+    def _compute(self, array: object, out: object) -> object:
         for own in self._own_arrays:
             # No one else can write to them.
             self.device._context.note_constant(own.buffer, own.owner)
@@ -253,7 +253,7 @@ class Plan(Numbered):
     def _own_arrays(self) -> list[DeviceArray]:
         """The arrays on the device that the plan keeps: copies of the caller's, and sorted labels."""
         heads, labels = self._problem.heads, self._labels
-        arrays: list[Any] = [*(self._problem.seeds or ())]
+        arrays: list[DeviceArray | AnyArray | None] = [*(self._problem.seeds or ())]
         if heads is not None:
             arrays.append(heads.cut.array)
         if labels is not None:
@@ -564,7 +564,7 @@ def by_field(name: str, given: Any, element: Element) -> list[Any]:
     return [given] if count == 1 and not isinstance(given, dict) else flatten_places(name, given, element.structure)
 
 
-def flatten_places(name: str, given: object, structure: Structure) -> list[Any]:
+def flatten_places(name: str, given: object, structure: Structure) -> list[object]:
     """Return the places for the leaves of the structure. A place may be a pair, so leaves are not taken apart."""
     if structure.kind == "leaf":
         return [given]

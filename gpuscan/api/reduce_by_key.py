@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, new_array
+from gpuscan.api.array import Array, SomeArray, new_array
 from gpuscan.api.groups import one_of
 from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.launches import launchable
@@ -21,7 +22,7 @@ from gpuscan.engine.compaction import gather_entries
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.runs import Runs, reduce_runs
 from gpuscan.operators.operator import operator
-from gpuscan.problem.arguments import as_leaf
+from gpuscan.problem.arguments import Leaf, as_leaf
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.labels import keys_of
 from gpuscan.problem.problem import Problem
@@ -29,7 +30,7 @@ from gpuscan.problem.results import holds_arrays, over_arrays
 from gpuscan.reference import scan as reference
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from gpuscan.api.annotations import B, C, Operation
 
@@ -44,7 +45,7 @@ def reduce_by_key(keys: object, x: C, op: Operation = ..., *, device: Devices = 
 @overload
 def reduce_by_key(
     keys: object, x: ArrayLike, op: Operation = ..., *, device: Devices = ...
-) -> tuple[Any, NDArray[Any]]: ...
+) -> tuple[Any, AnyArray]: ...
 @launchable
 def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Devices = None) -> Any:
     """Return the key and the combination of each run of equal keys.
@@ -122,9 +123,9 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
     return over_arrays(lambda _: next(firsts), keys) if is_bundle else found[0], in_form_of(problem, x, placed)
 
 
-def _run_starts(parts: list[Any]) -> Any:
+def _run_starts(parts: Sequence[Leaf]) -> SomeArray:
     """Return for each element where its run begins, which is where one of several arrays of keys changed last."""
-    starts: list[Any] = []
+    starts: list[SomeArray] = []
     for part in parts:
         indices = np.arange(len(part), dtype=np.uint32)
         if isinstance(part, Array):
@@ -136,7 +137,7 @@ def _run_starts(parts: list[Any]) -> Any:
     return functools.reduce(np.maximum, starts)
 
 
-def _keys_of(home: OpenedDevice, runs: Runs, keys: Any) -> AnyArray | Picked:
+def _keys_of(home: OpenedDevice, runs: Runs, keys: SomeArray) -> AnyArray | Picked:
     """Return the first key of each run, where the keys are."""
     count = Array.of(home, runs.count)
     if not isinstance(keys, Array):

@@ -83,6 +83,6 @@ def find_axes(
     return ReducedAxes(shape, tuple(found))
 
 
-def combine_bundle_axes(x: object, axes: ReducedAxes) -> Any:
+def combine_bundle_axes(x: object, axes: ReducedAxes) -> object:
     """Return the same bundle with the combined axes of every array as one."""
     return x if len(axes.axes) == 1 else over_arrays(axes.combine_axes, x)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.api.array import SomeArray
 from gpuscan.api.reduced_axes import ReducedAxes
 from gpuscan.array_types import AnyArray
 from gpuscan.operators.operator import Operator
@@ -38,7 +39,7 @@ def reduction(x: object, op: object, **options: object) -> Problem:
 
 def make_grouped_reduction(
     x: object, operator: Operator, axes: ReducedAxes, groups: object, **options: Any
-) -> tuple[Problem, Any]:
+) -> tuple[Problem, SomeArray]:
     """Return a reduction of groups as a scan with a `fill`, the result of empty groups, and the checked labels.
 
     Raises:

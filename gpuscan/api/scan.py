@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.api.array import Array, SomeArray
 from gpuscan.api.device import Device
 from gpuscan.api.groups import execute_groups
 from gpuscan.api.home import Devices, find_distributed, home_for, team_or_home
@@ -17,12 +17,13 @@ from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.team import Team
+from gpuscan.array_types import AnyArray
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.operators.trace import ROUNDED_WHEN_STORED, Map, trace_function
 from gpuscan.planning.strategies import Strategy, check_strategy
-from gpuscan.problem.arguments import as_flag, as_leaf, check_one_cut
+from gpuscan.problem.arguments import Leaf, as_flag, as_leaf, check_one_cut
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.groups import check_labels
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         ScanInto,
         Several,
         T,
+        Value,
     )
 
 
@@ -61,7 +63,7 @@ def scan(x: ArrayLike, op: Operation = ..., *, dtype: DTypeOf[T], **options: Unp
 @overload
 def scan(
     x: ArrayLike, op: Operation = ..., *, dtype: DTypeLike | None = ..., **options: Unpack[PlainScan]
-) -> NDArray[Any]: ...
+) -> AnyArray: ...
 @overload
 def scan(x: object, op: Operation = ..., *, out: C, **options: Unpack[ScanInto]) -> C: ...
 @overload
@@ -263,7 +265,7 @@ def total_of(
     given: object,
     x: object,
     op: object,
-    options: dict[str, Any],
+    options: dict[str, object],
     home: Device | Team | None,
     *,
     grouped: bool,
@@ -307,7 +309,7 @@ def completes_last_results(problem: Problem) -> bool:
     return exclusive and plain and numbers and not rounded and not alone
 
 
-def last_elements(problem: Problem) -> list[Any]:
+def last_elements(problem: Problem) -> list[Leaf]:
     """Return copies of the last element of each row in the order of the scan, in rows of length 1."""
     place = (slice(None),) * problem.axis + (slice(0, 1) if problem.reverse else slice(-1, None),)
     return [leaf[place].copy() for leaf in problem.leaves]
@@ -342,7 +344,7 @@ def _combination(problem: Problem) -> Map:
     element, source, before, function = problem.element, problem.source, problem.before, problem.operator.function
     assert function is not None
 
-    def combine(numbers: Any) -> Any:
+    def combine(numbers: tuple[Value, Value, Value, Value]) -> tuple[Value, Value]:
         left = element.structure.unflatten(numbers[: len(element.fields)])
         right = source.structure.unflatten(numbers[len(element.fields) :])
         found = element.structure.flatten(function(left, right if before is None else before(right)))
@@ -352,7 +354,7 @@ def _combination(problem: Problem) -> Map:
     return trace_function(combine, element_of(dtypes, tuple_of(len(dtypes))), "op")
 
 
-def last_results(problem: Problem, x: object, results: Sequence[Any]) -> Any:
+def last_results(problem: Problem, x: object, results: Sequence[SomeArray]) -> object:
     """Return the last result of each row in the order of the scan, in the form of the input."""
     place = (slice(None),) * problem.axis + (0 if problem.reverse else -1,)
     lasts = [result[place] for result in results]
@@ -370,12 +372,12 @@ def reduce_in_order(problem: Problem, x: object, op: Any, options: dict[str, Any
     return reduce(x, op, axis=problem.axis, device=devices, **shared)
 
 
-def _from_the_end(before: object, length: int) -> Any:
+def _from_the_end(before: object, length: int) -> object:
     """Return the map on load for flipped rows, in which an element still has the index that it has in the input."""
     if not isinstance(before, IndexedMap):
         return before
     return IndexedMap(lambda pair: before((pair[0], length - 1 - pair[1])))
 
 
-def _make_flip(axis: int) -> Callable[[Any], Any]:
+def _make_flip(axis: int) -> Callable[[Any], object]:
     return lambda array: as_leaf(array)[(slice(None),) * axis + (slice(None, None, -1),)]

@@ -171,7 +171,7 @@ def scan_chunks(
         >>> [part.tolist() for part in gs.scan_chunks(chunks, segments=[0, 1, 6])]
         [[1, 1], [2, 3], [4, 5]]
     """
-    options: dict[str, Any] = {
+    options: dict[str, object] = {
         "axis": 0,
         "exclusive": as_flag("exclusive", exclusive),
         "reverse": False,
@@ -234,7 +234,7 @@ def _problem_of(chunk: object, op: object, options: dict[str, Any]) -> Problem:
 
 def _scan_each(
     problems: Iterator[tuple[object, Problem]], device: Device | Team | None, strategy: str, asked: Devices
-) -> Iterator[Any]:
+) -> Iterator[object]:
     """Yield the result of each chunk.
 
     Args:
@@ -283,7 +283,7 @@ def _scan_each(
 
 def _scan_on_device(
     first: tuple[object, Problem], others: Iterator[tuple[object, Problem]], strategy: str, asked: Devices
-) -> Iterator[Any]:
+) -> Iterator[object]:
     """Yield the results of chunks that are on a device. The carry from chunk to chunk stays there as well."""
     opening = seeds_by_rows(first[1])
     home = team_or_home(first[1].arrays, asked)
@@ -317,10 +317,10 @@ def _carry_on_device(executor: Executor, problem: Problem, results: list[DeviceA
     return tuple(reduce_on_device(executor, tail, tail.seeds if tail.initial else None))
 
 
-def _scan_spans_on_cpu(first: tuple[object, Problem], others: Iterator[tuple[object, Problem]]) -> Iterator[Any]:
+def _scan_spans_on_cpu(first: tuple[object, Problem], others: Iterator[tuple[object, Problem]]) -> Iterator[object]:
     """Yield the same without a device, in the canonical order. A span may begin anywhere in a chunk."""
     opening = first[1]
-    given: deque[Any] = deque()
+    given: deque[object] = deque()
 
     def problems() -> Iterator[Problem]:
         for number, (x, problem) in enumerate(chain([first], others), 1):
@@ -332,12 +332,12 @@ def _scan_spans_on_cpu(first: tuple[object, Problem], others: Iterator[tuple[obj
         yield in_form_of(opening, given.popleft(), results)
 
 
-def _scan_on_cpu(first: tuple[object, Problem], others: Iterator[tuple[object, Problem]]) -> Iterator[Any]:
+def _scan_on_cpu(first: tuple[object, Problem], others: Iterator[tuple[object, Problem]]) -> Iterator[object]:
     """Yield the same without a device: the last result of a chunk is the next one's `initial`."""
     opening = first[1]
     seeds: tuple[AnyArray, ...] | None = None
     number = 0
-    following: tuple[Any, Problem] | None = first
+    following: tuple[object, Problem] | None = first
     while following is not None:
         number += 1
         x, problem = following

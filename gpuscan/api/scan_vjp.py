@@ -15,6 +15,7 @@ from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
 from gpuscan.api.outputs import execute, in_form_of, is_on_device
+from gpuscan.array_types import AnyArray
 from gpuscan.elements import Element, Field, bundle_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import seeds_by_rows
@@ -87,7 +88,7 @@ def scan_vjp(
     segments: object = None,
     keys: Any = None,
     reproducible: str | None = None,
-) -> Any:
+) -> object:
     """Return the gradient of a function of a scan's results, for ``y = gpuscan.scan(x, op, ...)``.
 
     ``grad_x = sum over t of (dy[t] / dx)^T grad_y[t]``, the vector-Jacobian product. With ``A[t]`` and ``B[t]`` the
@@ -305,7 +306,7 @@ class _Backward:
         found: dict[str, Arrays] = {}
         if not wanted & {"begun", "previous"}:
             return found
-        seeds: Sequence[Any] | None = forward.seeds
+        seeds: Sequence[AnyArray] | None = forward.seeds
         if seeds is None:
             seeds = [np.broadcast_to(value, (forward.rows, *value.shape)) for value in self.derived.start]
         if "begun" in wanted:
@@ -317,7 +318,13 @@ class _Backward:
         return found
 
     def _shift_arrays(
-        self, arrays: Arrays, fields: Sequence[Field], seeds: Sequence[Any], *, flag: bool = False, ahead: bool = False
+        self,
+        arrays: Arrays,
+        fields: Sequence[Field],
+        seeds: Sequence[AnyArray],
+        *,
+        flag: bool = False,
+        ahead: bool = False,
     ) -> Arrays:
         """Return for each element the values of the one before it, or ahead of it, in the order of the forward scan.
 
@@ -379,7 +386,7 @@ class _Backward:
     def _run(self, problem: Problem) -> Arrays:
         return execute(problem, self.home, "auto", None)
 
-    def _of_initial(self, firsts: Arrays, initial: object) -> Any:
+    def _of_initial(self, firsts: Arrays, initial: object) -> object:
         """Return the gradient of `initial`: what the first elements give, summed over what it is broadcast to."""
         forward, element = self.forward, self.derived.firsts
         fields = forward.element.fields

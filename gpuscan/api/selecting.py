@@ -58,7 +58,7 @@ def top_k(
 @overload
 def top_k(
     x: ArrayLike, k: int, /, *, axis: int = ..., largest: bool = ..., device: Devices = ...
-) -> tuple[NDArray[Any], NDArray[np.int64]]: ...
+) -> tuple[AnyArray, NDArray[np.int64]]: ...
 @launchable
 def top_k(x: object, k: int, /, *, axis: int = -1, largest: bool = True, device: Devices = None) -> tuple[Any, Any]:
     """Return the k greatest elements along an axis, the greatest first, and their indices.
@@ -159,7 +159,7 @@ def partition_by(x: Of[S], mask: ArrayLike, /, *, device: Devices = ...) -> tupl
 @overload
 def partition_by(x: B, mask: ArrayLike, /, *, device: Devices = ...) -> tuple[B, B]: ...
 @overload
-def partition_by(x: ArrayLike, mask: ArrayLike, /, *, device: Devices = ...) -> tuple[NDArray[Any], NDArray[Any]]: ...
+def partition_by(x: ArrayLike, mask: ArrayLike, /, *, device: Devices = ...) -> tuple[AnyArray, AnyArray]: ...
 @launchable
 def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple[Any, Any]:
     """Return the entries that a mask picks, and the others: ``(x[mask], x[~mask])``, each in their order.
@@ -258,7 +258,7 @@ def quantile(
     axis: Axes = ...,
     method: QuantileMethod = ...,
     **options: Unpack[QuantileOptions],
-) -> NDArray[Any]: ...
+) -> AnyArray: ...
 @overload
 def quantile(
     x: ArrayLike, q: ArrayLike, /, *, axis: Axes = ..., method: QuantileMethod = ..., **options: Unpack[QuantileOptions]

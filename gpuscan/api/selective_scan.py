@@ -212,15 +212,15 @@ class DeviceScan:
         home: the device.
     """
 
-    u: Any
-    dt: Any
-    A: Any
-    B: Any
-    C: Any
+    u: DeviceArray
+    dt: DeviceArray
+    A: DeviceArray
+    B: DeviceArray
+    C: DeviceArray
     home: Device
 
     @property
-    def arrays(self) -> tuple[Any, ...]:
+    def arrays(self) -> tuple[DeviceArray, ...]:
         return self.u, self.dt, self.A, self.B, self.C
 
     @property
@@ -238,7 +238,7 @@ class DeviceScan:
         (y,) = run.sum_repeated_axes([run.outputs(h)], [self.u.shape])
         return y.reshape(self.u.shape), h[..., -1:].copy()
 
-    def gradients(self, grad_y: Any, grad_last: Any) -> tuple[Any, ...]:
+    def gradients(self, grad_y: DeviceArray, grad_last: DeviceArray) -> tuple[Any, ...]:
         """Return the gradients as `SelectiveScan.gradients` does."""
         context, (*lead, states, length) = self.home._context, self._shape
         channels = lead[2]

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuscan.api import linear_recurrence as recurrence
 from gpuscan.api.array import Array as DeviceArray
+from gpuscan.api.array import SomeArray
 from gpuscan.api.device import Device
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
@@ -28,7 +29,7 @@ STATES, TIME = -2, -1
 class StateRun:
     """The computation of one part on a device."""
 
-    def __init__(self, device: Device, arrays: Sequence[Array]) -> None:
+    def __init__(self, device: Device, arrays: Sequence[SomeArray]) -> None:
         self._device = device
         self._is_complex = arrays[2].dtype.kind == "c"
         self._shapes = [array.shape for array in arrays]
@@ -43,9 +44,10 @@ class StateRun:
         gates, inputs = self._map(_steps_complex if self._is_complex else _steps, u, dt, decays, inward)
         return gates, recurrence.linear_recurrence(gates, inputs, axis=TIME, device=self._device)
 
-    def outputs(self, h: object) -> Any:
+    def outputs(self, h: DeviceArray) -> DeviceArray:
         """Return what y is the sum of."""
-        return self._map(_twice_real_product if self._is_complex else _product, h, self.arrays[4])
+        found: DeviceArray = self._map(_twice_real_product if self._is_complex else _product, h, self.arrays[4])
+        return found
 
     def sum_repeated_axes(self, values: Sequence[DeviceArray], shapes: Sequence[tuple[int, ...]]) -> list[DeviceArray]:
         """Return the sums of arrays over the axes along which their shapes have length 1."""
@@ -55,7 +57,7 @@ class StateRun:
         pairs = zip(values, axes, strict=True)
         return [reduce(value, axis=each, device=self._device) if each else value for value, each in pairs]
 
-    def gradients(self, grad_y: Array, grad_last: Array) -> list[DeviceArray]:
+    def gradients(self, grad_y: SomeArray, grad_last: SomeArray) -> list[DeviceArray]:
         """Return the gradients with respect to the arrays."""
         u, dt, decays, inward, outward = self.arrays
         is_last = np.zeros(self._shapes[0][TIME], grad_y.dtype)
@@ -84,12 +86,12 @@ class StateRun:
 # ----- Functions of one state, which become kernels
 
 
-def _steps(u: object, dt: Any, decay: object, inward: object) -> Any:
+def _steps(u: Value, dt: Value, decay: Value, inward: Value) -> Any:
     """Return the gate and the input of a step."""
     return np.exp(dt * decay), dt * u * inward
 
 
-def _steps_complex(u: object, dt: Value, decay: Value, inward: Value) -> Any:
+def _steps_complex(u: Value, dt: Value, decay: Value, inward: Value) -> object:
     """Return the gate and the input of a step.
 
     Errors of gates grow with the steps, and WGSL's sine and cosine may be off by 2^-11. These are within some units in
@@ -114,46 +116,44 @@ def _steps_complex(u: object, dt: Value, decay: Value, inward: Value) -> Any:
     return size * real + 1j * (size * imag), dt * u * inward
 
 
-def _product(one: object, other: Any) -> Any:
+def _product(one: Value, other: Value) -> Any:
     return one * other
 
 
-def _twice_real_product(one: object, other: Value) -> Any:
+def _twice_real_product(one: Value, other: Value) -> object:
     return 2 * np.real(one * other)
 
 
-def _to_states(outward: object, grad_y: Any, grad_last: object, is_last: Any) -> Any:
+def _to_states(outward: Value, grad_y: Value, grad_last: Value, is_last: Value) -> object:
     return outward * grad_y + grad_last * is_last
 
 
-def _to_states_complex(outward: Value, grad_y: Value, grad_last: Value, is_last: Value) -> Any:
+def _to_states_complex(outward: Value, grad_y: Value, grad_last: Value, is_last: Value) -> object:
     return np.conj(outward) * (2 * grad_y) + grad_last * is_last
 
 
-def _rates(of_gate: object, gate: Value, dt: Value) -> tuple[Value, Value]:
+def _rates(of_gate: Value, gate: Value, dt: Value) -> tuple[Value, Value]:
     """Return the gradient with respect to dt A, and that part of it that is the decay's."""
     rate = of_gate * np.conj(gate)
     return rate, rate * dt
 
 
-def _to_steps(grad: object, inward: Any, u: object, dt: object, rate: object, decay: Any) -> Any:
+def _to_steps(grad: Value, inward: Value, u: Value, dt: Value, rate: Value, decay: Value) -> object:
     """Return what the gradients with respect to u and dt are sums of."""
     return grad * inward * dt, grad * inward * u + rate * decay
 
 
-def _to_steps_complex(
-    grad: object, inward: Value, u: Value, dt: Value, rate: Value, decay: Value
-) -> tuple[Value, Value]:
+def _to_steps_complex(grad: Value, inward: Value, u: Value, dt: Value, rate: Value, decay: Value) -> object:
     of_product = np.real(grad * np.conj(inward))
     return of_product * dt, of_product * u + np.real(rate * np.conj(decay))
 
 
-def _to_weights(grad: object, u: object, dt: Any, grad_y: object, h: Any) -> Any:
+def _to_weights(grad: Value, u: Value, dt: Value, grad_y: Value, h: Value) -> object:
     """Return what the gradients with respect to B and C are sums of."""
     return grad * (u * dt), grad_y * h
 
 
-def _to_weights_complex(grad: object, u: object, dt: Value, grad_y: Value, h: Value) -> Any:
+def _to_weights_complex(grad: Value, u: Value, dt: Value, grad_y: Value, h: Value) -> object:
     return grad * (u * dt), np.conj(h) * (2 * grad_y)
 
 

@@ -107,7 +107,7 @@ class ShardedArray(Distributed):
                 shards.append(found[device].asarray(array[(*before, cut)]))
         return cls(tuple(shards), axis)
 
-    def scan(self, op: Operation = "add", **options: Unpack[EveryScan]) -> Any:
+    def scan(self, op: Operation = "add", **options: Unpack[EveryScan]) -> object:
         """Return ``gpuscan.scan(self, op, **options)``."""
         return scan(self, op, **options)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
@@ -44,7 +45,7 @@ def sort(x: ArrayLike, *, segments: Array, **options: Unpack[SortOptions]) -> Ar
 @overload
 def sort(x: Of[S], *, segments: ArrayLike | None = ..., **options: Unpack[SortOptions]) -> NDArray[S]: ...
 @overload
-def sort(x: ArrayLike, *, segments: ArrayLike | None = ..., **options: Unpack[SortOptions]) -> NDArray[Any]: ...
+def sort(x: ArrayLike, *, segments: ArrayLike | None = ..., **options: Unpack[SortOptions]) -> AnyArray: ...
 @launchable
 def sort(
     x: object,
@@ -136,7 +137,7 @@ def argsort(
     stable: bool = True,
     segments: object = None,
     device: Device | str | int | None = None,
-) -> Any:
+) -> object:
     """Return the indices that sort an array along an axis.
 
     The result is ``p`` such that ``x[p[0]], x[p[1]], …`` is what `sort` returns. Indices of equal elements ascend, in
@@ -182,7 +183,7 @@ def sort_by_key(keys: Of[S], values: Of[T], *, descending: bool = ...) -> tuple[
 @overload
 def sort_by_key(keys: ArrayLike, values: Several, *, descending: bool = ...) -> tuple[Any, Any]: ...
 @overload
-def sort_by_key(keys: ArrayLike, values: ArrayLike, *, descending: bool = ...) -> tuple[NDArray[Any], NDArray[Any]]: ...
+def sort_by_key(keys: ArrayLike, values: ArrayLike, *, descending: bool = ...) -> tuple[AnyArray, AnyArray]: ...
 @launchable
 def sort_by_key(keys: object, values: object, *, descending: bool = False) -> tuple[Any, Any]:
     """Sort keys, and move values along with them: ``(keys[p], values[p])`` with ``p = argsort(keys)``.
@@ -298,7 +299,7 @@ def check_keys(
     stable: object,
     device: Any,
     what: str,
-    moved: list[Any] | None = None,
+    moved: Sequence[object] | None = None,
 ) -> tuple[Any, int, Device | None, AnyDType | None]:
     """Return the keys as one array of numbers, the axis counted from 0, the device or None, and the dtype of dates.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from gpuscan.api.home import home_of
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
 from gpuscan.api.selective_scan import DeviceScan, SelectiveScan
+from gpuscan.array_types import AnyDType
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.problem.arguments import OnDevice, as_flag, as_leaf
 
@@ -229,10 +230,10 @@ class _Call:
     arrays: dict[str, Any]
     dtypes: dict[str, Any]
     home: Device | None
-    wide: np.dtype[Any]
+    wide: AnyDType
 
     @classmethod
-    def of(cls, named: dict[str, Any], device: Device | str | int | None) -> _Call:
+    def of(cls, named: Mapping[str, object], device: Device | str | int | None) -> _Call:
         given: dict[str, Any] = {name: None if each is None else as_leaf(each) for name, each in named.items()}
         for name in ("u", "delta", "A", "B", "C", *(["grad_y"] if "grad_y" in named else [])):
             if given[name] is None:

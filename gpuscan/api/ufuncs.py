@@ -32,7 +32,7 @@ _WITH_CONSTANTS = (np.power, np.float_power)
 _LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
 
 
-def apply_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def apply_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, object]) -> Any:
     """Return the result of a ufunc for arrays on a device; `Array.__array_ufunc__` calls this.
 
     Raises:
