@@ -46,11 +46,11 @@ Axes: TypeAlias = int | tuple[int, ...] | None
 # ----- Functions of the caller
 
 # The operator of a scan.
-Operation: TypeAlias = str | np.ufunc | Operator | Callable[..., Any]
+Operation: TypeAlias = str | np.ufunc | Operator | Callable[..., object]
 # The step of a loop: the carry and an element to the next carry, or to a pair of it and an output.
-Step: TypeAlias = Callable[[Any, Any], Any]
+Step: TypeAlias = Callable[[Any, Any], object]
 # A function that is fused into a kernel.
-Mapped: TypeAlias = Callable[..., Any]
+Mapped: TypeAlias = Callable[..., object]
 
 
 class Value(Protocol):

@@ -105,7 +105,7 @@ def _check_number(name: str, number: object, least: int) -> None:
         raise ValueError(f"{name} must be at least {least}, got {number}")
 
 
-def _sizes(shape: Any) -> tuple[int, ...]:
+def _sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
     """Return the shape that a caller passed, as a tuple."""
     try:
         sizes = tuple(as_index(size) for size in (shape if isinstance(shape, Iterable) else (shape,)))
@@ -123,7 +123,7 @@ def _element(dtype: object, shape: tuple[int, ...]) -> Element:
 
 
 def _parse_dtype(dtype: Any) -> tuple[Structure, list[AnyDType], list[tuple[int, ...]]]:
-    keys: tuple[Any, ...]
+    keys: tuple[object, ...]
     names = [part[0] for part in dtype if isinstance(part, tuple) and part] if isinstance(dtype, list) else []
     if names and len(names) == len(dtype) and all(isinstance(name, str) for name in names):
         # This is NumPy's spelling of a structured dtype: a list of names and dtypes.
@@ -152,14 +152,14 @@ class _Law:
         self.operator = operator
         self.element = element
 
-    def combine(self, left: Sequence[Any], right: Sequence[Any]) -> Arrays:
+    def combine(self, left: Sequence[AnyArray], right: Sequence[AnyArray]) -> Arrays:
         """Return the results of the operator for arrays of elements, as an array for each field."""
         if self.operator.function is None:
             return self._combine_on_device(left, right)
         joined = Joiner(self.operator, self.element).combine(tuple(left), tuple(right))
         return [leaf.astype(field.scalar.dtype) for leaf, field in zip(joined, self.element.fields, strict=True)]
 
-    def _combine_on_device(self, left: Sequence[Any], right: Sequence[Any]) -> Arrays:
+    def _combine_on_device(self, left: Sequence[AnyArray], right: Sequence[AnyArray]) -> Arrays:
         """Return the results of a WGSL operator, which has no Python function, by scans of pairs."""
         structure = self.element.structure
         pairs = structure.unflatten([np.stack(sides, axis=1) for sides in zip(left, right, strict=True)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -141,9 +140,7 @@ def check_entries(shapes: list[tuple[int, ...]]) -> None:
         raise ValueError("an array of shape () was passed, which has no first axis to pick from. Pass x[np.newaxis]")
 
 
-def predicate_of(
-    function: Callable[[Any], Any], structure: Structure, leaves: list[Any], argument: str = "mask"
-) -> Map:
+def predicate_of(function: Mapped, structure: Structure, leaves: list[Any], argument: str = "mask") -> Map:
     """Return a mask function, traced for an entry of the arrays. Errors call it by the name of its argument.
 
     Raises:
@@ -203,7 +200,7 @@ def places_of(out: object, structure: Structure, leaves: list[Any], home: Device
     return places
 
 
-def written(results: list[AnyArray], places: list[Any], out: object) -> Any:
+def written(results: list[AnyArray], places: list[Any], out: object) -> object:
     """Write the entries to the arrays of `out`, and return the parts of the arrays that were written."""
     count = len(results[0])
     for place in places:

@@ -404,7 +404,9 @@ def searchsorted(
     a: ArrayLike, v: ArrayLike, /, *, side: Side = ..., sorter: ArrayLike | None = ..., device: Devices = ...
 ) -> Any: ...
 @launchable
-def searchsorted(a: object, v: object, /, *, side: Side = "left", sorter: object = None, device: Devices = None) -> Any:
+def searchsorted(
+    a: object, v: object, /, *, side: Side = "left", sorter: object = None, device: Devices = None
+) -> object:
     """Return where values belong in a sorted array, so that it stays sorted.
 
     With ``side="left"``, a value v belongs at the first place i with ``a[i] >= v``. With ``side="right"``, it belongs
@@ -523,7 +525,7 @@ def repeat(x: B, repeats: ArrayLike, *, axis: int | None = ..., device: Devices 
 @overload
 def repeat(x: ArrayLike, repeats: ArrayLike, *, axis: int | None = ..., device: Devices = ...) -> AnyArray: ...
 @launchable
-def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devices = None) -> Any:
+def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devices = None) -> object:
     """Return an array that repeats each entry of an axis, as `numpy.repeat` does.
 
     Args:

@@ -68,7 +68,7 @@ class CallKey:
     __slots__ = ("arrays", "floats", "functions", "places", "sizes")
 
     def __init__(self) -> None:
-        self.arrays: list[Any] = []
+        self.arrays: list[DeviceArray] = []
         self.sizes: list[int] = []
         self.floats: list[float] = []
         self.functions: list[Hashable] = []
@@ -251,7 +251,7 @@ def launchable(function: F) -> F:
             if other.context is not context:
                 return function(*arguments, **options)
 
-        def compute(parameters: Parameters | None, others: Sequence[object]) -> tuple[Any, Any]:
+        def compute(parameters: Parameters | None, others: Sequence[object]) -> tuple[object, object]:
             if parameters is None and others is arrays:
                 return function(*arguments, **options), options.get("out")
             passed: dict[int | str, Any] = dict(given)
@@ -272,7 +272,7 @@ def launchable(function: F) -> F:
     return call  # type: ignore[return-value]
 
 
-def _replace_arrays(value: Any, others: Iterator[object]) -> Any:
+def _replace_arrays(value: Any, others: Iterator[object]) -> object:
     """Return an argument with its device arrays replaced by the next of `others`, in the order of `CallKey.arrays`."""
     kind = type(value)
     if isinstance(value, DeviceArray):

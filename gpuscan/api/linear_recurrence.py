@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
@@ -27,7 +26,7 @@ from gpuscan.problem.problem import Problem
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-    from gpuscan.api.annotations import DTypeOf, Of, RecurrenceOptions, S, T, Value
+    from gpuscan.api.annotations import DTypeOf, Mapped, Of, RecurrenceOptions, S, T, Value
 
 
 @operator(identity=(1, 0), name="affine")
@@ -388,7 +387,7 @@ def gradient_of_broadcast(
     shape: tuple[int, ...],
     dtype: AnyDType,
     where: object,
-    part: Callable[[Any], Any] | None,
+    part: Mapped | None,
     reproducible: str | None = None,
 ) -> Array | AnyArray:
     """Return the gradient of an array of this shape that was broadcast: the sum of the gradients of its copies.

@@ -58,7 +58,7 @@ class LoopResult(tuple[Any, Any]):
         return self
 
     @property
-    def carry(self) -> object:
+    def carry(self) -> Any:
         """The carry after the last step."""
         return self[0]
 

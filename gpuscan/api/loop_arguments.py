@@ -46,7 +46,7 @@ class FixedStep:
         name: the step as messages name it.
     """
 
-    def __init__(self, function: Callable[[Any, Any], Any], name: str) -> None:
+    def __init__(self, function: Callable[[Any, Any], object], name: str) -> None:
         self._function, self.__name__ = function, name
 
     def __call__(self, carry: object, x: object) -> object:
@@ -127,7 +127,7 @@ class Place:
 
 
 def loop_arguments(
-    f: Callable[[Any, Any], Any],
+    f: Callable[[Any, Any], object],
     init: object,
     xs: object,
     *,

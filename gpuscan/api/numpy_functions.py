@@ -312,10 +312,10 @@ def _nonzero(a: object) -> tuple[Array, ...]:
     return places_of_mask(array if array.dtype == np.bool_ else array != 0)
 
 
-def _first_extreme(name: str, comes_first: Callable[[Any, Any], object]) -> Form:
+def _first_extreme(name: str, comes_first: Callable[[Value, Value], Value]) -> Form:
     """Return the form of a function that gives the place of the first greatest or least element, or of a NaN."""
 
-    def earlier(left: Any, right: Any) -> Any:
+    def earlier(left: tuple[Value, Value], right: tuple[Value, Value]) -> object:
         value, place = left
         other, other_place = right
         changes = comes_first(other, value) | ((other != other) & (value == value))

@@ -16,6 +16,7 @@ from gpuscan.api.outputs import check_out, is_on_device
 from gpuscan.api.reduced_axes import combine_bundle_axes, find_axes
 from gpuscan.api.reductions import make_grouped_reduction, make_segmented_reduction, reduction
 from gpuscan.api.team import Team
+from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import upload_array
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import seeds_by_rows, seeds_on_host
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         AnyReduction,
         C,
         DTypeOf,
+        Mapped,
         Of,
         Operation,
         PlainReduction,
@@ -70,7 +72,7 @@ def reduce(
     initial: object = None,
     dtype: object = None,
     before: Callable[..., object] | None = None,
-    after: Callable[[Any], object] | None = None,
+    after: Mapped | None = None,
     keepdims: bool = False,
     out: object = None,
     segments: object = None,
@@ -192,7 +194,7 @@ def reduce(
 
 def _results(problem: Problem, home: Device | Team | None, outputs: list[Any] | None) -> list[Any]:
     """Return the results, (*results shape, *element shape) for each field, and write them to `outputs`."""
-    results: list[Any]
+    results: list[AnyArray]
     fields = problem.destination.fields
     if is_on_device(problem):
         assert isinstance(home, Device)

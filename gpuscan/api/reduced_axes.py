@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuscan.operators.operator import Operator
 from gpuscan.problem.arguments import as_leaf, resolve_axis, structure_and_leaves
 from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.results import over_arrays, own_axes
+
+if TYPE_CHECKING:
+    from gpuscan.api.annotations import Mapped
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,7 @@ class ReducedAxes:
         return array.reshape((*lengths, *array.shape[len(self.shape) :]))
 
 
-def find_axes(
-    x: object, operator: Operator, axis: object, before: Callable[[Any], object] | None = None
-) -> ReducedAxes:
+def find_axes(x: object, operator: Operator, axis: object, before: Mapped | None = None) -> ReducedAxes:
     """Return the axes of a reduction of the bundle `x`.
 
     Args:

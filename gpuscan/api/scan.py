@@ -104,7 +104,7 @@ def scan(
     dtype: object = None,
     out: object = None,
     before: Callable[..., object] | None = None,
-    after: Callable[[Any], object] | None = None,
+    after: Mapped | None = None,
     compensated: bool = False,
     return_total: bool = False,
     device: Devices = None,
@@ -379,5 +379,5 @@ def _from_the_end(before: object, length: int) -> object:
     return IndexedMap(lambda pair: before((pair[0], length - 1 - pair[1])))
 
 
-def _make_flip(axis: int) -> Callable[[Any], object]:
+def _make_flip(axis: int) -> Callable[[SomeArray], object]:
     return lambda array: as_leaf(array)[(slice(None),) * axis + (slice(None, None, -1),)]

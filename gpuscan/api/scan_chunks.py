@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain
@@ -104,8 +104,8 @@ def scan_chunks(
     segments: object = None,
     keys: Iterable[object] | None = None,
     dtype: object = None,
-    before: Callable[[Any], object] | None = None,
-    after: Callable[[Any], object] | None = None,
+    before: Mapped | None = None,
+    after: Mapped | None = None,
     compensated: bool = False,
     device: Devices = None,
     strategy: Strategy = "auto",

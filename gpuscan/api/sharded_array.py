@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, pairwise, product
-from typing import TYPE_CHECKING, Any, Never, Unpack
+from typing import TYPE_CHECKING, Any, Never, TypeVar, Unpack
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.api.array import Array, SomeArray
 from gpuscan.api.home import Distributed, resolve_devices
 from gpuscan.api.outputs import check_place, check_separate
 from gpuscan.api.reduce import reduce
@@ -19,6 +19,7 @@ from gpuscan.api.reductions import of_segments
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray
 from gpuscan.device.context import strategy_asked_for
+from gpuscan.device.device_array import DeviceArray
 from gpuscan.engine.device_speeds import relative_speeds
 from gpuscan.engine.device_team import naming
 from gpuscan.engine.shards import Shard, reduce_segments, reduce_shards, scan_apart, scan_shards
@@ -36,6 +37,8 @@ from gpuscan.problem.segments import Heads, Keys, Offsets, heads_of
 
 if TYPE_CHECKING:
     from gpuscan.api.annotations import AnyReduction, EveryScan, Operation
+
+Part = TypeVar("Part")
 
 
 class ShardedArray(Distributed):
@@ -107,7 +110,7 @@ class ShardedArray(Distributed):
                 shards.append(found[device].asarray(array[(*before, cut)]))
         return cls(tuple(shards), axis)
 
-    def scan(self, op: Operation = "add", **options: Unpack[EveryScan]) -> object:
+    def scan(self, op: Operation = "add", **options: Unpack[EveryScan]) -> Any:
         """Return ``gpuscan.scan(self, op, **options)``."""
         return scan(self, op, **options)
 
@@ -181,7 +184,7 @@ class ShardedArray(Distributed):
         *,
         keepdims: object,
         out: object,
-        refused: dict[str, Any],
+        refused: dict[str, object],
     ) -> Any:
         """Return the reduction of a bundle of sharded arrays.
 
@@ -342,7 +345,7 @@ def _refuse(options: Mapping[str, object]) -> None:
 # ----- Results
 
 
-def _join_shards(found: Sequence[Sequence[Any]], first: ShardedArray, axis: int) -> list[ShardedArray]:
+def _join_shards(found: Sequence[Sequence[DeviceArray]], first: ShardedArray, axis: int) -> list[ShardedArray]:
     """Return the arrays that each shard's results, one for each field, are the shards of."""
     devices = [shard.device for shard in first.shards]
     return [
@@ -351,7 +354,7 @@ def _join_shards(found: Sequence[Sequence[Any]], first: ShardedArray, axis: int)
     ]
 
 
-def _make_bundle(shards: Sequence[Shard], arrays: Sequence[object]) -> Any:
+def _make_bundle(shards: Sequence[Shard], arrays: Sequence[object]) -> object:
     return shards[0].problem.destination.structure.build_bundle(arrays)
 
 
@@ -498,7 +501,7 @@ def shards_of(problems: Sequence[Problem], first: ShardedArray, continues: Seque
     return [Shard(shard.device._executor, numbers[id(shard.device)], p, goes_on) for shard, p, goes_on in parts]
 
 
-def in_order(parts: list[Any], reverse: bool) -> list[Any]:
+def in_order(parts: list[Part], reverse: bool) -> list[Part]:
     """Return parts of an array in the order of the scan; or bring parts in that order back into the array's order."""
     return parts[::-1] if reverse else parts
 
@@ -550,7 +553,7 @@ def _begins(heads: Heads, place: int) -> bool:
     return place in array if isinstance(heads.cut, Offsets) else bool(array[place] != array[place - 1])
 
 
-def _check_alike(keys: Any, shape: tuple[int, ...], axis: int) -> None:
+def _check_alike(keys: AnyArray | ShardedArray, shape: tuple[int, ...], axis: int) -> None:
     """Raise ValueError if keys cut each row of the divided axis in its own way."""
     if keys.shape != shape[axis : axis + 1]:
         raise ValueError(
@@ -634,7 +637,9 @@ def overlap(arrays: Sequence[ShardedArray], others: Sequence[ShardedArray]) -> b
     return any(one.shares_memory(other) for one, other in chain.from_iterable(shards))
 
 
-def with_axes(part: Any, axes: tuple[int, ...], divided: int) -> ShardedArray | AnyArray:
+def with_axes(
+    part: AnyArray | ShardedArray | np.generic, axes: tuple[int, ...], divided: int
+) -> ShardedArray | AnyArray:
     """Return a result of a reduction with its axes again, with length 1; `divided` is the axis of the input's parts."""
     if isinstance(part, ShardedArray):
         return ShardedArray(tuple(np.expand_dims(shard, axes) for shard in part.shards), divided)  # type: ignore[misc]
@@ -650,7 +655,7 @@ def write_results(result: object, out: object) -> None:
             memory.
     """
     pairs = list(_pairs(result, out))
-    shards: list[tuple[Any, Any]] = []
+    shards: list[tuple[SomeArray | np.generic, SomeArray]] = []
     for part, target in pairs:
         if not isinstance(part, ShardedArray):
             check_place(target, np.shape(part), part.dtype, None)

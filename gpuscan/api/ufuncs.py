@@ -240,13 +240,13 @@ def _common_options(
     return array, {"dtype": dtype, "out": out}
 
 
-def _axis(options: dict[str, Any], inputs: tuple[Any, ...], place: int) -> Any:
+def _axis(options: dict[str, object], inputs: tuple[object, ...], place: int) -> Any:
     """Return the axis, which may be passed by position as well."""
     return inputs[place] if len(inputs) > place else options.pop("axis", 0)
 
 
 def _accumulate(
-    ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], targets: tuple[Any, ...], options: dict[str, Any]
+    ufunc: np.ufunc, name: str, inputs: tuple[Array, ...], targets: tuple[Array, ...], options: dict[str, object]
 ) -> Any:
     axis = _axis(options, inputs, 1)
     array, known = _common_options(ufunc, name, inputs[0], targets, options)
@@ -254,7 +254,7 @@ def _accumulate(
 
 
 def _reduce_ufunc(
-    ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], targets: tuple[Any, ...], options: dict[str, Any]
+    ufunc: np.ufunc, name: str, inputs: tuple[Array, ...], targets: tuple[Array, ...], options: dict[str, object]
 ) -> Any:
     axis = _axis(options, inputs, 1)
     keepdims, initial = options.pop("keepdims", False), options.pop("initial", None)

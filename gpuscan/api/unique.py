@@ -30,7 +30,7 @@ from gpuscan.reference import sort as reference
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from gpuscan.api.annotations import Of, S
+    from gpuscan.api.annotations import Of, S, Value
 
 
 # The type of the values, and that of counts and indices.
@@ -382,7 +382,7 @@ def _float_bits(scalar: Scalar) -> tuple[Any, Any]:
 
 
 @cache
-def _differ(scalar: Scalar | None) -> Callable[[Any], Any]:
+def _differ(scalar: Scalar | None) -> Callable[[Value], Value]:
     """Return a function of the bits of two keys: 1 if they differ as NumPy compares them, else 0."""
 
     def differ(pair: Any) -> Any:
@@ -397,7 +397,7 @@ def _differ(scalar: Scalar | None) -> Callable[[Any], Any]:
 
 
 @cache
-def _comparable(scalar: Scalar) -> Callable[[Any], Any]:
+def _comparable(scalar: Scalar) -> Callable[[Value], Value]:
     """Return a function of the bits of a float that gives equal bits for both zeros, and for all NaN."""
     magnitude, infinity = _float_bits(scalar)
 
