@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, new_array
+from gpuscan.api.array import Array, SomeArray, new_array
 from gpuscan.api.array_indices import take_at
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, first_home
@@ -29,7 +29,7 @@ from gpuscan.problem.results import assemble_arrays
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from gpuscan.api.annotations import B, Of, S
+    from gpuscan.api.annotations import B, Of, S, Value
     from gpuscan.array_types import AnyArray
 
 
@@ -271,12 +271,12 @@ def histogram(
     return (counts, edges) if on_device else (counts.numpy().astype(np.int64), edges)
 
 
-def _plain(values: Any) -> Any:
+def _plain(values: AnyArray) -> AnyArray:
     """Return numbers that NumPy makes histograms of."""
     return values.astype(np.float32) if values.dtype.name == "bfloat16" else values
 
 
-def _edges_of(numbers: Array, bins: Any, limits: Any) -> Any:
+def _edges_of(numbers: Array, bins: Any, limits: Any) -> SomeArray:
     """Return the edges of the bins for numbers on a device."""
     if isinstance(bins, Array):
         if bins.ndim != 1:
@@ -305,7 +305,7 @@ def _bounds_of(numbers: Array) -> AnyArray:
     return found.astype(np.float32) if numbers.dtype.name == "bfloat16" else found
 
 
-def _float64_order(bits: Any) -> Any:
+def _float64_order(bits: Value) -> object:
     """Return numbers that compare as the floats with these bits do; all NaN come last."""
     sign = np.uint64(1 << 63)
     is_nan = (bits & ~sign) > np.uint64(0x7FF << 52)
@@ -313,7 +313,7 @@ def _float64_order(bits: Any) -> Any:
     return np.where(is_nan, np.uint64((1 << 64) - 1), order)
 
 
-def _bins_of(home: Device, numbers: Array, edges: Any, *, uniform: bool) -> Edges:
+def _bins_of(home: Device, numbers: Array, edges: SomeArray, *, uniform: bool) -> Edges:
     """Return the edges of bins as numbers of the dtype that is counted."""
     if isinstance(edges, Array):
         return Edges(contiguous(edges), max(edges.size - 1, 0), 0.0)
@@ -331,11 +331,10 @@ def _bins_of(home: Device, numbers: Array, edges: Any, *, uniform: bool) -> Edge
     return Edges(upload_array(home._context, thresholds), usable, scale)
 
 
-def _sum_by_bin(numbers: Array, weights: Array, edges: Edges, bins: int) -> Any:
+def _sum_by_bin(numbers: Array, weights: Array, edges: Edges, bins: int) -> Array:
     """Return the sum of the weights of each bin."""
     if not numbers.size or not bins:
-        made: Any = new_array(numbers.device, np.zeros(bins, weights.dtype))
-        return made
+        return new_array(numbers.device, np.zeros(bins, weights.dtype))
     home = numbers.device
     if not edges.usable:
         return new_array(home, np.zeros(bins, weights.dtype))
@@ -346,7 +345,7 @@ def _sum_by_bin(numbers: Array, weights: Array, edges: Edges, bins: int) -> Any:
     return reduce(weights, "add", axis=0, groups=labels, num_groups=bins)
 
 
-def _bin_label(place: Any, end: object) -> Any:
+def _bin_label(place: Value, end: Value) -> object:
     """Return the bin of a number, or -1 if it has none.
 
     Args:
@@ -487,12 +486,12 @@ def check_ordered(dtype: AnyDType) -> None:
         )
 
 
-def _is_lone_bool(ordered: Any, values: Any) -> bool:
+def _is_lone_bool(ordered: SomeArray, values: SomeArray) -> bool:
     """Return True if only the first array holds bools."""
     return bool(ordered.dtype == np.bool_ and values.dtype != np.bool_)
 
 
-def _in_dtype_of(ordered: Any, values: Any, right: bool) -> tuple[Any, Any, Any]:
+def _in_dtype_of(ordered: Array, values: AnyArray, right: bool) -> tuple[Array, AnyArray, AnyArray | None]:
     """Return sorted keys on a device, NumPy's values in their dtype, and places of values that the dtype has not.
 
     A value that the dtype cannot hold is replaced by its neighbour, which belongs to the same place. So the keys need
@@ -584,7 +583,7 @@ def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devic
     return assemble_arrays(structure, moved, x)
 
 
-def _check_repeats(repeats: object, length: int) -> Any:
+def _check_repeats(repeats: object, length: int) -> SomeArray | int:
     """Return how often entries are repeated: one integer, or one for each of `length` entries."""
     one = None if isinstance(repeats, Array) else as_integer(repeats)
     if one is not None:
@@ -616,7 +615,7 @@ def _repeat_all(array: Array, count: int, axis: int) -> Array:
     return whole.reshape(*shape[:axis], shape[axis] * count, *shape[axis + 1 :])
 
 
-def _find_entries(home: Device, counts: Any) -> Array:
+def _find_entries(home: Device, counts: SomeArray) -> Array:
     """Return the index of the entry that each entry of the result repeats."""
     if isinstance(counts, Array):
         if not counts.size:

@@ -170,8 +170,8 @@ def promote_dtype(dtype: AnyDType) -> AnyDType:
 
 
 def _cumulative(
-    x: Any, op: str, start: int, axis: int | None, dtype: object, include_initial: bool, out: Any, device: Any
-) -> Any:
+    x: Any, op: str, start: int, axis: int | None, dtype: object, include_initial: bool, out: Any, device: Devices
+) -> object:
     x = as_leaf(x)
     dtype = promote_dtype(x.dtype) if dtype is None else dtype_from(dtype).newbyteorder("=")
     axis = resolve_axis(axis, x.shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,6 +40,9 @@ from gpuscan.problem.problem_parts import cut
 from gpuscan.problem.results import written
 from gpuscan.problem.segments import Heads, Keys
 from gpuscan.reference import groups as reference
+
+if TYPE_CHECKING:
+    from gpuscan.api.annotations import Value
 
 
 def one_of(home: OpenedDevice | Team | None) -> OpenedDevice | None:
@@ -128,8 +131,8 @@ def _run_on_team(
     problem: Problem,
     labels: AnyArray,
     axis: int,
-    call: Callable[[Executor, Problem, Any], list[DeviceArray]],
-) -> list[Any]:
+    call: Callable[[Executor, Problem, AnyArray], list[DeviceArray]],
+) -> list[AnyArray]:
     """Let each device of a team combine the groups of some rows, and return all results.
 
     Args:
@@ -141,7 +144,7 @@ def _run_on_team(
     """
     before = (slice(None),) * axis
 
-    def share(low: int, high: int, device: OpenedDevice) -> list[Any]:
+    def share(low: int, high: int, device: OpenedDevice) -> list[AnyArray]:
         own = labels[(*before, slice(low, high))] if labels.shape == problem.shape else labels
         found = [array.read() for array in call(device._executor, cut(problem, axis, low, high), own)]
         device._context.check()
@@ -214,7 +217,7 @@ def count_groups(problem: Problem, labels: SomeArray, num_groups: object, home: 
 def _as_last_group(dtype: AnyDType) -> Map:
     """Return the function that gives missing labels a number."""
 
-    def function(values: Any) -> Any:
+    def function(values: tuple[Value, Value]) -> object:
         label, last = values
         return np.where(label == MISSING, last, label.astype(np.uint32))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -36,10 +36,11 @@ if TYPE_CHECKING:
 
 # A function that computes on the device what a function of NumPy computes. It takes the same arguments.
 Form = Callable[..., Any]
-_FORMS: dict[Callable[..., Any], Form] = {}
+F = TypeVar("F", bound=Form)
+_FORMS: dict[Callable[..., object], Form] = {}
 
 
-def apply_function(function: Callable[..., object], args: Sequence[object], options: Mapping[str, object]) -> Any:
+def apply_function(function: Callable[..., object], args: Sequence[object], options: Mapping[str, object]) -> object:
     """Return the result of a NumPy function for arrays on a device; `Array.__array_function__` calls this.
 
     Raises:
@@ -59,10 +60,10 @@ def apply_function(function: Callable[..., object], args: Sequence[object], opti
         raise not_on_device(name, str(error).partition("\n")[0]) from error
 
 
-def _form_of(*functions: Callable[..., object]) -> Callable[[Form], Form]:
+def _form_of(*functions: Callable[..., object]) -> Callable[[F], F]:
     """Add the decorated function to the forms of NumPy's functions."""
 
-    def add_form(form: Form) -> Form:
+    def add_form(form: F) -> F:
         _FORMS.update(dict.fromkeys(functions, form))
         return form
 
@@ -84,7 +85,7 @@ def _array(name: str, value: object) -> Array:
 
 
 def _running(ufunc: np.ufunc, name: str) -> Form:
-    def form(a: object, axis: int | None = None, dtype: object = None, out: object = None) -> Any:
+    def form(a: object, axis: int | None = None, dtype: object = None, out: object = None) -> object:
         array = _array(name, a)
         array, axis = (array.reshape(-1), 0) if axis is None else (array, axis)
         return apply_ufunc(ufunc, "accumulate", (array,), {"axis": axis, "dtype": dtype, "out": out})
@@ -100,7 +101,7 @@ for _name, _cumulative in (("cumulative_sum", cumulative_sum), ("cumulative_prod
 
 
 def _total(ufunc: np.ufunc) -> Form:
-    def form(a: object, axis: object = None, dtype: object = None, out: object = None, **options: object) -> Any:
+    def form(a: object, axis: object = None, dtype: object = None, out: object = None, **options: object) -> object:
         given = {name: value for name, value in options.items() if value is not np._NoValue}
         return apply_ufunc(ufunc, "reduce", (a,), {"axis": axis, "dtype": dtype, "out": out, **given})
 
@@ -125,7 +126,7 @@ _form_of(np.all)(_extreme(np.logical_and))
 
 
 @_form_of(np.mean)
-def _mean(a: object, axis: object = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> object:
+def _mean(a: object, axis: object = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
     array = _array("np.mean", a)
     kind = array.dtype if dtype is None else np.dtype(dtype)
     if kind.kind in "biu":
@@ -171,9 +172,7 @@ def _var(
 
 
 @_form_of(np.std)
-def _std(
-    a: object, axis: object = None, dtype: object = None, out: Any = None, *args: object, **options: object
-) -> Any:
+def _std(a: object, axis: object = None, dtype: object = None, out: Any = None, *args: Any, **options: Any) -> Any:
     found = np.sqrt(_var(a, axis, dtype, None, *args, **options))
     return found if out is None else np.positive(found, out=out)
 
@@ -254,7 +253,7 @@ def _partition(a: object, kth: object, axis: int | None = -1, kind: str = "intro
     return found
 
 
-def _store_result(found: Any, out: object) -> Any:
+def _store_result(found: Array, out: object) -> Array:
     return found if out is None else _copy_to(out, found)
 
 
@@ -267,7 +266,7 @@ def _quantile(
     overwrite_input: bool = False,
     method: QuantileMethod = "linear",
     keepdims: bool = False,
-) -> Any:
+) -> object:
     del overwrite_input
     return _store_result(quantile(_array("np.quantile", a), q, axis=axis, method=method, keepdims=keepdims), out)
 
@@ -275,7 +274,7 @@ def _quantile(
 @_form_of(np.median)
 def _median(
     a: object, axis: Any = None, out: object = None, overwrite_input: bool = False, keepdims: bool = False
-) -> Any:
+) -> object:
     del overwrite_input
     return _store_result(median(_array("np.median", a), axis=axis, keepdims=keepdims), out)
 
@@ -367,7 +366,7 @@ def _clip(
     *,
     min: object = None,  # noqa: A002
     max: object = None,  # noqa: A002
-) -> Any:
+) -> object:
     a_min, a_max = (min if a_min is None else a_min), (max if a_max is None else a_max)
     bounds = [bound for bound in (a_min, a_max) if bound is not None]
 
@@ -449,7 +448,7 @@ _form_of(np.ones_like)(lambda a, dtype=None: _full_like(a, 1, dtype))
 
 
 @_form_of(np.concatenate)
-def _concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: object = None) -> Array:
+def _concatenate(arrays: Iterable[object], /, axis: int | None = 0, out: Any = None, *, dtype: object = None) -> Array:
     parts = [as_leaf(each) for each in arrays]
     if axis is None:
         parts, axis = [each.reshape(-1) for each in parts], 0
@@ -475,7 +474,7 @@ def _concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype
 
 
 @_form_of(np.stack)
-def _stack(arrays: Any, axis: int = 0, out: object = None, *, dtype: object = None) -> Array:
+def _stack(arrays: Sequence[object], axis: int = 0, out: object = None, *, dtype: object = None) -> Array:
     parts = [as_leaf(each) for each in arrays]
     place = resolve_axis(axis, (1, *parts[0].shape))
     at = (slice(None),) * place + (None,)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, get_args, ove
 
 import numpy as np
 
-from gpuscan.api.array import Array, new_array
+from gpuscan.api.array import Array, SomeArray, new_array
 from gpuscan.api.compact import check_mask
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, first_home
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from gpuscan.api.annotations import Axes, B, Of, QuantileOptions, S
+    from gpuscan.api.annotations import Axes, B, Of, QuantileOptions, S, Value
     from gpuscan.array_types import AnyArray
 
 
@@ -393,7 +393,7 @@ def _of_nothing(home: Device, rows: Array) -> Array:
     return new_array(home, np.full(rows.shape[:-1], np.nan, dtype))
 
 
-def _rows_along(array: Any, axis: object) -> tuple[Any, tuple[int, ...]]:
+def _rows_along(array: SomeArray, axis: object) -> tuple[Any, tuple[int, ...]]:
     """Return an array with some axes joined to its last one, and its shape with length 1 along these axes."""
     if axis is None:
         return array.reshape(-1), (1,) * array.ndim
@@ -412,7 +412,7 @@ def _as_floats(q: AnyArray) -> AnyArray:
     return q if q.dtype.kind == "f" else q.astype(np.float64)
 
 
-def _places(q: AnyArray, n: int, method: str) -> tuple[Any, Any, Any]:
+def _places(q: AnyArray, n: int, method: str) -> tuple[AnyArray, AnyArray, AnyArray | int]:
     """Return for each quantile the places before and after it, and the weight of the second; 0 for elements."""
     if method == "lower":
         at = np.floor((n - 1) * q)
@@ -452,7 +452,7 @@ def _places(q: AnyArray, n: int, method: str) -> tuple[Any, Any, Any]:
     return before, after, weight.astype(index.dtype, copy=False)
 
 
-def _interpolate(home: Device, rows: Any, before: AnyArray, after: AnyArray, weight: Any, weak: bool) -> Any:
+def _interpolate(home: Device, rows: SomeArray, before: AnyArray, after: AnyArray, weight: Any, weak: bool) -> Any:
     """Return quantiles of rows, of shape (quantiles, *rows): like the rows in NumPy, or on the device.
 
     Args:
@@ -487,7 +487,7 @@ def _interpolate(home: Device, rows: Any, before: AnyArray, after: AnyArray, wei
     return found.astype(dtype, copy=False)
 
 
-def _with_nan(found: Any, last: Any) -> Any:
+def _with_nan(found: SomeArray, last: SomeArray) -> SomeArray:
     """Return elements, or NaN where the last element of the row is NaN."""
     if scalar_of(found.dtype).kind != "float":
         return found
@@ -496,7 +496,7 @@ def _with_nan(found: Any, last: Any) -> Any:
     return np.where(last != last, last, found)
 
 
-def _by_numpy(first: Any, second: Any, last: object, weight: Any, weak: bool) -> Any:
+def _by_numpy(first: AnyArray, second: AnyArray, last: AnyArray, weight: AnyArray | None, weak: bool) -> SomeArray:
     """Return what `_interpolate` returns, as NumPy computes it."""
     with np.errstate(invalid="ignore", over="ignore"):
         if weight is None:
@@ -516,11 +516,11 @@ def _float_dtype(home: Device, dtype: AnyDType) -> AnyDType:
     return np.dtype(np.float64 if home.capabilities.float64 else np.float32)
 
 
-def _mean_of_two(first: object, second: Any, last: Any) -> Any:
+def _mean_of_two(first: Value, second: Value, last: Value) -> object:
     return np.where(last != last, last, (first + second) / 2)
 
 
-def _between(first: object, second: Any, last: Any, weight: Any) -> Any:
+def _between(first: Value, second: Value, last: Value, weight: Value) -> object:
     """Return a number between two, as `numpy.quantile` computes it."""
     step = second - first
     near = np.where(weight >= 0.5, second - step * (1 - weight), first + step * weight)

@@ -32,7 +32,7 @@ _WITH_CONSTANTS = (np.power, np.float_power)
 _LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
 
 
-def apply_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, object]) -> Any:
+def apply_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[object, ...], options: dict[str, object]) -> object:
     """Return the result of a ufunc for arrays on a device; `Array.__array_ufunc__` calls this.
 
     Raises:
@@ -42,7 +42,7 @@ def apply_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: 
         return NotImplemented
     name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
     out = options.pop("out", None)
-    forms: Mapping[str, Callable[..., Any]] = {
+    forms: Mapping[str, Callable[..., object]] = {
         "__call__": _call_ufunc,
         "accumulate": _accumulate,
         "reduce": _reduce_ufunc,
@@ -180,7 +180,7 @@ def _map_of(
 class _Unkeyed:
     """Values that a cache ignores when it compares keys. The rest of the key has them in another form."""
 
-    def __init__(self, values: tuple[Any, ...]) -> None:
+    def __init__(self, values: tuple[object, ...]) -> None:
         self.values = values
 
     def __eq__(self, other: object) -> bool:
@@ -194,7 +194,7 @@ class _Unkeyed:
 def _make_map(
     ufunc: np.ufunc, key: tuple[Any, ...], constants: _Unkeyed, dtype: object, wanted: tuple[AnyDType, ...]
 ) -> Map:
-    def function(numbers: tuple[object, ...]) -> Any:
+    def function(numbers: tuple[object, ...]) -> object:
         arrays, others = iter(numbers), iter(constants.values)
         operands = [next(others) if isinstance(each, _Constant) else next(arrays) for each in key]
         if dtype is not None:
@@ -224,7 +224,7 @@ def _cast(ufunc: np.ufunc, result: Any, dtype: AnyDType) -> Any:
 
 
 def _common_options(
-    ufunc: np.ufunc, name: str, array: Array, targets: tuple[Any, ...], options: dict[str, Any]
+    ufunc: np.ufunc, name: str, array: Array, targets: tuple[Array, ...], options: dict[str, object]
 ) -> tuple[Array, dict[str, Any]]:
     """Return the array and the options `dtype` and `out` as `gpuscan.scan` takes them, with NumPy's promotion."""
     resolve(ufunc)
