@@ -153,7 +153,11 @@ def _index_array(array: Array, parts: Sequence[object]) -> tuple[IndexedArray, b
 
 
 def _places(
-    array: Array, indices: Sequence[AnyArray], shape: tuple[int, ...], numbers: Sequence[int], lengths: tuple[int, ...]
+    array: Array,
+    indices: Sequence[AnyArray | OnDevice],
+    shape: tuple[int, ...],
+    numbers: Sequence[int],
+    lengths: tuple[int, ...],
 ) -> DeviceArray:
     """Return the rows of the indexed axes that indices name.
 
@@ -166,8 +170,9 @@ def _places(
     """
     context = array.context
     check_rows(lengths)
-    if not any(isinstance(index, OnDevice) for index in indices):
-        return upload_array(context, np.broadcast_to(rows_of(indices, lengths), shape))
+    in_numpy = [index for index in indices if not isinstance(index, OnDevice)]
+    if len(in_numpy) == len(indices):
+        return upload_array(context, np.broadcast_to(rows_of(in_numpy, lengths), shape))
     whole = []
     for index in indices:
         if isinstance(index, Array):

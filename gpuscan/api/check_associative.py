@@ -123,7 +123,7 @@ def _element(dtype: object, shape: tuple[int, ...]) -> Element:
 
 
 def _parse_dtype(dtype: Any) -> tuple[Structure, list[AnyDType], list[tuple[int, ...]]]:
-    keys: tuple[object, ...]
+    keys: tuple[str | int, ...]
     names = [part[0] for part in dtype if isinstance(part, tuple) and part] if isinstance(dtype, list) else []
     if names and len(names) == len(dtype) and all(isinstance(name, str) for name in names):
         # This is NumPy's spelling of a structured dtype: a list of names and dtypes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -40,9 +40,6 @@ from gpuscan.problem.problem_parts import cut
 from gpuscan.problem.results import written
 from gpuscan.problem.segments import Heads, Keys
 from gpuscan.reference import groups as reference
-
-if TYPE_CHECKING:
-    from gpuscan.api.annotations import Value
 
 
 def one_of(home: OpenedDevice | Team | None) -> OpenedDevice | None:
@@ -217,7 +214,7 @@ def count_groups(problem: Problem, labels: SomeArray, num_groups: object, home: 
 def _as_last_group(dtype: AnyDType) -> Map:
     """Return the function that gives missing labels a number."""
 
-    def function(values: tuple[Value, Value]) -> object:
+    def function(values: tuple[Any, Any]) -> object:
         label, last = values
         return np.where(label == MISSING, last, label.astype(np.uint32))
 

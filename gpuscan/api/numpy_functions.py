@@ -133,7 +133,7 @@ def _mean(a: object, axis: object = None, dtype: Any = None, out: Any = None, ke
         raise not_on_device(f"np.mean of {kind}", "the mean of integers is float64; pass dtype=np.float32")
     # Halves are summed as float32, as in NumPy.
     wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
-    total = apply_ufunc(np.add, "reduce", (array,), {"axis": axis, "dtype": wide, "keepdims": keepdims})
+    total: Any = apply_ufunc(np.add, "reduce", (array,), {"axis": axis, "dtype": wide, "keepdims": keepdims})
     mean = total / as_parameter(prod(array.shape[each] for each in _axes(axis, array.ndim)))
     return mean.astype(kind, copy=False) if out is None else np.positive(mean, out=out)
 
@@ -164,7 +164,7 @@ def _var(
         squares = map_arrays(lambda x, m: (x - m).real ** 2 + (x - m).imag ** 2, array, middle)
     else:
         squares = map_arrays(lambda x, m: (x - m) * (x - m), array, middle)
-    total = apply_ufunc(np.add, "reduce", (squares,), {"axis": axis, "keepdims": keepdims})
+    total: Any = apply_ufunc(np.add, "reduce", (squares,), {"axis": axis, "keepdims": keepdims})
     count = prod(array.shape[each] for each in _axes(axis, array.ndim))
     found = total / as_parameter(max(count - ddof, 0))
     narrow = kind if kind.kind == "f" else found.dtype
