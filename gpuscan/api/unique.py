@@ -244,7 +244,7 @@ def run_length_encode(x: object, /, *, device: Devices = None) -> RunLengths[Any
     if home is None or not keys.size:
         if isinstance(given, Array):
             return RunLengths(given.copy(), new_array(given.device, None, (0,), np.uint32))
-        starts = np.flatnonzero(_changes_in(keys))
+        starts = np.flatnonzero(_changes_in(keys)).astype(np.int64, copy=False)
         values = given[starts].astype(given.dtype.newbyteorder("="), copy=False)
         return RunLengths(values, np.diff(np.append(starts, given.size)))
     source = bindable(contiguous(keys) if isinstance(keys, DeviceArray) else upload_array(home._context, keys))
@@ -307,7 +307,7 @@ def _unique_by_numpy(keys: AnyArray, equal_nan: bool) -> tuple[Any, ...]:
     order = reference.argsort(native, 0, False)
     ordered = native[order]
     changes = _changes_in(ordered, equal_nan)
-    starts = np.flatnonzero(changes)
+    starts = np.flatnonzero(changes).astype(np.int64, copy=False)
     numbers = np.empty(len(keys), np.int64)
     numbers[order] = np.cumsum(changes) - 1
     return ordered[starts], order[starts], numbers, np.diff(np.append(starts, len(keys)))

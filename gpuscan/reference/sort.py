@@ -13,14 +13,15 @@ Array = AnyArray
 
 
 def argsort(keys: Array, axis: int, descending: bool = False) -> Array:
-    """Return the indices that sort the keys along an axis; equal keys keep their order.
+    """Return the indices that sort the keys along an axis, as int64; equal keys keep their order.
 
     Example:
         >>> import numpy as np
         >>> argsort(np.array([2, 1, 2, 3]), 0, descending=True)
         array([3, 0, 2, 1])
     """
-    places: Array = np.argsort(orders(keys, descending), axis=axis, kind="stable")
+    # NumPy's own indices have 32 bits under Pyodide.
+    places: Array = np.argsort(orders(keys, descending), axis=axis, kind="stable").astype(np.int64, copy=False)
     return places
 
 

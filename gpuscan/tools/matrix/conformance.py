@@ -236,7 +236,7 @@ def _sort_array(x: Array, axis: int, device: Device, strategy: str) -> AnyArray:
 
 def _descending_order(x: Array, axis: int) -> Array:
     """Return the indices of a stable sort from the greatest to the smallest."""
-    flipped = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
+    flipped = np.argsort(np.flip(x, axis), axis=axis, kind="stable").astype(np.int64)
     return np.flip(x.shape[axis] - 1 - flipped, axis)
 
 
@@ -272,7 +272,7 @@ SORTS: Mapping[str, TestedSort] = {
     ),
     "unique_inverse": TestedSort(
         lambda x, axis, device, _: gpuscan.unique_inverse(x, device=device).inverse_indices,
-        lambda x, axis: np.unique(x, return_inverse=True)[1].reshape(x.shape),
+        lambda x, axis: np.unique(x, return_inverse=True)[1].reshape(x.shape).astype(np.int64),
     ),
     "median": TestedSort(
         lambda x, axis, device, _: gpuscan.median(x, axis=axis, device=device), lambda x, axis: np.median(x, axis=axis)
