@@ -347,7 +347,7 @@ def show(total):
         if done == total:
             time.sleep({SECONDS})
     return contextlib.nullcontext(shown)
-files.displayed = show
+files.display_bar = show
 cli.main(["scan", "in.npy", "out.npy", "--device", {adapter.summary!r}])
 """
     command = [sys.executable, "-c", code]

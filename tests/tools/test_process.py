@@ -70,7 +70,7 @@ def test_a_streamed_scan_that_is_stopped(files, name, exit_code):
         f"    signal.{name} == signal.SIGTERM and os.kill(os.getpid(), signal.SIGTERM)\n"
         "    unlink(path, **options)\n"
         "pathlib.Path.unlink = unlink_late\n"
-        "files.displayed = lambda total: contextlib.nullcontext(stop)\n"
+        "files.display_bar = lambda total: contextlib.nullcontext(stop)\n"
         "cli.main(['scan', 'in.npy', 'out.npy'])\n"
     )
     done = python("-c", code)
