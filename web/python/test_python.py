@@ -1,6 +1,6 @@
 """gpuscan under Pyodide in headless Chromium: the conformance suite, the examples, and the page "Python on your GPU".
 
-script/browser runs this; it is no part of the ordinary tests. It takes about a quarter of an hour on two cores, most of
+script/browser runs this; it is no part of the ordinary tests. It takes about half an hour on two cores, most of
 it for SwiftShader to compile shaders. $MATRIX_OUTPUT names a folder for the column of the matrix.
 """
 
