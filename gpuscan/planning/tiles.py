@@ -76,8 +76,11 @@ def serial_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     chunks = [chunk]
     while chunks[-1] * 2 * words <= most_words and not spec.compacts:
         chunks.append(chunks[-1] * 2)
-    if is_cpu and spec.length <= workgroup * chunks[-1]:
-        chunk = min(size for size in chunks if spec.length <= workgroup * size)  # one tile and one dispatch
+    # An array of one tile takes one dispatch, and one kernel with twice the text compiles as fast as three. lavapipe,
+    # 3000 uint32: 240 us instead of 380.
+    lone = chunks[-1] * (1 if spec.has_long_functions or spec.compacts else 2)
+    if is_cpu and spec.length <= workgroup * lone:
+        chunk = min(size for size in (*chunks, lone) if spec.length <= workgroup * size)
     else:
         chunk = max((size for size in chunks if workgroup * size <= spec.length), default=chunk)
     room = items_that_fit(spec, capabilities)
