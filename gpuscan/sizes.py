@@ -126,7 +126,7 @@ def concrete(value: Any) -> Any:
 
 def has_size(values: Iterable[object]) -> bool:
     """Return True if one of the values is a size that is unknown."""
-    return any(type(each) is Size for each in values)
+    return Size in map(type, values)
 
 
 def join(*parts: object) -> bytes:

@@ -98,7 +98,7 @@ class DeviceArray(OnDevice):
     @property
     def strides(self) -> tuple[int, ...]:
         """The bytes from one element to the next along each axis."""
-        return c_strides(self.shape, self.dtype.itemsize) if self._strides is None else self._strides
+        return c_strides(self.shape, self._dtype.itemsize) if self._strides is None else self._strides
 
     @property
     def is_contiguous(self) -> bool:

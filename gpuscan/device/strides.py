@@ -134,7 +134,9 @@ def _full_index(index: object, ndim: int) -> list[Any]:
         IndexError: as `index_layout`.
     """
     parts = list(index) if isinstance(index, tuple) else [index]
+    count = 0
     for part in parts:
+        count += part is not None and part is not Ellipsis
         if not (part is None or part is Ellipsis or isinstance(part, slice) or _is_integer(part)):
             raise IndexError(
                 f"index {abbreviate(part)} was asked for, but indices are integers, slices, ..., None, and arrays of "
@@ -143,7 +145,6 @@ def _full_index(index: object, ndim: int) -> list[Any]:
     gaps = [place for place, part in enumerate(parts) if part is Ellipsis]
     if len(gaps) > 1:
         raise IndexError(f"an index with {len(gaps)} ellipses (...) was asked for; pass one at most")
-    count = sum(part is not None and part is not Ellipsis for part in parts)
     if count > ndim:
         raise IndexError(f"{count} indices were asked for, but the array has {ndim} axes; pass at most one for each")
     gap = gaps[0] if gaps else len(parts)
