@@ -1,0 +1,210 @@
+"""Times of loops as scans, compared with a copy of the same bytes, `jax.lax.scan` on the same GPU, and Numba.
+
+Each loop runs over arrays on the device. Its GPU time is the sum of its stages, and its wall time runs from the call
+until the device has finished. `jax.lax.scan` takes some microseconds for each step, so it runs fewer steps, and its
+time is scaled up to the whole length. The GPU is busy for half a second before each row.
+
+Run:  python benchmarks/loops.py [--steps 10000000] [--jax-steps 100000] [--device SUBSTRING] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gpuscan as gs
+from benchmarks.sorts import gpu_times, wall_time
+from gpuscan.tools.bench.contenders import Unsupported
+from gpuscan.tools.bench.peers import need
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A loop.
+
+    Attributes:
+        name: the class of the loop.
+        step: takes a namespace such as NumPy or `jax.numpy`, the carry and x, and returns the next carry.
+        numba: the whole loop, for Numba to compile: fills the carries from the input.
+        xs: the input of a given length.
+        rtol: the largest error of the results, relative to the largest number.
+    """
+
+    name: str
+    step: Callable[[Any, Any, Any], Any]
+    numba: Callable[..., None]
+    xs: Callable[[int], tuple[Array, ...]]
+    rtol: float
+
+
+@dataclass
+class Row:
+    """One measured loop.
+
+    Attributes:
+        name: the class of the loop.
+        steps: the steps.
+        seconds: of the GPU.
+        wall_seconds: until the device has finished.
+        of_copy: the time of a copy that moves the same bytes, in shares of the GPU time.
+        peers: the seconds of other libraries, by their names.
+    """
+
+    name: str
+    steps: int
+    seconds: float
+    wall_seconds: float
+    of_copy: float
+    peers: dict[str, float] = field(default_factory=dict)
+
+
+# ----- Loops
+
+
+def affine(carries: Array, a: Array, b: Array) -> None:
+    h = np.float32(0)
+    for t in range(a.size):
+        h = a[t] * h + b[t]
+        carries[t] = h
+
+
+def max_plus(carries: Array, a: Array, b: Array) -> None:
+    h = np.int32(0)
+    for t in range(a.size):
+        h = max(h + a[t], b[t])
+        carries[t] = h
+
+
+def clamp(carries: Array, x: Array) -> None:
+    h = np.int32(0)
+    for t in range(x.size):
+        h = min(max(h + x[t], 0), 1000)
+        carries[t] = h
+
+
+def counter(carries: Array, x: Array) -> None:
+    h = np.int32(0)
+    for t in range(x.size):
+        h = (h + x[t]) % 7
+        carries[t] = h
+
+
+def random() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def floats(count: int) -> tuple[Array, ...]:
+    return random().uniform(-1, 1, count).astype(np.float32), random().standard_normal(count).astype(np.float32)
+
+
+def integers(count: int) -> tuple[Array, ...]:
+    return tuple(random().integers(-9, 9, (2, count)).astype(np.int32))
+
+
+CASES = (
+    Case("affine, float32", lambda np, h, x: x[0] * h + x[1], affine, floats, 1e-5),
+    Case("max-plus, int32", lambda np, h, x: np.maximum(h + x[0], x[1]), max_plus, integers, 0),
+    Case("clamp, int32", lambda np, h, x: np.clip(h + x[0], 0, 1000), clamp, lambda n: integers(n)[:1], 0),
+    Case("counter modulo 7, int32", lambda np, h, x: (h + x[0]) % 7, counter,
+         lambda n: (random().integers(0, 7, n).astype(np.int32),), 0),
+)  # fmt: skip
+
+
+# ----- Other libraries
+
+
+def time_numba(case: Case, xs: tuple[Array, ...], carries: Array) -> float:
+    """Return the seconds of the compiled loop on one core, and fill `carries`."""
+    compiled = need("numba").njit(case.numba)
+    compiled(carries, *xs)
+    return wall_time(lambda: compiled(carries, *xs), repeats=3)
+
+
+def time_jax(case: Case, xs: tuple[Array, ...], steps: int) -> float:
+    """Return the seconds of `jax.lax.scan`, for as many steps as `xs` has, after a run of `steps`."""
+    jax = need("jax")
+    first = tuple(jax.numpy.asarray(x[:steps]) for x in xs)
+    init = jax.numpy.zeros((), first[0].dtype)
+
+    @jax.jit
+    def run(xs: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            h = case.step(jax.numpy, h, x)
+            return h, h
+
+        return jax.lax.scan(step, init, xs)[1]
+
+    seconds = wall_time(lambda: run(first).block_until_ready(), repeats=3)
+    return seconds * xs[0].size / min(steps, xs[0].size)
+
+
+# ----- Measurement
+
+
+def measure(device: gs.Device, case: Case, steps: int, jax_steps: int) -> Row:
+    """Return the row of a loop, once its result was compared with the sequential one."""
+    xs = case.xs(steps)
+    arrays = tuple(device.asarray(x) for x in xs)
+
+    def call() -> Any:
+        return gs.loop(lambda h, x: case.step(np, h, x), xs[0].dtype.type(0), arrays).ys
+
+    peers = {}
+    carries = np.empty(steps, xs[0].dtype)
+    try:
+        peers["numba"] = time_numba(case, xs, carries)
+    except Unsupported as reason:
+        print(f"  {reason}")
+        case.numba(carries, *xs)
+    got = np.asarray(call())
+    largest = np.abs(carries).max()
+    if np.abs(got.astype(np.float64) - carries).max() > case.rtol * largest:
+        raise SystemExit(f"{case.name}: wrong result")
+    seconds = sum(gpu_times(device, call).values())
+
+    def finish() -> None:
+        call()
+        device.synchronize()
+
+    wall = wall_time(finish)
+    # A copy of some words reads and writes each of them.
+    words = device.empty((steps * (len(xs) + 1) // 2,), np.uint32)
+    copy = sum(gpu_times(device, lambda: gs.map(lambda v: v, words)).values())
+    try:
+        peers["jax"] = time_jax(case, xs, jax_steps)
+    except Unsupported as reason:
+        print(f"  {reason}")
+    return Row(case.name, steps, seconds, wall, copy / seconds, peers)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=10_000_000)
+    parser.add_argument("--jax-steps", type=int, default=100_000, help="the steps that jax.lax.scan runs")
+    parser.add_argument("--device")
+    parser.add_argument("--json", type=Path, help="where to write the rows")
+    arguments = parser.parse_args()
+    device = gs.Device(arguments.device)
+    print(device, device.capabilities.driver)
+    rows = []
+    for case in CASES:
+        row = measure(device, case, arguments.steps, arguments.jax_steps)
+        rows.append(row)
+        others = "  ".join(f"{name} {seconds / row.wall_seconds:.1f} x" for name, seconds in row.peers.items())
+        times = f"{row.seconds * 1e3:8.3f} ms, wall {row.wall_seconds * 1e3:8.3f} ms"
+        print(f"{row.name:24} {times}  copy / it {row.of_copy:5.2f}  {others}", flush=True)
+    if arguments.json:
+        record = {"device": device.capabilities.summary, "driver": device.capabilities.driver}
+        arguments.json.write_text(json.dumps(record | {"rows": [asdict(row) for row in rows]}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
