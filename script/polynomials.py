@@ -96,7 +96,7 @@ def text() -> str:
         ),
         "1 - log(1 + w) / w for 0 <= w <= 1, in g = w - 1/2": (
             "LOG1P",
-            polynomial(lambda g: 1 - mpmath.log1p(g + 0.5) / (g + 0.5), -0.5, 0.5, 11, 32),
+            polynomial(lambda g: 1 - mpmath.log1p(g + 0.5) / (g + 0.5), -0.5, 0.5, 10, 32),
         ),
         "(1 - sin(r) / r) / g for g = r^2 / 2 <= 0.31": ("SIN", polynomial(sine, 0, 0.31, 4, 32)),
         "(g - 1 + cos(r)) / g^2 for g = r^2 / 2 <= 0.31": ("COS", polynomial(cosine, 0, 0.31, 4, 32)),
@@ -138,6 +138,7 @@ def text() -> str:
             "LOG2_E, LOG10_E, LOG10_2",
             f"{word(1 / mp.ln2, 31)}, {word(1 / mp.ln10, 33)}, {word(mp.ln2 / mp.ln10, 33)}",
         ),
+        "log2(e), to choose a power of two by": ("LOG2_E_FLOAT", '"1.4426950f"'),
         "1/3 with 32 fractional bits": ("THIRD", word(third, 32)),
     }
     body = "".join(f"{{#- {comment} -#}}\n{wrap_assignment(name, value)}" for comment, (name, value) in lines.items())

@@ -153,6 +153,8 @@ _NAMES = {
     "clamp": lambda x, low, high: np.minimum(np.maximum(x, low), high),
     "abs": np.abs,
     "sqrt": np.sqrt,
+    "round": np.rint,
+    "trunc": np.trunc,
     **{name: _as(dtype) for name, dtype in _TYPES.items()},
     **{f"bits_as_{name}": _bits_as(dtype) for name, dtype in _TYPES.items()},
 }

@@ -1,5 +1,5 @@
 {#- The elementary functions of float32; see shared/elementary.wgsl. Comes in: helpers. -#}
-{% from "shared/elementary/constants.wgsl" import LOG1P, LN2_SIGNED, PI, LOG2_E, LOG10_E, LOG10_2, THIRD,
+{% from "shared/elementary/constants.wgsl" import LOG1P, LN2_SIGNED, PI, LOG2_E, LOG2_E_FLOAT, LOG10_E, LOG10_2, THIRD,
     ERF, ERFC, TWO_OVER_ROOT_PI %}
 {% from "shared/elementary/horner.wgsl" import horner %}
 {#- ----- Trigonometric functions -#}
@@ -334,35 +334,53 @@ fn f32_hypot(a: f32, b: f32) -> f32 {
 {% endif %}
 {% if "f32_logaddexp" in helpers %}
 
-// log(exp(a) + exp(b)) = high + log1p(exp(low - high)).
+// log(exp(a) + exp(b)) = high + log1p(exp(low - high)). Both are chosen by their bits, so that no compiler can fuse the
+// steps that follow with steps that made them. Every step on floats but the last one is exact, or gives no bit of the
+// result.
 fn f32_logaddexp(a: f32, b: f32) -> f32 {
     let first = bitcast<u32>(a);
     let second = bitcast<u32>(b);
-    let first_order = first ^ select(0x80000000u, 0xffffffffu, first >= 0x80000000u);
-    let second_order = second ^ select(0x80000000u, 0xffffffffu, second >= 0x80000000u);
-    let higher = select(second, first, first_order > second_order);
-    let high_bits = select(higher, 0u, higher == 0x80000000u);  // what is added makes -0.0 positive
-    let low_bits = select(first, second, first_order > second_order);
-    let high = scaled_from_bits(high_bits);
-    let low = scaled_from_bits(low_bits);
-    let apart = (high_bits ^ low_bits) >= 0x80000000u;
-    let swapped = scaled_less(high, low);
-    let between = scaled_subtract(select(high, low, swapped), select(low, high, swapped));
-    let distance = select(between, scaled_add(high, low), apart);
-    let far = (distance.x != 0u) & (bitcast<i32>(distance.y) > 6i);
-    let fixed = words_negate(scaled_to_words(select(distance, vec2<u32>(0u, 0u), far)), true);
-    let power = exp_fixed(fixed);
-    // log(1 + w) / w by a polynomial in g = w - 1/2
-    let g = bitcast<i32>(select(scaled_to_words(power).x, 0xffffffffu, power.y == 0u) ^ 0x80000000u);
+    let first_order = bitcast<i32>(first ^ (bitcast<u32>(bitcast<i32>(first) >> 31u) >> 1u));
+    let second_order = bitcast<i32>(second ^ (bitcast<u32>(bitcast<i32>(second) >> 31u) >> 1u));
+    let ordered = first_order > second_order;
+    let high_bits = select(second, first, ordered);
+    let low_bits = select(first, second, ordered);
+    let high = bitcast<f32>(high_bits);
+    let low = bitcast<f32>(low_bits);
+    let distance = high - low;
+    // low - high = r - k log(2). Whole numbers overflow in what r is computed from, but r is below 1/2.
+    let k = i32(round(min(distance, 128.0f) * {{ LOG2_E_FLOAT }}));
+    let high_part = i32((high - trunc(high)) * 2147483648.0f);
+    let low_part = i32((low - trunc(low)) * 2147483648.0f);
+    let r = (low_part - high_part + k * {{ LN2_SIGNED }}) << 1u;
+    let power = 0x80000000u + bitcast<u32>((r >> 1u) + signed_high_product(exp_slope(r), r));  // exp(r)
+    // 1 - log(1 + w) / w by a polynomial in g = w - 1/2
+    let g = bitcast<i32>((min(power >> bitcast<u32>(clamp(k, 0i, 31i)), 0x7fffffffu) << 1u) ^ 0x80000000u);
 {{ horner("h", LOG1P, "g") }}
-    let more = scaled_multiply(power, vec2<u32>(~bitcast<u32>(max(h0, 0i)), 0xffffffffu));
-    let opposed = high_bits >= 0x80000000u;
+    let more = high_product(power, ~bitcast<u32>(max(h0, 0i)));
+    let more_bits = bitcast<u32>(f32(bitcast<i32>(more >> 1u))) - ((bitcast<u32>(k) + 30u) << 23u);
+    if ((bitcast<u32>(distance) & 0x7fffffffu) < 0x428a0000u) {  // 69
+        return high + bitcast<f32>(more_bits);
+    }
+    return f32_logaddexp_far(high_bits, low_bits, power, bitcast<u32>(k));
+}
+{% endif %}
+{% if "f32_logaddexp_far" in helpers %}
+
+// The same of numbers that are so far apart that log1p(w) = w = 2^-k power, or infinite, or NaN.
+fn f32_logaddexp_far(high_bits: u32, low_bits: u32, power: u32, k: u32) -> f32 {
+    let alone = select(high_bits, 0u, high_bits == 0x80000000u);  // what is added makes -0.0 positive
+    let high = scaled_from_bits(alone);
+    let zeros = countLeadingZeros(power);
+    let more = vec2<u32>(power << zeros, 0u - k - zeros);
+    let opposed = alone >= 0x80000000u;
     let less = scaled_less(high, more);
     let difference = scaled_subtract(select(high, more, less), select(more, high, less));
     let sum = select(scaled_add(high, more), difference, opposed);
     let near = scaled_round(sum, select(0u, 0x80000000u, opposed & !less));
-    let known = select(near, high_bits, far | (high_bits == 0x7f800000u) | (low_bits == 0xff800000u));
-    let nan = max(first & 0x7fffffffu, second & 0x7fffffffu) > 0x7f800000u;
+    let finite = max(high_bits & 0x7fffffffu, low_bits & 0x7fffffffu) < 0x7f800000u;
+    let known = select(alone, near, finite & (bitcast<i32>(k) < 152i));
+    let nan = max(high_bits & 0x7fffffffu, low_bits & 0x7fffffffu) > 0x7f800000u;
     return bitcast<f32>(select(known, 0x7fc00000u, nan));
 }
 {% endif %}
