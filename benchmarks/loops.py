@@ -32,14 +32,16 @@ class Case:
 
     Attributes:
         name: the class of the loop.
-        step: takes a namespace such as NumPy or `jax.numpy`, the carry and x, and returns the next carry.
+        step: takes the carry and x, and returns the next carry.
+        jax: the same, given `jax.numpy` first.
         numba: the whole loop, for Numba to compile: fills the carries from the input.
         xs: the input of a given length.
         rtol: the largest error of the results, relative to the largest number.
     """
 
     name: str
-    step: Callable[[Any, Any, Any], Any]
+    step: Callable[[Any, Any], Any]
+    jax: Callable[[Any, Any, Any], Any]
     numba: Callable[..., None]
     xs: Callable[[int], tuple[Array, ...]]
     rtol: float
@@ -55,6 +57,7 @@ class Row:
         seconds: of the GPU.
         wall_seconds: until the device has finished.
         of_copy: the time of a copy that moves the same bytes, in shares of the GPU time.
+        stages: the seconds of each stage.
         peers: the seconds of other libraries, by their names.
     """
 
@@ -63,6 +66,7 @@ class Row:
     seconds: float
     wall_seconds: float
     of_copy: float
+    stages: dict[str, float]
     peers: dict[str, float] = field(default_factory=dict)
 
 
@@ -110,12 +114,39 @@ def integers(count: int) -> tuple[Array, ...]:
 
 
 CASES = (
-    Case("affine, float32", lambda np, h, x: x[0] * h + x[1], affine, floats, 1e-5),
-    Case("max-plus, int32", lambda np, h, x: np.maximum(h + x[0], x[1]), max_plus, integers, 0),
-    Case("clamp, int32", lambda np, h, x: np.clip(h + x[0], 0, 1000), clamp, lambda n: integers(n)[:1], 0),
-    Case("counter modulo 7, int32", lambda np, h, x: (h + x[0]) % 7, counter,
-         lambda n: (random().integers(0, 7, n).astype(np.int32),), 0),
-)  # fmt: skip
+    Case(
+        "affine, float32",
+        lambda h, x: x[0] * h + x[1],
+        lambda jnp, h, x: x[0] * h + x[1],
+        affine,
+        floats,
+        1e-5,
+    ),
+    Case(
+        "max-plus, int32",
+        lambda h, x: np.maximum(h + x[0], x[1]),
+        lambda jnp, h, x: jnp.maximum(h + x[0], x[1]),
+        max_plus,
+        integers,
+        0,
+    ),
+    Case(
+        "clamp, int32",
+        lambda h, x: np.clip(h + x[0], 0, 1000),
+        lambda jnp, h, x: jnp.clip(h + x[0], 0, 1000),
+        clamp,
+        lambda count: integers(count)[:1],
+        0,
+    ),
+    Case(
+        "counter modulo 7, int32",
+        lambda h, x: (h + x[0]) % 7,
+        lambda jnp, h, x: (h + x[0]) % 7,
+        counter,
+        lambda count: (random().integers(0, 7, count).astype(np.int32),),
+        0,
+    ),
+)
 
 
 # ----- Other libraries
@@ -137,7 +168,7 @@ def time_jax(case: Case, xs: tuple[Array, ...], steps: int) -> float:
     @jax.jit
     def run(xs: Any) -> Any:
         def step(h: Any, x: Any) -> Any:
-            h = case.step(jax.numpy, h, x)
+            h = case.jax(jax.numpy, h, x)
             return h, h
 
         return jax.lax.scan(step, init, xs)[1]
@@ -155,7 +186,7 @@ def measure(device: gs.Device, case: Case, steps: int, jax_steps: int) -> Row:
     arrays = tuple(device.asarray(x) for x in xs)
 
     def call() -> Any:
-        return gs.loop(lambda h, x: case.step(np, h, x), xs[0].dtype.type(0), arrays).ys
+        return gs.loop(case.step, xs[0].dtype.type(0), arrays).ys
 
     peers = {}
     carries = np.empty(steps, xs[0].dtype)
@@ -168,7 +199,8 @@ def measure(device: gs.Device, case: Case, steps: int, jax_steps: int) -> Row:
     largest = np.abs(carries).max()
     if np.abs(got.astype(np.float64) - carries).max() > case.rtol * largest:
         raise SystemExit(f"{case.name}: wrong result")
-    seconds = sum(gpu_times(device, call).values())
+    stages = gpu_times(device, call)
+    seconds = sum(stages.values())
 
     def finish() -> None:
         call()
@@ -182,7 +214,7 @@ def measure(device: gs.Device, case: Case, steps: int, jax_steps: int) -> Row:
         peers["jax"] = time_jax(case, xs, jax_steps)
     except Unsupported as reason:
         print(f"  {reason}")
-    return Row(case.name, steps, seconds, wall, copy / seconds, peers)
+    return Row(case.name, steps, seconds, wall, copy / seconds, stages, peers)
 
 
 def main() -> None:
@@ -201,6 +233,7 @@ def main() -> None:
         others = "  ".join(f"{name} {seconds / row.wall_seconds:.1f} x" for name, seconds in row.peers.items())
         times = f"{row.seconds * 1e3:8.3f} ms, wall {row.wall_seconds * 1e3:8.3f} ms"
         print(f"{row.name:24} {times}  copy / it {row.of_copy:5.2f}  {others}", flush=True)
+        print("    " + "  ".join(f"{stage} {seconds * 1e3:.3f}" for stage, seconds in row.stages.items()))
     if arguments.json:
         record = {"device": device.capabilities.summary, "driver": device.capabilities.driver}
         arguments.json.write_text(json.dumps(record | {"rows": [asdict(row) for row in rows]}, indent=2) + "\n")
