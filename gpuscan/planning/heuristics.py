@@ -159,6 +159,10 @@ class Heuristics:
     # logaddexp: 472 us in 512 x 4 chunks, 518 in 512 x 2, once chunks are joined first.
     min_long_steps: int = 2
     long_words: int = 16
+    # Bytes of a chunk of long operators, at most, where others take a single load: lanes exchange their chunks in five
+    # rounds, so long chunks are combined in fewer rounds. H100, logaddexp of 2^25: 434 us in chunks of 16, 494 of 8,
+    # 640 of 4; rows of 1472: 556, 494 and 822 us.
+    long_chunk_bytes: int = 64
     # From this item on, in words, a full workgroup is faster than chunks through workgroup memory. H100, 8x8 matrices:
     # 1480 us in workgroups of 256, 3260 in workgroups of 128 that exchange their chunks.
     widest_words: int = 64

@@ -98,7 +98,9 @@ def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     words = spec.item_words
     place_words = spec.element.words if has_narrow_rows(spec, capabilities) else words
     accessed = bytes_accessed_together(spec)
-    while chunk * 2 * accessed <= ACCESS_BYTES and chunk * 2 * place_words <= h.register_words // 3:
+    fits = spec.length // (h.workgroup * h.min_tiles)  # elements of a chunk
+    chunk_bytes = min(h.long_chunk_bytes, max(ACCESS_BYTES, fits * accessed)) if spec.combine.long else ACCESS_BYTES
+    while chunk * 2 * accessed <= chunk_bytes and chunk * 2 * place_words <= h.register_words // 3:
         chunk *= 2
     room = items_that_fit(spec, capabilities)
     if subgroup_size >= BLOCK and words >= h.widest_words and not spec.compacts:
@@ -198,7 +200,8 @@ def lanes_and_steps(
             return wide, h.long_steps
     has_bytes = min(sizes) == 1 and not has_narrow_rows(spec, capabilities)
     if long:
-        most_steps = min(most_steps, max(h.min_long_steps, h.long_words // (chunk * spec.item_words)))
+        fewest_steps = h.min_long_steps if chunk * bytes_accessed_together(spec) <= ACCESS_BYTES else 1
+        most_steps = min(most_steps, max(fewest_steps, h.long_words // (chunk * spec.item_words)))
     elif has_bytes or wide * h.few_steps * step_bytes >= h.tile_bytes:
         most_steps = min(most_steps, h.few_steps)
     widths = (workgroup,) if has_bytes or spec.item_words > h.max_words_in_wide_workgroup else (workgroup, wide)
@@ -250,16 +253,17 @@ def row_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool) -> Til
         sizes = [size for size in sizes if size <= h.serial_workgroup]
     accessed = bytes_accessed_together(spec)
     most_words = h.register_words // 3 if width else h.serial_chunk_words
+    chunk_bytes = h.long_chunk_bytes if spec.combine.long else ACCESS_BYTES
     if spec.has_long_functions and not width:
         most_words = min(most_words, h.serial_long_chunk * words)
     chunks = [min_chunk(spec.source, spec.destination)]
-    while chunks[-1] * 2 * words <= most_words and (not width or chunks[-1] * 2 * accessed <= ACCESS_BYTES):
+    while chunks[-1] * 2 * words <= most_words and (not width or chunks[-1] * 2 * accessed <= chunk_bytes):
         chunks.append(chunks[-1] * 2)
     chunks = [chunk for chunk in chunks if length % chunk == 0]
     shapes = [
         TileShape(size, width, steps, chunk, per_row=True, single_lead=width > 0 and spec.combine.long and chunk > 1)
         for size in sizes
-        for chunk in (chunks[-1:] if width else chunks)
+        for chunk in (chunks[-1:] if width and not spec.combine.long else chunks)
         for steps in (h.steps if width else (1,))
         if steps <= steps_that_fit(spec, h, chunk, recomputes_scan(spec, capabilities))
     ]
@@ -290,7 +294,7 @@ def best_row_tile(spec: ScanSpec, h: Heuristics, shapes: list[TileShape], is_cpu
         lone = tiles[shape] == 1
         # H200, gradients of maxima, 3 words, in rows of 2048: 83 us in 256 x 2 chunks, 88 in 512 x 1, 112 in 128 x 4.
         flat = -max(shape.steps, 2) if words == 3 else 0
-        return lone, use[shape] if lone else 0, shape.tile_size, flat
+        return lone, use[shape] if lone else 0, shape.tile_size, shape.chunk, flat
 
     return max(full, key=preference)
 

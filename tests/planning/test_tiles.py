@@ -209,8 +209,9 @@ def test_long_operators_take_few_steps_and_join_once() -> None:
     assert (short.long, long.long) == (False, True)
     for adapter in (gpu(progress_later=True), gpu(progress_later=False)):
         assert not tile_shape(spec(row_length=2**25, combine=short), adapter).single_lead
-        assert tile_shape(spec(row_length=2**25, combine=long), adapter) == TileShape(512, 32, 4, 4, single_lead=True)
-    assert tile_shape(spec("float16", row_length=2**25, combine=long), gpu()).steps == GPU.min_long_steps
+        assert tile_shape(spec(row_length=2**25, combine=long), adapter) == TileShape(512, 32, 1, 16, single_lead=True)
+    assert tile_shape(spec("float16", row_length=2**25, combine=long), gpu()).chunk == 16
+    assert tile_shape(spec(row_length=2**14, combine=long), gpu()).chunk == 4, "few tiles would have elements"
     assert tile_shape(spec(row_length=2**25, combine=long), software()).chunk == CPU.serial_long_chunk
 
 
