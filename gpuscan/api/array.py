@@ -338,10 +338,10 @@ class Array(DeviceArray, ArrayOperators):
         """
         given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         wanted = resolve_shape(self.shape, given)
+        if self.is_contiguous:
+            return self.view_as(wanted)
         strides = reshape_strides(self.shape, self.strides, wanted)
-        if strides is None:
-            return self.copy().reshape(wanted)
-        return self.view_at(wanted, strides)
+        return self.copy().view_as(wanted) if strides is None else self.view_at(wanted, strides)
 
     def ravel(self) -> Array:
         """Return all elements, in C order, as one axis: a view if NumPy gives one, else a copy on the device."""

@@ -166,19 +166,20 @@ def resolve_shape(shape: Axes, wanted: Sequence[object]) -> Axes:
         ValueError: it has another number of elements.
         TypeError: a length is not an integer.
     """
-    lengths = list(tuple_of_integers("shape", wanted))
-    size, known = prod(shape), prod(length for length in lengths if length != -1)
-    free = [place for place, length in enumerate(lengths) if length == -1]
-    if len(free) == 1 and known and size % known == 0:
-        lengths[free[0]] = size // known
-    if len(free) > 1 or any(length < -1 for length in lengths):
-        raise ValueError(f"shape {tuple(lengths)} was asked for; pass lengths of 0 or more, and at most one -1")
+    lengths = tuple_of_integers("shape", wanted)
+    size, free = prod(shape), lengths.count(-1)
+    if free > 1 or min(lengths, default=0) < -1:
+        raise ValueError(f"shape {lengths} was asked for; pass lengths of 0 or more, and at most one -1")
+    if free:
+        place, known = lengths.index(-1), -prod(lengths)
+        if known and size % known == 0:
+            lengths = (*lengths[:place], size // known, *lengths[place + 1 :])
     if prod(lengths) != size:
         raise ValueError(
             f"shape {tuple(wanted)} was asked for an array of shape {shape}, but they have different numbers of "
             f"elements; pass lengths with the product {size}"
         )
-    return tuple(lengths)
+    return lengths
 
 
 def reshape_strides(shape: Axes, strides: Axes, wanted: Axes) -> Axes | None:
