@@ -23,6 +23,7 @@ from gpuscan.engine.element_copy import (
     copy_elements,
     copy_view,
     duplicate,
+    flip_view,
     stretch_of,
     transpose_view,
     view_of,
@@ -361,14 +362,21 @@ def _parts(context: DeviceContext, spec: ScanSpec) -> Iterable[Part] | None:
 
 
 def _scan_rows_together(call: _Call) -> None:
-    """Scan along an inner axis: transpose the arrays on the device so that rows are contiguous, and back."""
+    """Scan along an inner axis: transpose the arrays on the device so that rows are contiguous, and back.
+
+    Reversed rows are turned round on the way, since forward scans are faster.
+    """
     problem, inner, length = call.problem, call.problem.inner, call.problem.row_length
     rows = (problem.rows, length)
-    sources = [
-        copy_view(transpose_view(leaf, length, inner, f.storage_bytes), (*rows, *f.shape), f.scalar.dtype)
-        for leaf, f in zip(call.leaves, problem.source.fields, strict=True)
-    ]
-    together = replace(problem, leaves=tuple(sources), shape=rows, axis=1)  # type: ignore[arg-type]
+    plain = problem.heads is None and not (any(problem.field_offsets) or problem.indexed or problem.compacts)
+    turned = problem.reverse and plain
+    sources = []
+    for leaf, f in zip(call.leaves, problem.source.fields, strict=True):
+        view = transpose_view(leaf, length, inner, f.storage_bytes)
+        view = flip_view(view, 2) if turned else view
+        sources.append(copy_view(view, (*rows, *f.shape), f.scalar.dtype))
+    reverse = problem.reverse and not turned
+    together = replace(problem, leaves=tuple(sources), shape=rows, axis=1, reverse=reverse)  # type: ignore[arg-type]
     if problem.keep_last_only and problem.heads is None:
         scan_device(call.executor, together, call.strategy, out=call.results, **call.options)
         return
@@ -376,6 +384,7 @@ def _scan_rows_together(call: _Call) -> None:
     length = together.results_shape[-1]
     for target, result, f in zip(targets, call.results, problem.destination.fields, strict=True):
         view = transpose_view(target, inner, length, f.storage_bytes)
+        view = flip_view(view, 1) if turned else view
         if target.buffer is result.buffer:
             view = replace(view, array=duplicate(target))
         copy_elements(view, result)

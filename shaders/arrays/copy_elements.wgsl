@@ -3,8 +3,7 @@
     in:  source: unit (i0, i1, …) of the view is at first + i0 * stride0 + i1 * stride1 + …
     out: destination: the units of the view in C order, in rows of `run` units, `pitch` units apart
     Values: workgroup_size; words: that an invocation copies; unit: bytes, 1, 2 or 4; rank: axes of the view;
-        contiguous: True if run is pitch. -#}
-{% from "arrays/unit_of.wgsl" import unit_of with context %}
+        contiguous: True if there is one row. -#}
 struct Call {
     first: u32,  // the view's first unit in the source
     destination_first: u32,  // the first unit to write
@@ -27,17 +26,28 @@ const UNITS = {{ 4 // unit }}u;  // in a word
 @group(0) @binding(0) var<uniform> call: Call;
 @group(0) @binding(1) var<storage, read> source: array<u32>;
 @group(0) @binding(2) var<storage, read_write> destination: array<u32>;
+{% if unit < 4 %}
 
-// Return the unit of the view with this number in C order.
-fn unit_at(number: u32) -> u32 {
+{% include "arrays/neighbours.wgsl" %}
+{% endif %}
+{% set last = rank - 1 %}
+
+struct Place {
+    at: u32,  // in the source
+    left: u32,  // units from there to the end of the view's last axis
+}
+
+// Return the place of the unit of the view with this number in C order.
+fn place_of(number: u32) -> Place {
     var rest = number;
     var at = call.first;
-{% for axis in range(rank - 1, 0, -1) %}
-    at += (rest % call.size{{ axis }}) * call.stride{{ axis }};
+{% for axis in range(last, 0, -1) %}
+    let place{{ axis }} = rest % call.size{{ axis }};
+    at += place{{ axis }} * call.stride{{ axis }};
     rest /= call.size{{ axis }};
 {% endfor %}
     at += rest * call.stride0;
-    return {{ unit_of("source", "at") }};
+    return Place(at, call.size{{ last }} - {{ "place%d" % last if last else "rest" }});
 }
 
 {% from "shared/main.wgsl" import main %}
@@ -54,37 +64,39 @@ fn copy_word(number: u32) {
         return;
     }
     let word = call.first_word + number;
+    let begin = max(word * UNITS, call.destination_first);
+{% if contiguous %}
+    var within = begin - call.destination_first;  // units of the destination's row that are before
+    var copied = within;
+{% else %}
+    var within = (begin - call.destination_first) % call.pitch;
+    var copied = (begin - call.destination_first) / call.pitch * call.run + min(within, call.run);
+{% endif %}
 {% if unit == 4 %}
-    let at = word - call.destination_first;
-{% if contiguous %}
-    destination[word] = unit_at(at);
-{% else %}
-    let within = at % call.pitch;
     if (within < call.run) {
-        destination[word] = unit_at(at / call.pitch * call.run + within);
+        destination[word] = source[place_of(copied).at];
     }
-{% endif %}
 {% else %}
-    var bits = destination[word];
-    for (var i = 0u; i < UNITS; i++) {
-        let place = word * UNITS + i;
-        if (place < call.destination_first) {
-            continue;
-        }
-        let at = place - call.destination_first;
-{% if contiguous %}
-        let copied = at;
-        if (copied >= call.units) {
-            break;
-        }
-{% else %}
-        let within = at % call.pitch;
-        let copied = at / call.pitch * call.run + within;
-        if (within >= call.run || copied >= call.units) {
+    var bits = 0u;
+    if (begin % UNITS > 0u || call.run - min(within, call.run) < UNITS) {
+        bits = destination[word];
+    }
+    // Units that are neighbours in the view and in the destination are copied together.
+    var to = begin % UNITS;
+    while (to < UNITS && copied < call.units) {
+{% if not contiguous %}
+        if (within >= call.run) {
+            to += call.pitch - within;
+            within = 0u;
             continue;
         }
 {% endif %}
-        bits = insertBits(bits, unit_at(copied), i * {{ 8 * unit }}u, {{ 8 * unit }}u);
+        let place = place_of(copied);
+        let count = min(min(UNITS - to, call.run - within), place.left);
+        bits = insertBits(bits, units_at(place.at, call.stride{{ last }}, count), to * UNIT_BITS, count * UNIT_BITS);
+        to += count;
+        within += count;
+        copied += count;
     }
     destination[word] = bits;
 {% endif %}

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from tests.harness.builds import count_reads, is_transposed_on, transpose_any_size, upload_in_order
+from tests.harness.builds import (
+    copy_any_size_by_tiles,
+    count_reads,
+    is_transposed_on,
+    transpose_any_size,
+    upload_in_order,
+)
 from tests.harness.devices import device_as_if
 from tests.oracle import AFFINE, assert_same, limit_examples, one_by_one, some, strategies_in_turn, ufunc_scan
 
@@ -96,6 +102,7 @@ def test_arrays_of_the_cpu_in_any_memory_order(
     """Assert that a GPU with memory of its own brings the array into C order, and the CPU makes no copy before."""
     gpu = device_as_if(device, adapter_type="DiscreteGPU")
     transpose_any_size(monkeypatch)
+    copy_any_size_by_tiles(monkeypatch)
     x = np.random.default_rng(3).integers(0, 9, (4, 6, 20)).astype(dtype).transpose(order)
     assert is_transposed_on(gpu, x) == (order != (0, 1, 2))
     assert_same(upload_in_order(gpu, x).numpy(), np.ascontiguousarray(x))

@@ -107,6 +107,11 @@ def transpose_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heuristics, "GPU", replace(heuristics.GPU, min_transposed_bytes=1))
 
 
+def copy_any_size_by_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a GPU copy arrays of any size by tiles, even if they are too small for this to pay."""
+    monkeypatch.setattr(heuristics, "GPU", replace(heuristics.GPU, min_tiled_copy_bytes=1))
+
+
 def is_transposed_on(device: gs.Device, x: Array) -> bool:
     """Return True if the device, and not the CPU, brings the array into C order."""
     return host_arrays.transposes_on_device(device._context, x)
