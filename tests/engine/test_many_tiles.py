@@ -28,6 +28,11 @@ from tests.oracle import (
 from tests.strategies import numbers
 
 WAITING = ("lookback", "fallback")
+# An operator of long code, which software adapters compile ten times sooner than logaddexp: sums with a long name.
+LONG = gs.wgsl_operator(
+    "fn combine(a: Element, b: Element) -> Element { let NAME = a + b; return NAME; }".replace("NAME", 600 * "s"),
+    name="long",
+)
 
 
 def waiting_on(device: gs.Device) -> list[str]:
@@ -68,7 +73,7 @@ def test_a_fold_that_reads_one_block_at_a_time(device: gs.Device) -> None:
     matrices = (rng.random((6001, 2, 2)) * 0.6).astype(np.float32)
     for problem, shape in (
         (make_problem(matrices, "matmul", axis=0), replace(tile, chunk=1)),
-        (make_problem(rng.standard_normal(20_001).astype(np.float32), "logaddexp"), tile),
+        (make_problem(rng.standard_normal(20_001).astype(np.float32), LONG), tile),
     ):
         plan = plan_with(device, problem, "lookback", tile=shape, one_workgroup_folds=True)
         assert traits_of(plan)["scan"].blocks_at_once == 1
@@ -81,7 +86,7 @@ def test_a_fold_that_reads_ahead(device: gs.Device, monkeypatch: pytest.MonkeyPa
     tile = small_tiles(device)[-1]
     shape = replace(tile, workgroup_size=2 * tile.workgroup_size, steps=1, chunk=1 if tile.subgroup_size else 3)
     x = np.random.default_rng(7).standard_normal(9001).astype(np.float32)
-    problem = make_problem(x, "logaddexp")
+    problem = make_problem(x, LONG)
     for strategy in waiting_on(device):
         plan = plan_with(device, problem, strategy, tile=shape, one_workgroup_folds=True)
         assert traits_of(plan)["scan"].reads_ahead
