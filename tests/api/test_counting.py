@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -48,8 +49,8 @@ def test_unique(device: gs.Device, dtype: Any) -> None:
         inverse[order] = np.cumsum(changes) - 1
         starts = np.flatnonzero(changes)
         wanted = flat[order[starts]], order[starts], inverse.reshape(shape), np.diff(np.append(starts, flat.size))
-        for where in (keys, device.asarray(keys), None):
-            found = gs.unique_all(keys, device="numpy") if where is None else gs.unique_all(where)
+        for where, home in ((keys, device), (device.asarray(keys), device), (keys, "numpy")):
+            found = gs.unique_all(where, device=home)
             kinds = [np.asarray(part).dtype for part in found]
             count = np.uint32 if isinstance(where, gs.Array) else np.int64
             assert kinds == [keys.dtype, count, count, count]
@@ -86,7 +87,7 @@ def test_run_length_encode(device: gs.Device, dtype: Any) -> None:
     changes = np.append(True, comparable(keys)[1:] != comparable(keys)[:-1])
     starts = np.flatnonzero(changes)
     for where in (keys, device.asarray(keys)):
-        values, counts = gs.run_length_encode(where)
+        values, counts = gs.run_length_encode(where, device=device)
         assert bits_of(values) == keys[starts].tobytes()
         np.testing.assert_array_equal(np.asarray(counts), np.diff(np.append(starts, keys.size)))
 
@@ -123,7 +124,7 @@ def test_bincount(device: gs.Device, dtype: Any) -> None:
         for least in (0, 150):
             wanted = np.bincount(labels, minlength=least)
             for where in (keys, device.asarray(keys)):
-                found = gs.bincount(where, minlength=least)
+                found = gs.bincount(where, minlength=least, device=device)
                 assert np.asarray(found).dtype == (np.uint32 if isinstance(where, gs.Array) else np.int64)
                 np.testing.assert_array_equal(np.asarray(found), wanted)
 
@@ -167,9 +168,8 @@ def test_histogram(device: gs.Device, dtype: Any) -> None:
             # NumPy guesses the bin in 16 bits, which may be off by more than it corrects.
             wanted = np.histogram(numbers, wanted[1])
         for where in (numbers, device.asarray(numbers)):
-            found = (
-                np.histogram(where, bins, limits) if isinstance(where, gs.Array) else gs.histogram(where, bins, limits)
-            )
+            count = np.histogram if isinstance(where, gs.Array) else partial(gs.histogram, device=device)
+            found = count(where, bins, limits)
             np.testing.assert_array_equal(np.asarray(found[0]), wanted[0], str((bins, limits)))
             np.testing.assert_array_equal(np.asarray(found[1]), wanted[1])
             assert np.asarray(found[1]).dtype == wanted[1].dtype
@@ -253,7 +253,7 @@ def test_repeat(device: gs.Device, dtype: Any) -> None:
         for repeats in (0, 3, np.array([2]), rng.integers(0, 4, length), np.zeros(length, np.uint8)):
             wanted = np.repeat(x, repeats, axis)
             for array in there:
-                np.testing.assert_array_equal(np.asarray(gs.repeat(array, repeats, axis=axis)), wanted)
+                np.testing.assert_array_equal(np.asarray(gs.repeat(array, repeats, axis=axis, device=device)), wanted)
         counts = rng.integers(0, 4, length).astype(np.int32)
         found = np.repeat(there[-1], device.asarray(counts), axis) if len(there) > 1 else None
         if found is not None:
@@ -275,7 +275,7 @@ def test_top_k(device: gs.Device, dtype: Any) -> None:
             for k in numbers:
                 first = np.take(order, range(k), axis)
                 for where in (keys, device.asarray(keys)):
-                    values, indices = gs.top_k(where, k, axis=axis, largest=largest)
+                    values, indices = gs.top_k(where, k, axis=axis, largest=largest, device=device)
                     assert indices.dtype == (np.uint32 if isinstance(where, gs.Array) else np.int64)
                     np.testing.assert_array_equal(np.asarray(indices), first)
                     assert bits_of(values) == np.take_along_axis(keys, first, axis).tobytes()
@@ -302,7 +302,7 @@ def test_partition_by(device: gs.Device, dtype: Any) -> None:
             mask = rng.random(shape[0]) < share
             arrays = [x] if dtype == np.complex128 else [x, device.asarray(x)]
             for where in arrays:
-                picked, others = gs.partition_by(where, mask)
+                picked, others = gs.partition_by(where, mask, device=device)
                 np.testing.assert_array_equal(np.asarray(picked), x[mask])
                 np.testing.assert_array_equal(np.asarray(others), x[~mask])
     pair = {"a": np.arange(10), "b": np.arange(20, dtype=np.int8).reshape(10, 2)}

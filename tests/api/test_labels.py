@@ -183,14 +183,14 @@ def test_missing_labels_of_integers(device: gs.Device) -> None:
         assert_same(
             device.plan(6, np.int32, groups=given, after=lambda v: v.astype(np.float32))(x)[2], np.float32(np.nan)
         )
-    assert_same(gs.scan(x, groups=labels, dtype=np.float32), np.float32([0, 1, np.nan, 3, 5, 10]))
+    assert_same(gs.scan(x, groups=labels, dtype=np.float32, device=device), np.float32([0, 1, np.nan, 3, 5, 10]))
 
 
 def test_keys_of_every_kind(device: gs.Device) -> None:
     """Assert that scans restart where strings, objects, dates and categoricals change."""
     x = np.arange(7, dtype=np.float32)
     text = ["a", "a", "b", "b", "b", "a", "c"]
-    expected = gs.scan(x, keys=[0, 0, 1, 1, 1, 2, 3])
+    expected = gs.scan(x, keys=[0, 0, 1, 1, 1, 2, 3], device="numpy")
     for keys in (
         text,
         np.array(text),
