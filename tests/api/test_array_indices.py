@@ -60,11 +60,14 @@ def on_device(device: gs.Device, index: Any, dtype: Any = np.int8) -> Any:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_elements_at_indices_are_numpys(device: gs.Device, dtype: Any) -> None:
-    """Take and put elements at indices of all kinds, from NumPy and from the device, of arrays and of views."""
+    """Take and put elements at indices of all kinds, from NumPy and from the device, of arrays and of views.
+
+    The types take turns with the two views.
+    """
     x = numbers(dtype, (4, 5, 6))
     a = device.asarray(x)
-    views = [(a, x, (*INDICES, *MASKS)), (a[::-1, 1:, ::2], x[::-1, 1:, ::2], INDICES), (a.T, x.T, INDICES)]
-    for view, own, indices in views:
+    views = [(a[::-1, 1:, ::2], x[::-1, 1:, ::2], INDICES), (a.T, x.T, INDICES)]
+    for view, own, indices in ((a, x, (*INDICES, *MASKS)), views[DTYPES.index(dtype) % 2]):
         for number, index in enumerate(indices):
             try:
                 wanted = own[index]
@@ -215,7 +218,7 @@ def test_deviations(device: gs.Device) -> None:
         own = (x + 1j * x[::-1]).astype(dtype) if dtype == "complex64" else x.astype(dtype)
         a = device.asarray(own)
         for axis in (None, 0, -1, (0, 2)):
-            for options in ({}, {"ddof": 1}, {"keepdims": True}):
+            for options in ({}, {"ddof": 1, "keepdims": True}):
                 for function in (np.std, np.var):
                     found, wanted = function(a, axis, **options), function(own, axis, **options)
                     assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)

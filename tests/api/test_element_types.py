@@ -116,10 +116,11 @@ def test_every_operator_with_every_tail(device: gs.Device, dtype: str) -> None:
     """
     rng = np.random.default_rng(1)
     single_pass = strategies_on(device)[DTYPES.index(dtype) % 2 - 2]
-    for name in filter(lambda name: takes(name, dtype), EXACT):
+    names = [name for name in EXACT if takes(name, dtype)]
+    for name in names:
         x = draw(rng, name, dtype, LENGTH)
         wanted, size = fold(name, x), tile_for(device, make_problem(x, name)).tile_size
-        if name in ("add", "minimum"):
+        if name == names[0]:
             tested = itertools.product([single_pass], PARTS)
         else:
             tested = itertools.product(["three_dispatch"], [1, 2, 3, 5, size - 1, size])
@@ -291,14 +292,14 @@ def test_logaddexp(device: gs.Device, dtype: str) -> None:
     x[5:9] = -np.inf
     wanted = np.logaddexp.accumulate(x.astype(np.float64))
     tolerance = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 3e-6}[dtype]
-    for exclusive in (False, True):
-        got = gs.scan(x, "logaddexp", exclusive=exclusive, device=device).astype(np.float64)
-        aim = np.concatenate([[-np.inf], wanted[:-1]]) if exclusive else wanted
-        np.testing.assert_allclose(got, aim, rtol=tolerance, atol=tolerance)
+    exclusive = dtype != "float32"  # software adapters take seconds to compile each of the two
+    got = gs.scan(x, "logaddexp", exclusive=exclusive, device=device).astype(np.float64)
+    aim = np.concatenate([[-np.inf], wanted[:-1]]) if exclusive else wanted
+    np.testing.assert_allclose(got, aim, rtol=tolerance, atol=tolerance)
     x[500], x[800] = np.inf, np.nan
-    got = gs.scan(x, "logaddexp", device=device).astype(np.float64)
-    assert np.isposinf(got[500:800]).all()
-    assert np.isnan(got[800:]).all()
+    got = gs.scan(x, "logaddexp", exclusive=exclusive, device=device).astype(np.float64)
+    assert np.isposinf(got[500 + exclusive : 800 + exclusive]).all()
+    assert np.isnan(got[800 + exclusive :]).all()
 
 
 FLOAT64_ADVICE = r"float64 was asked for.*no 64-bit floats.*dtype=np\.float32.*device=\"numpy\""
@@ -317,11 +318,14 @@ def float64_cases() -> Iterator[tuple[str, Array, Array]]:
 
 
 def test_float64_is_native_or_refused(device: gs.Device) -> None:
-    """Assert that float64 has all of its bits if the adapter has it, or else that the error's advice works."""
-    for name, x, wanted in float64_cases():
+    """Assert that float64 has all of its bits if the adapter has it, or else that the error's advice works.
+
+    The operators take turns with the strategies.
+    """
+    strategies = itertools.cycle(strategies_on(device))
+    for (name, x, wanted), strategy in zip(float64_cases(), strategies, strict=False):
         if device.capabilities.float64:
-            for strategy in strategies_on(device):
-                np.testing.assert_array_equal(single(device, make_problem(x, name), strategy), wanted, (name, strategy))
+            np.testing.assert_array_equal(single(device, make_problem(x, name), strategy), wanted, (name, strategy))
         else:
             with pytest.raises(gs.UnsupportedDtypeError, match=FLOAT64_ADVICE):
                 gs.scan(x, name, device=device)
