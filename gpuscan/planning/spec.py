@@ -387,6 +387,8 @@ def by_order(spec: ScanSpec) -> ScanSpec:
     mapped = spec.before is not None or spec.after is not None or spec.compacts or any(spec.field_offsets)
     if mapped or not spec.source == spec.element == spec.destination:
         return spec
+    if not spec.combine.helpers:  # extrema of floats call one; the first scan of others need not render all helpers
+        return spec
     known = _extrema().get((spec.combine, spec.element))
     if known is None:
         return spec

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gpuscan.planning import spec as spec_module
 from gpuscan.planning.plan import plan_scan
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.problem.problem import make_problem
@@ -61,3 +62,10 @@ def test_extrema_are_those_of_integers(name: str) -> None:
     floats = scan_spec(make_problem(x, name, axis=1, after=lambda v: -v), gpu())
     assert [field.scalar.name for field in floats.element.fields] == ["float32"]
     assert scan_spec(make_problem(x, "add", axis=1), gpu()).before is None
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_sums_need_no_code_of_extrema(monkeypatch: pytest.MonkeyPatch, dtype: type) -> None:
+    """Assert that the first sum of a process does not render the functions that extrema of floats call."""
+    monkeypatch.setattr(spec_module, "_extrema", pytest.fail)
+    assert scan_spec(make_problem(np.zeros(9, dtype), "add"), gpu()).combine.helpers == ()
