@@ -101,9 +101,9 @@ for _ in range(int(sys.argv[1])):
 print(*device.capabilities.distrusted, *count_timeouts(device).items())
 """
     home = {name: str(tmp_path) for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA")}
-    beside = [start(code, str(times), environment=home) for times in (3, 1, 0)]
+    beside = [start(code, str(times), environment=home) for times in (3, 1)]
     found = [each.communicate(timeout=SECONDS) for each in beside]
-    assert [out.strip() for out, _ in found] == ["lookback", "('lookback', 1)", ""], found
+    assert [out.strip() for out, _ in found] == ["lookback", "('lookback', 1)"], found
     out, errors = start(code, "0", environment=home).communicate(timeout=SECONDS)
     assert out.strip() == "", errors
 
