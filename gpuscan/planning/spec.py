@@ -128,6 +128,11 @@ class ShaderSpec(HashedOnce):
         return self.keep_last_only and self.has_segment_bits
 
     @property
+    def reduces_rows(self) -> bool:
+        """True if only the last result of each row is stored."""
+        return self.keep_last_only and not self.has_segment_bits
+
+    @property
     def neighbour_field(self) -> Field | None:
         """The source field that is taken from the next element and passed to `after`, or None."""
         passes = 1 in self.field_offsets and not self.row_ends
@@ -278,12 +283,14 @@ def column_chunk(source: Element, destination: Element, inner: int) -> int:
 
 
 def scans_columns(problem: Problem) -> bool:
-    """Return True if the array is scanned down its columns in place, without bringing rows together first."""
-    return (
-        not problem.everywhere
-        and problem.inner > 1
-        and column_chunk(problem.source, problem.destination, problem.inner) > 0
-    )
+    """Return True if the array is scanned down its columns in place, without bringing rows together first.
+
+    Results of narrow numbers share words, so that scans need whole words in each row. Reductions do not.
+    """
+    if problem.everywhere or problem.inner == 1:
+        return False
+    reduces_rows = problem.keep_last_only and problem.heads is None
+    return reduces_rows or column_chunk(problem.source, problem.destination, problem.inner) > 0
 
 
 @lru_cache(maxsize=256)
