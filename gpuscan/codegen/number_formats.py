@@ -85,5 +85,8 @@ def to_storage(scalar: Scalar, native_int64: bool, values: Sequence[str]) -> lis
 
 
 def across_words(low: str, high: str, shift: str) -> str:
-    """Return the word that begins `shift` bits into the word `low` and ends in the next word, `high`."""
-    return f"(({low} >> {shift}) | ({high} << (32u - {shift})))"
+    """Return the word that begins `shift` bits into the word `low` and ends in the next word, `high`.
+
+    In WGSL a shift by 32 bits is none, so the high word is shifted twice. Then a `shift` of 0 gives `low`.
+    """
+    return f"(({low} >> {shift}) | (({high} << (31u - {shift})) << 1u))"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpuscan.elements import min_chunk
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.spec import ScanSpec, column_chunk
-from gpuscan.planning.tile_shapes import ColumnTile
+from gpuscan.planning.tile_shapes import ColumnTile, power_above, power_below
 from gpuscan.planning.tiles import max_invocations
 from gpuscan.problem.column_vectors import can_be_vectors
 from gpuscan.problem.problem import Problem
@@ -15,6 +16,8 @@ from gpuscan.problem.problem import Problem
 
 def column_tile(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     """Return the tile for a scan of columns on an adapter."""
+    if spec.reduces_rows:
+        return tile_of_reduction(spec, capabilities)
     h = heuristics_for(capabilities.adapter_type)
     chunk = max(1, column_chunk(spec.source, spec.destination, spec.inner))
     # Head flags are bits while a tile waits, but counts of heads are words.
@@ -43,12 +46,42 @@ def column_tile(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     return ColumnTile(columns, groups, rows, chunk)
 
 
+def tile_of_reduction(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
+    """Return the tile for a reduction down columns on an adapter.
+
+    The invocations side by side may take columns of several outer arrays. So they all have work, however few columns
+    there are.
+    """
+    h = heuristics_for(capabilities.adapter_type)
+    chunk = min_chunk(spec.source, spec.destination)
+    room = capabilities.limits["max-compute-workgroup-storage-size"] // (4 * spec.item_words * chunk)
+    workgroup = min(h.reduced_workgroup, max_invocations(capabilities), power_below(room))
+    lines = spec.rows // spec.inner * -(-spec.inner // chunk)
+    columns = min(h.columns, workgroup, power_above(lines))
+    groups = min(workgroup // columns, power_below(spec.row_length // h.min_reduced_rows))
+    columns = min(workgroup // groups, power_above(lines))
+    chains = -(-lines // columns)
+    rows = h.reduced_rows
+    while rows < h.max_reduced_rows and chains * -(-spec.row_length // (groups * rows)) > h.reduced_tiles:
+        rows *= 2
+    return ColumnTile(columns, groups, rows, chunk)
+
+
+def count_reduced_chains(spec: ScanSpec, tile: ColumnTile) -> int:
+    """Return the number of chains of tiles of a reduction down columns."""
+    lines = spec.rows // spec.inner * -(-spec.inner // tile.chunk)
+    return -(-lines // tile.columns)
+
+
 def takes_vectors(problem: Problem, capabilities: Capabilities) -> bool:
     """Return True if columns are so few and so long that a scan of vectors is faster on an adapter."""
     if problem.everywhere:
         return False
     h = heuristics_for(capabilities.adapter_type)
     inner = problem.inner
+    reduces_rows = problem.keep_last_only and problem.heads is None
+    if reduces_rows and inner * problem.source.storage_bytes >= h.min_reduced_line_bytes:
+        return False
     long = problem.row_length >= h.min_vector_rows
     few = problem.rows <= h.max_vector_columns or inner == 2
     named = problem.operator.kinds is not None and problem.before is problem.after is None

@@ -288,6 +288,25 @@ class Heuristics:
     # 23.0 us, maxima 23.5 instead of 24.7.
     min_paired_chains: int | None = 48
 
+    # ----- Reductions down columns
+    # Invocations in a workgroup. Not measured: it is the workgroup of other tiles.
+    reduced_workgroup: int = 256
+    # Rows for each invocation, at least, before the rows of a tile are divided among several. Not measured: so many
+    # loads are under way at a time.
+    min_reduced_rows: int = 16
+    # Rows of an invocation, at least and at most; and the number of tiles from which on an invocation takes more rows
+    # than the least. Not measured: small tiles end together, and the totals of few tiles are read in a short time.
+    reduced_rows: int = 64
+    max_reduced_rows: int = 1 << 15
+    reduced_tiles: int = 4096
+    # Words that an invocation loads before it combines them, so that several loads are under way; and the same for long
+    # operators, which the shader has once for each of them. Not measured.
+    reduced_words_in_flight: int = 16
+    long_words_in_flight: int = 4
+    # Bytes of the neighbouring columns of a row, at least; narrower arrays may be reduced as vectors. Not measured:
+    # half a sector of NVIDIA's caches.
+    min_reduced_line_bytes: int = 16
+
     # ----- Columns as vectors
     # Few and long columns are scanned as one column of vectors. The four limits are: the elements of a column, at
     # least; the columns of the whole array, unless there are pairs of neighbours; the words of a vector; its numbers
@@ -394,6 +413,13 @@ CPU = replace(
     min_waiting_chains=None,
     long_column_tile=None,
     min_paired_chains=None,
+    # An invocation is a serial loop. Not measured on record.
+    reduced_workgroup=32,
+    min_reduced_rows=1 << 12,
+    reduced_rows=256,
+    reduced_tiles=64,
+    reduced_words_in_flight=1,
+    long_words_in_flight=1,
     # lavapipe, 2^22 int32 in 2, 3, 4 and 8 columns: 25, 30, 28 and 52 ms, and 48, 72, 41 and 68 ms in chains; in 16
     # columns 69 and 57 ms.
     max_vector_columns=8,

@@ -67,6 +67,8 @@ class Kernel(HashedOnce):
         """The path of the stage's template under shaders/."""
         if self.stores_totals:
             return "scan/store_totals.wgsl"
+        if self.reduces_columns and self.stage == "scan":
+            return "columns/store_totals.wgsl"
         if self.spec.everywhere and self.stage == "scan_totals":
             return "scan/halve_totals.wgsl"
         return f"{'columns' if self.in_columns else 'scan'}/{self.stage}.wgsl"
@@ -219,6 +221,18 @@ class Kernel(HashedOnce):
         """True if this is the last stage of a reduction that needs no scan, only the aggregates of tiles."""
         only_totals = self.spec.keep_last_only and self.spec.combine.order_free
         return self.stage == "scan" and only_totals and not (self.segmented or self.in_columns)
+
+    @property
+    def reduces_columns(self) -> bool:
+        """True if this is a stage of a reduction down columns. Tiles are reduced, and then their totals."""
+        return self.in_columns and self.spec.reduces_rows
+
+    @property
+    def loads_at_once(self) -> int:
+        """The rows that an invocation of a reduction down columns loads before it combines them."""
+        h = self.heuristics
+        most = h.long_words_in_flight if self.spec.has_long_functions else h.reduced_words_in_flight
+        return max(1, most // (self.spec.source.storage_bytes * self.tile.chunk // 4))
 
     @property
     def reduces_in_any_order(self) -> bool:

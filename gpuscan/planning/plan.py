@@ -9,7 +9,7 @@ from functools import cached_property
 from gpuscan.elements import intern_value
 from gpuscan.errors import GpuscanError
 from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.column_tiles import column_tile
+from gpuscan.planning.column_tiles import column_tile, count_reduced_chains
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import (
@@ -172,6 +172,8 @@ def plan_scan(
         tile = tile_shape(spec, capabilities, subgroups) if spec.inner == 1 else column_tile(spec, capabilities)
     if spec.everywhere:
         strategy, reason = "three_dispatch", f"{reason}; in the canonical order the totals of tiles are known first"
+    if isinstance(tile, ColumnTile) and spec.reduces_rows:
+        strategy, reason = "three_dispatch", f"{reason}; no tile of the reduction needs a prefix"
     if strategy == "lookahead" and (isinstance(tile, ColumnTile) or tile.per_row):
         strategy, reason = "lookback", f"{reason}; rows and columns are looked back, each for itself"
     alone = why_no_tile_waits(spec, tile, length)
@@ -248,6 +250,8 @@ def access_of(
     fields = (*spec.source.fields, *spec.destination.fields)
     # Views are accessed word by word. Wide elements of all arrays are then exchanged word by word, views or not.
     words = placement.views and any(field.storage_bytes > 4 * ACCESS_WORDS for field in fields)
+    unaligned_sizes = find_unaligned_sizes(spec, length)
+    words = words or (spec.inner > 1 and bool(unaligned_sizes))
     return Access(
         width=1 if single_elements or words else min(placement.width, access_width(spec, length)),
         exact=placement.exact,
@@ -256,7 +260,7 @@ def access_of(
         views=placement.views,
         several_rows=spec.stacked_rows,
         whole_chunks=whole_chunks,
-        unaligned_sizes=find_unaligned_sizes(spec, length),
+        unaligned_sizes=unaligned_sizes,
         recomputes_scan=recomputes_scan(spec, capabilities)
         and not (single_elements or tile.single_lead or spec.everywhere),
     )
@@ -343,6 +347,8 @@ def folding_policy(kernel: Kernel) -> WaitPolicy:
 
 def column_stages(kernel: Kernel, tile: ColumnTile, spec: ScanSpec) -> tuple[int, list[tuple[Kernel, int]]]:
     """Return the number of tiles, and the dispatches with their numbers of workgroups."""
+    if spec.reduces_rows:
+        return stages_of_reduction(kernel, tile, spec)
     chains = spec.rows // spec.inner * -(-spec.inner // tile.width)
     tiles = chains * -(-spec.row_length // tile.height)
     least = kernel.heuristics.min_waiting_chains
@@ -355,6 +361,17 @@ def column_stages(kernel: Kernel, tile: ColumnTile, spec: ScanSpec) -> tuple[int
         dispatches.insert(0, (totals, -(-chains * tile.columns // tile.workgroup_size)))
         dispatches.insert(0, (reduction_of(kernel), tiles))
     return tiles, dispatches
+
+
+def stages_of_reduction(kernel: Kernel, tile: ColumnTile, spec: ScanSpec) -> tuple[int, list[tuple[Kernel, int]]]:
+    """Return the number of tiles, and the dispatches with their numbers of workgroups, of a reduction down columns."""
+    # The shaders compute the rows of an invocation from the number of tiles.
+    kernel = replace(kernel, tile=replace(tile, rows=1))
+    chains = count_reduced_chains(spec, tile)
+    tiles = chains * -(-spec.row_length // tile.height)
+    if kernel.strategy == "alone":
+        return tiles, [(kernel, tiles)]
+    return tiles, [(reduction_of(kernel), tiles), (kernel, chains)]
 
 
 def reduction_of(kernel: Kernel) -> Kernel:
@@ -386,10 +403,18 @@ def reverses_rows(spec: ScanSpec) -> bool:
 
 
 def find_unaligned_sizes(spec: ScanSpec, length: int) -> tuple[int, ...]:
-    """Return the sizes of elements, in bytes, with which a single reversed row begins within a 32-bit word."""
+    """Return the sizes of elements, in bytes, with which chunks begin within a 32-bit word.
+
+    Chunks of a single reversed row do if the row does not end with a word, and chunks of reduced columns if a row of
+    neighbours does not.
+    """
+    if spec.inner > 1 and spec.reduces_rows:
+        length = spec.inner
+    elif spec.inner > 1 or not (spec.reverse and spec.as_one_row):
+        return ()
     fields = (*spec.source.fields, *spec.destination.fields)
     sizes = {field.storage_bytes for field in fields if length * field.storage_bytes % 4}
-    return tuple(sorted(sizes)) if spec.reverse and spec.inner == 1 and spec.as_one_row else ()
+    return tuple(sorted(sizes))
 
 
 def shares_words(spec: ScanSpec, length: int) -> bool:

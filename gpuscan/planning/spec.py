@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
+from itertools import product
 from operator import attrgetter
 
 import numpy as np
@@ -125,6 +126,11 @@ class ShaderSpec(HashedOnce):
     def reduces_segments(self) -> bool:
         """True if only the last result of each segment is stored. Items then count heads, to know where it belongs."""
         return self.keep_last_only and self.has_segment_bits
+
+    @property
+    def reduces_rows(self) -> bool:
+        """True if only the last result of each row is stored."""
+        return self.keep_last_only and not self.has_segment_bits
 
     @property
     def neighbour_field(self) -> Field | None:
@@ -277,12 +283,14 @@ def column_chunk(source: Element, destination: Element, inner: int) -> int:
 
 
 def scans_columns(problem: Problem) -> bool:
-    """Return True if the array is scanned down its columns in place, without bringing rows together first."""
-    return (
-        not problem.everywhere
-        and problem.inner > 1
-        and column_chunk(problem.source, problem.destination, problem.inner) > 0
-    )
+    """Return True if the array is scanned down its columns in place, without bringing rows together first.
+
+    Results of narrow numbers share words, so that scans need whole words in each row. Reductions do not.
+    """
+    if problem.everywhere or problem.inner == 1:
+        return False
+    reduces_rows = problem.keep_last_only and problem.heads is None
+    return reduces_rows or column_chunk(problem.source, problem.destination, problem.inner) > 0
 
 
 @lru_cache(maxsize=256)
@@ -344,45 +352,60 @@ def _make_unsigned(field: Field) -> Field:
 
 # ----- Extrema of floats
 
-# The bits of a float32's magnitude, and the number of its positive NaN.
-_MAGNITUDE, _NAN = 0x7FFFFFFF, 0x007FFFFF
+# For each float: the integer of the same bits, the bits of its magnitude, and the number of its positive NaN.
+_FLOATS = {
+    "float32": ("int32", 0x7FFFFFFF, 0x007FFFFF),
+    "float16": ("int16", 0x7FFF, 0x03FF),
+    "bfloat16": ("int16", 0x7FFF, 0x007F),
+}
 
 # An extremum of floats is computed as an extremum of integers that have the order of the floats. For each one: its name
-# for integers, and the number that is added to them. It brings the NaN of both signs together at the end where they
-# win, or lose.
-_EXTREMA = {
-    "maximum": ("maximum", -_NAN), "minimum": ("minimum", _NAN), "fmax": ("maximum", _NAN), "fmin": ("minimum", -_NAN),
-}  # fmt: skip
+# for integers, and 1 or -1 if NaN is added to them or subtracted. It brings the NaN of both signs together at the end
+# where they win, or lose.
+_EXTREMA = {"maximum": ("maximum", -1), "minimum": ("minimum", 1), "fmax": ("maximum", 1), "fmin": ("minimum", -1)}
 
 
 @lru_cache(maxsize=1)
-def _extrema() -> dict[tuple[Code, Element], tuple[Code, Code, Code]]:
-    """Return by the code of each extremum of float32 and its element: the code for integers, and the maps around it."""
+def _extrema() -> dict[tuple[Code, Element], tuple[Element, Code, Code, Code]]:
+    """Return by the code of each extremum and its element: the integers, their code, and the maps around it.
+
+    Numbers of 16 bits are compared in the upper half of 32 bits, so that they wrap as numbers of 32 bits do.
+    """
     found = {}
-    floats, integers = (element_of([np.dtype(name)]) for name in ("float32", "int32"))
-    for name, (of_integers, shift) in _EXTREMA.items():
+    int32 = element_of([np.dtype("int32")])
+    for (name, (of_integers, sign)), (float_name, (integer, magnitude, nan)) in product(
+        _EXTREMA.items(), _FLOATS.items()
+    ):
+        (field,) = int32.fields
+        floats, stored = (replace(int32, fields=(replace(field, scalar=SCALARS[s]),)) for s in (float_name, integer))
+        upper = 32 - stored.fields[0].scalar.bits
 
-        def place(bits: Number, shift: int = shift) -> Number:
-            return (bits ^ ((bits >> 31) & _MAGNITUDE)) + shift
+        def place(bits: Number, shift: int = sign * nan, magnitude: int = magnitude, upper: int = upper) -> Number:
+            number = bits.astype(np.int32)
+            return ((number ^ ((number >> 31) & magnitude)) + shift) << upper
 
-        def bits_at(place: Number, shift: int = shift) -> Number:
-            order = place - shift
-            return order ^ ((order >> 31) & _MAGNITUDE)
+        def bits_at(place: Number, shift: int = sign * nan, magnitude: int = magnitude, upper: int = upper) -> Number:
+            order = (((place >> upper) - shift) << upper) >> upper
+            bits = order ^ ((order >> 31) & magnitude)
+            return bits.astype(np.int16) if upper else bits
 
         found[_combine_code(BUILTINS[name], floats, True, False), floats] = (
-            _combine_code(BUILTINS[of_integers], integers, True, False),
-            map_code(place, integers, "before", True, argument_type="Source", result_type="Element"),
-            map_code(bits_at, integers, "after", True, argument_type="Element", result_type="Result"),
+            stored,
+            _combine_code(BUILTINS[of_integers], int32, True, False),
+            map_code(place, stored, "before", True, argument_type="Source", result_type="Element"),
+            map_code(bits_at, int32, "after", True, argument_type="Element", result_type="Result"),
         )
     return found
 
 
 def by_order(spec: ScanSpec) -> ScanSpec:
-    """Return the same scan over integers in the order of the floats if it is an extremum of float32.
+    """Return the same scan over integers in the order of the floats if it is an extremum of floats of up to 32 bits.
 
     An element is mapped once when it is loaded and once when it is stored. In between, an extremum is one instruction.
     That of floats takes ten, which tell NaN and signed zeros apart. Of several NaN another one may be the result. An
     H200 takes 60 instead of 81 us for maxima of 25 million float32 in one row.
+
+    Of 16-bit floats, only reductions without initial values are computed in this way, since seeds have another form.
     """
     mapped = spec.before is not None or spec.after is not None or spec.compacts or any(spec.field_offsets)
     if mapped or not spec.source == spec.element == spec.destination:
@@ -390,9 +413,8 @@ def by_order(spec: ScanSpec) -> ScanSpec:
     if not spec.combine.helpers:  # extrema of floats call one; the first scan of others need not render all helpers
         return spec
     known = _extrema().get((spec.combine, spec.element))
-    if known is None:
+    if known is None or (spec.element.fields[0].storage_bytes < 4 and (spec.seeded or not spec.keep_last_only)):
         return spec
-    combine, before, after = known
-    places = combine.result
-    spec = replace(spec, source=places, element=places, destination=places)
+    stored, combine, before, after = known
+    spec = replace(spec, source=stored, element=combine.result, destination=stored)
     return replace(spec, combine=combine, before=before, maps_seeds=spec.seeded, after=after)

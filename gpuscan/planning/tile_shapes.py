@@ -20,6 +20,11 @@ def power_below(number: int) -> int:
     return reveal(1 << max(0, number.bit_length() - 1))  # type: ignore[no-any-return]
 
 
+def power_above(number: int) -> int:
+    """Return the smallest power of 2 from the number on, at least 1."""
+    return 1 if number <= 1 else 2 * power_below(number - 1)
+
+
 @dataclass(frozen=True)
 class TileShape:
     """Divide neighbouring elements among a workgroup.

@@ -17,6 +17,23 @@ struct Place {
     tile_row: u32,
 }
 
+{% if kernel.reduces_columns %}
+// The rows of a tile. All tiles but the last ones have as many.
+fn rows_of_tile() -> u32 {
+    let tiles = params.tiles / chains_of_columns();
+    return (params.row_length + tiles - 1u) / tiles;
+}
+
+fn place_of(tile: u32, lane: u32) -> Place {
+    let chains = chains_of_columns();
+    let chain = tile % chains;
+    let tile_row = tile / chains;
+    let line = chain * COLUMNS + lane;
+    let outer = line / lines_of_inner();
+    let column = (line - outer * lines_of_inner()) * CHUNK;
+    return Place(outer, column, tile_row * rows_of_tile(), chain, tile_row);
+}
+{% else %}
 fn place_of(tile: u32, lane: u32) -> Place {
     let strips = strips_of_inner();
     let chains = chains_of_columns();
@@ -24,6 +41,7 @@ fn place_of(tile: u32, lane: u32) -> Place {
     let tile_row = tile / chains;
     return Place(chain / strips, ((chain % strips) * COLUMNS + lane) * CHUNK, tile_row * (GROUPS * ROWS), chain, tile_row);
 }
+{% endif %}
 
 fn element_index(place: Place, row: u32) -> u32 {
 {% if spec.reverse %}
@@ -127,7 +145,7 @@ fn load_row(place: Place, row: u32) -> Chunk {
     let seeded{{ column }} = combine(seed(seed_row + {{ column }}u), e{{ column }});
     e{{ column }} = {{ text.pick_element(head_of(column) ~ " == 1u", "seeded%d" % column, "e%d" % column) }};
 {% endfor %}
-{% elif spec.initial %}
+{% elif spec.initial and not kernel.reduces_columns %}
     if (row == 0u) {
         let seed_row = place.outer * params.inner + place.column;
 {% for column in range(kernel.tile.chunk) %}
@@ -141,7 +159,7 @@ fn load_row(place: Place, row: u32) -> Chunk {
     return Chunk({% for column in range(kernel.tile.chunk) %}e{{ column }}{{ ", " if not loop.last }}{% endfor %});
 {% endif %}
 }
-{% if kernel.destinations %}
+{% if kernel.destinations and not kernel.reduces_columns %}
 {% if spec.neighbour_field %}
 
 // The neighbour field of the row after, which goes to `after` with the results.
@@ -168,10 +186,6 @@ fn store_row(place: Place, row: u32, chunk: Chunk{{ ", following: Following" if 
         return;
     }
     let rows = params.length / params.row_length;
-{% elif spec.keep_last_only %}
-    if (row + 1u < params.row_length) {
-        return;
-    }
 {% endif %}
     let index = element_index(place, row);
 {% if spec.neighbour_field %}
@@ -197,10 +211,6 @@ fn store_row(place: Place, row: u32, chunk: Chunk{{ ", following: Following" if 
 {% if spec.reduces_segments %}
 {% for column in range(kernel.tile.chunk) %}
     store_result((chunk[{{ column }}].head - 1u) * rows + place.outer * params.inner + place.column + {{ column }}u, r{{ column }});
-{% endfor %}
-{% elif spec.keep_last_only %}
-{% for column in range(kernel.tile.chunk) %}
-    store_result(place.outer * params.inner + place.column + {{ column }}u, r{{ column }});
 {% endfor %}
 {% else %}
 {{ store_results("index") -}}

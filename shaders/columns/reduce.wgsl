@@ -5,7 +5,7 @@
 {% include "shared/element.wgsl" %}
 {% include "shared/operator.wgsl" %}
 {% include "columns/load_store.wgsl" %}
-{% include "columns/tile.wgsl" %}
+{% include "columns/fold.wgsl" if kernel.reduces_columns else "columns/tile.wgsl" %}
 {% include "columns/totals.wgsl" %}
 {% include "shared/grid.wgsl" %}
 

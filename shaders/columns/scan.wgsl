@@ -22,12 +22,6 @@
     let group = invocation / COLUMNS;
     let place = place_of(tile, lane);
     let first = place.first_row + group * ROWS;
-{% if spec.keep_last_only and not spec.reduces_segments and kernel.strategy == "three_dispatch" %}
-    let first_row = tile / chains_of_columns() * (GROUPS * ROWS);  // the same in the whole workgroup, as Dawn has to see
-    if (params.row_length - first_row > GROUPS * ROWS) {
-        return;  // the tile stores nothing, and no other tile waits for it
-    }
-{% endif %}
 {% if scheduler == "random" %}
     idle(LOADS, tile, invocation, LONGEST_DELAY);
 {% endif %}

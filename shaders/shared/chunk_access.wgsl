@@ -44,9 +44,10 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {{ first }} + {{ i }}u{{ " * SUBGROUP_SIZE" if access.exchanged }}
 {%- endmacro %}
 
-{#- The bits of a word before the first element of an unaligned chunk; never 0. -#}
-{% macro bit_shift(access) -%}
-((params.length * {{ access.field.storage_bytes }}u) & 3u) * 8u
+{#- The bits of a word before the first element of an unaligned chunk that begins at element `first`. For one reversed row
+    it is the same for all chunks, and never 0. -#}
+{% macro bit_shift(access, first="") -%}
+((({{ first if kernel.in_columns else "params.length" }}) * {{ access.field.storage_bytes }}u) & 3u) * 8u
 {%- endmacro %}
 
 {#- ----- Loads -#}
@@ -64,7 +65,7 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {% endfor %}
 {% endif %}
 {% if access.unaligned %}
-    let {{ access.name }}_shift = {{ bit_shift(access) }};
+    let {{ access.name }}_shift = {{ bit_shift(access, first) }};
 {% endif %}
 {% endmacro %}
 

@@ -132,6 +132,25 @@ def test_special_floats_at_every_place(device: gs.Device, name: str) -> None:
                 assert_same(got[0], np.float32(wanted), (special, others, tile, place))
 
 
+@pytest.mark.parametrize("name", CHOICES)
+def test_special_floats_of_16_bits(device: gs.Device, name: str) -> None:
+    """Assert the same of all pairs of special numbers, along and across rows. Of zeros, -0.0 is the smaller."""
+    skips_nan, greatest = name in ("fmax", "fmin"), name in ("fmax", "maximum")
+    special = [0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.5, -1.5, 6e-8]
+    pairs = [(a, b) for a in special for b in special]
+    for dtype in ("float16", "bfloat16"):
+        x = np.array(pairs, np.float32).astype(dtype_of(dtype))
+        wanted = []
+        for pair in x.astype(np.float32):
+            numbers = [v for v in pair if not np.isnan(v)]
+            is_nan = len(numbers) < (1 if skips_nan else 2)
+            ordered = sorted(numbers, key=lambda v: (v, not np.signbit(v)))
+            wanted.append(np.nan if is_nan else ordered[-1 if greatest else 0])
+        for axis, given in ((1, x), (0, x.T)):
+            got = gs.reduce(given, name, axis=axis, device=device).astype(np.float32)
+            assert_same(got, np.array(wanted, np.float32), (dtype, axis))
+
+
 def test_other_operators_keep_their_order(device: gs.Device) -> None:
     """Assert that a sum of floats is the last element of the scan, bit for bit."""
     x = np.random.default_rng(3).normal(size=20_001).astype(np.float32)

@@ -69,3 +69,15 @@ def test_sums_need_no_code_of_extrema(monkeypatch: pytest.MonkeyPatch, dtype: ty
     """Assert that the first sum of a process does not render the functions that extrema of floats call."""
     monkeypatch.setattr(spec_module, "_extrema", pytest.fail)
     assert scan_spec(make_problem(np.zeros(9, dtype), "add"), gpu()).combine.helpers == ()
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin"])
+def test_reductions_of_16_bit_extrema_are_those_of_integers(name: str) -> None:
+    """Assert that scans, and reductions with initial values, are not: their seeds have another form."""
+    x = np.zeros((4, 8, 16), np.float16)
+    reduction = scan_spec(make_problem(x, name, axis=1).as_reduction(), gpu())
+    names = [each.fields[0].scalar.name for each in (reduction.source, reduction.element, reduction.destination)]
+    assert names == ["int16", "int32", "int16"]
+    seeded = make_problem(x, name, axis=1, initial=np.float16(0)).as_reduction()
+    for problem in (make_problem(x, name, axis=1), seeded):
+        assert scan_spec(problem, gpu()).element.fields[0].scalar.name == "float16"

@@ -13,10 +13,6 @@ fn signed_high_product(a: i32, b: i32) -> i32 {
     return (a >> 16u) * (b >> 16u) + (middle >> 16u) + (other >> 16u);
 }
 
-fn words_negate(a: vec2<u32>, negated: bool) -> vec2<u32> {
-    return select(a, vec2<u32>(0u - a.x, ~a.y + select(0u, 1u, a.x == 0u)), negated);
-}
-
 // The magnitude of a float.
 fn scaled_from_bits(bits: u32) -> vec2<u32> {
     let size = bits & 0x7fffffffu;
@@ -26,24 +22,8 @@ fn scaled_from_bits(bits: u32) -> vec2<u32> {
     return vec2<u32>(significand, select(0u - 118u - zeros, (size >> 23u) - 127u, normal));
 }
 
-// A number below 2^31 with 32 fractional bits.
-fn scaled_to_words(a: vec2<u32>) -> vec2<u32> {
-    let left = min(a.y + 1u, 31u);
-    let right = min(0u - 1u - a.y, 31u);
-    let large = bitcast<i32>(a.y) >= 0i;
-    let gone = bitcast<i32>(a.y) < -32i;
-    let low = select(select(a.x >> right, 0u, gone), a.x << left, large);
-    return vec2<u32>(low, select(0u, (a.x >> 1u) >> (31u - left), large));
-}
-
 fn scaled_less(a: vec2<u32>, b: vec2<u32>) -> bool {
     return (bitcast<i32>(a.y) < bitcast<i32>(b.y)) | ((a.y == b.y) & (a.x < b.x));
-}
-
-fn scaled_multiply(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
-    let product = high_product(a.x, b.x);
-    let top = product >> 31u;
-    return vec2<u32>(product << (1u - top), a.y + b.y + top);
 }
 
 fn scaled_add(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
@@ -76,21 +56,6 @@ fn scaled_round(a: vec2<u32>, sign: u32) -> u32 {
     return select(select(bits, 0x7f800000u, exponent > 254i), 0u, a.x == 0u) | (sign & 0x80000000u);
 }
 
-// exp of words in two's complement with 32 fractional bits, below 2^8: 2^k exp(r) with |r| <= 0.36.
-fn exp_fixed(a: vec2<u32>) -> vec2<u32> {
-    let eighth_bits = bitcast<i32>((a.y << 8u) | (a.x >> 24u));
-    let k = (eighth_bits * 23637i + 0x200000i) >> 22u;  // log2(e) with 14 fractional bits
-    let r = bitcast<i32>(a.x - bitcast<u32>(k) * 0xb17217f7u) - ((k * 53711i) >> 16u);
-    return exp_reduced(r, bitcast<u32>(k));
-}
-
-// 2^k exp(r), with r of 32 fractional bits.
-fn exp_reduced(r: i32, k: u32) -> vec2<u32> {
-    let value = 0x80000000u + bitcast<u32>((r >> 1u) + signed_high_product(exp_slope(r), r));
-    let top = value >> 31u;
-    return vec2<u32>(value << (1u - top), k + top - 1u);
-}
-
 // (exp(r) - 1) / r - 1 for |r| <= 0.36: r with 32 fractional bits, the result with 31.
 fn exp_slope(r: i32) -> i32 {
     let h5 = 427240i;
@@ -103,47 +68,62 @@ fn exp_slope(r: i32) -> i32 {
     return signed_high_product(h0, r);
 }
 
-// log(exp(a) + exp(b)) = high + log1p(exp(low - high)).
+// log(exp(a) + exp(b)) = high + log1p(exp(low - high)). Both are chosen by their bits, so that no compiler can fuse the
+// steps that follow with steps that made them. Every step on floats but the last one is exact, or gives no bit of the
+// result.
 fn f32_logaddexp(a: f32, b: f32) -> f32 {
     let first = bitcast<u32>(a);
     let second = bitcast<u32>(b);
-    let first_order = first ^ select(0x80000000u, 0xffffffffu, first >= 0x80000000u);
-    let second_order = second ^ select(0x80000000u, 0xffffffffu, second >= 0x80000000u);
-    let higher = select(second, first, first_order > second_order);
-    let high_bits = select(higher, 0u, higher == 0x80000000u);  // what is added makes -0.0 positive
-    let low_bits = select(first, second, first_order > second_order);
-    let high = scaled_from_bits(high_bits);
-    let low = scaled_from_bits(low_bits);
-    let apart = (high_bits ^ low_bits) >= 0x80000000u;
-    let swapped = scaled_less(high, low);
-    let between = scaled_subtract(select(high, low, swapped), select(low, high, swapped));
-    let distance = select(between, scaled_add(high, low), apart);
-    let far = (distance.x != 0u) & (bitcast<i32>(distance.y) > 6i);
-    let fixed = words_negate(scaled_to_words(select(distance, vec2<u32>(0u, 0u), far)), true);
-    let power = exp_fixed(fixed);
-    // log(1 + w) / w by a polynomial in g = w - 1/2
-    let g = bitcast<i32>(select(scaled_to_words(power).x, 0xffffffffu, power.y == 0u) ^ 0x80000000u);
-    let h11 = 5379813i;
-    let h10 = -8746207i + signed_high_product(h11, g);
-    let h9 = 10287192i + signed_high_product(h10, g);
-    let h8 = -17097041i + signed_high_product(h9, g);
-    let h7 = 29885589i + signed_high_product(h8, g);
-    let h6 = -50914732i + signed_high_product(h7, g);
-    let h5 = 88253185i + signed_high_product(h6, g);
-    let h4 = -157241428i + signed_high_product(h5, g);
-    let h3 = 290720580i + signed_high_product(h4, g);
-    let h2 = -569554670i + signed_high_product(h3, g);
-    let h1 = 1239214454i + signed_high_product(h2, g);
+    let first_order = bitcast<i32>(first ^ (bitcast<u32>(bitcast<i32>(first) >> 31u) >> 1u));
+    let second_order = bitcast<i32>(second ^ (bitcast<u32>(bitcast<i32>(second) >> 31u) >> 1u));
+    let ordered = first_order > second_order;
+    let high_bits = select(second, first, ordered);
+    let low_bits = select(first, second, ordered);
+    let high = bitcast<f32>(high_bits);
+    let low = bitcast<f32>(low_bits);
+    let distance = high - low;
+    // low - high = r - k log(2). Whole numbers overflow in what r is computed from, but r is below 1/2.
+    let k = i32(round(min(distance, 128.0f) * 1.4426950f));
+    let high_part = i32((high - trunc(high)) * 2147483648.0f);
+    let low_part = i32((low - trunc(low)) * 2147483648.0f);
+    let r = (low_part - high_part + k * 1488522236i) << 1u;
+    let power = 0x80000000u + bitcast<u32>((r >> 1u) + signed_high_product(exp_slope(r), r));  // exp(r)
+    // 1 - log(1 + w) / w by a polynomial in g = w - 1/2
+    let g = bitcast<i32>((min(power >> bitcast<u32>(clamp(k, 0i, 31i)), 0x7fffffffu) << 1u) ^ 0x80000000u);
+    let h10 = -8532797i;
+    let h9 = 13977299i + signed_high_product(h10, g);
+    let h8 = -17230081i + signed_high_product(h9, g);
+    let h7 = 28965709i + signed_high_product(h8, g);
+    let h6 = -50885725i + signed_high_product(h7, g);
+    let h5 = 88353427i + signed_high_product(h6, g);
+    let h4 = -157244007i + signed_high_product(h5, g);
+    let h3 = 290716127i + signed_high_product(h4, g);
+    let h2 = -569554590i + signed_high_product(h3, g);
+    let h1 = 1239214510i + signed_high_product(h2, g);
     let h0 = 812048538i + signed_high_product(h1, g);
 
-    let more = scaled_multiply(power, vec2<u32>(~bitcast<u32>(max(h0, 0i)), 0xffffffffu));
-    let opposed = high_bits >= 0x80000000u;
+    let more = high_product(power, ~bitcast<u32>(max(h0, 0i)));
+    let more_bits = bitcast<u32>(f32(bitcast<i32>(more >> 1u))) - ((bitcast<u32>(k) + 30u) << 23u);
+    if ((bitcast<u32>(distance) & 0x7fffffffu) < 0x428a0000u) {  // 69
+        return high + bitcast<f32>(more_bits);
+    }
+    return f32_logaddexp_far(high_bits, low_bits, power, bitcast<u32>(k));
+}
+
+// The same of numbers that are so far apart that log1p(w) = w = 2^-k power, or infinite, or NaN.
+fn f32_logaddexp_far(high_bits: u32, low_bits: u32, power: u32, k: u32) -> f32 {
+    let alone = select(high_bits, 0u, high_bits == 0x80000000u);  // what is added makes -0.0 positive
+    let high = scaled_from_bits(alone);
+    let zeros = countLeadingZeros(power);
+    let more = vec2<u32>(power << zeros, 0u - k - zeros);
+    let opposed = alone >= 0x80000000u;
     let less = scaled_less(high, more);
     let difference = scaled_subtract(select(high, more, less), select(more, high, less));
     let sum = select(scaled_add(high, more), difference, opposed);
     let near = scaled_round(sum, select(0u, 0x80000000u, opposed & !less));
-    let known = select(near, high_bits, far | (high_bits == 0x7f800000u) | (low_bits == 0xff800000u));
-    let nan = max(first & 0x7fffffffu, second & 0x7fffffffu) > 0x7f800000u;
+    let finite = max(high_bits & 0x7fffffffu, low_bits & 0x7fffffffu) < 0x7f800000u;
+    let known = select(alone, near, finite & (bitcast<i32>(k) < 152i));
+    let nan = max(high_bits & 0x7fffffffu, low_bits & 0x7fffffffu) > 0x7f800000u;
     return bitcast<f32>(select(known, 0x7fc00000u, nan));
 }
 
