@@ -641,6 +641,11 @@ def _html_text(array: Array) -> str:
 SomeArray: TypeAlias = Array | AnyArray
 
 
+def as_some_array(x: object) -> SomeArray:
+    """Return an array on a device as it is, and anything else as `as_array` does."""
+    return x if isinstance(x, Array) else as_array(x)
+
+
 @overload
 def in_dtype(array: Array, dtype: AnyDType) -> Array: ...
 @overload

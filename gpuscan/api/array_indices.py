@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, answer_protocols, new_array
+from gpuscan.api.array import Array, answer_protocols, as_some_array, new_array
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.picked import Picked
@@ -20,7 +20,7 @@ from gpuscan.engine.compaction import compact_on_device
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.engine.entry_indices import all_indices
-from gpuscan.problem.arguments import OnDevice, as_leaf
+from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.problem.indices import check_indices, check_rows, is_mask, parts_of, rows_of, split_index
 
@@ -191,7 +191,7 @@ def take_at(array: Array, indices: object, axis: int) -> Array:
     Raises:
         IndexError: an index is outside the axis.
     """
-    given = as_leaf(indices)
+    given = as_some_array(indices)
     found: Array = take_item(array, (*[slice(None)] * axis, given if given.shape else given.reshape(1)))
     return found if given.shape else found[(*[slice(None)] * axis, 0)]
 
@@ -203,7 +203,7 @@ def take_along_axis(array: Array, indices: object, axis: int) -> Array:
         IndexError: an index is outside the axis, or the indices are no integers.
         ValueError: the indices have another number of axes, or do not broadcast to the array.
     """
-    given, device = as_leaf(indices), array.device
+    given, device = as_some_array(indices), array.device
     if given.dtype.kind not in "iu":
         raise IndexError(f"indices of dtype {given.dtype} were passed to np.take_along_axis; pass an array of integers")
     if given.ndim != array.ndim:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, new_array
+from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.array_indices import take_at
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, first_home
@@ -23,7 +23,7 @@ from gpuscan.engine.element_copy import contiguous, duplicate, stretch_of
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.engine.group_tables import memory_key
 from gpuscan.errors import DeviceMemoryError, UnsupportedDtypeError
-from gpuscan.problem.arguments import as_bits, as_integer, as_leaf, from_bits, resolve_axis, structure_and_leaves
+from gpuscan.problem.arguments import as_bits, as_integer, from_bits, resolve_axis, structure_and_leaves
 from gpuscan.problem.results import assemble_arrays
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def bincount(
     x: ArrayLike, /, weights: ArrayLike, minlength: int = ..., *, device: Devices = ...
 ) -> NDArray[np.float64]: ...
 @launchable
-def bincount(x: object, /, weights: object = None, minlength: int = 0, *, device: Devices = None) -> Any:
+def bincount(x: object, /, weights: object = None, minlength: int = 0, *, device: Devices = None) -> object:
     """Return how often each label occurs: ``counts[v]`` is the number of elements of `x` that equal v.
 
     With weights, ``sums[v]`` is the sum of ``weights[i]`` over all i with ``x[i] == v``.
@@ -88,8 +88,8 @@ def bincount(x: object, /, weights: object = None, minlength: int = 0, *, device
         >>> gs.bincount(np.array([3, 1, 3, 0]), weights=[0.5, 1.0, 0.25, 2.0])
         array([2.  , 1.  , 0.  , 0.75])
     """
-    labels = as_leaf(x)
-    given = None if weights is None else as_leaf(weights)
+    labels = as_some_array(x)
+    given = None if weights is None else as_some_array(weights)
     least = as_integer(minlength)
     if least is None:
         raise TypeError(f"minlength={minlength!r} was passed, but it is a number of counts; pass an integer")
@@ -227,8 +227,8 @@ def histogram(
         >>> counts
         array([1, 2, 0, 1])
     """
-    values = as_leaf(x)
-    given = None if weights is None else as_leaf(weights)
+    values = as_some_array(x)
+    given = None if weights is None else as_some_array(weights)
     if values.dtype.kind == "c":
         raise UnsupportedDtypeError(
             f"numbers of dtype {values.dtype} were to be counted by bins, but complex numbers have no order. Pass "
@@ -271,7 +271,7 @@ def histogram(
     return (counts, edges) if on_device else (counts.numpy().astype(np.int64), edges)
 
 
-def _plain(values: AnyArray) -> AnyArray:
+def _plain(values: SomeArray) -> SomeArray:
     """Return numbers that NumPy makes histograms of."""
     return values.astype(np.float32) if values.dtype.name == "bfloat16" else values
 
@@ -437,8 +437,8 @@ def searchsorted(
         >>> gs.searchsorted(np.array([1, 3, 3, 7]), np.array([3, 8, 0]), side="right")
         array([3, 4, 0])
     """
-    ordered, values = as_leaf(a), as_leaf(v)
-    order = None if sorter is None else as_leaf(sorter)
+    ordered, values = as_some_array(a), as_some_array(v)
+    order = None if sorter is None else as_some_array(sorter)
     if side not in get_args(Side):
         raise ValueError(f'side={side!r} was passed; pass "left" or "right"')
     if ordered.ndim != 1:
@@ -459,7 +459,7 @@ def searchsorted(
     if not isinstance(values, Array) and not isinstance(ordered, Array):
         common = np.result_type(ordered.dtype, values.dtype)
         ordered, values = ordered.astype(common), values.astype(common)
-    elif not isinstance(values, Array):
+    elif isinstance(ordered, Array) and not isinstance(values, Array):
         ordered = ordered.view_as(ordered.shape, np.uint8) if _is_lone_bool(ordered, values) else ordered
         ordered, values, fill = _in_dtype_of(ordered, values, right)
     else:
@@ -558,7 +558,7 @@ def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devic
     structure, given = structure_and_leaves(x, only_moved=True)
     if len({leaf.shape for leaf in given}) > 1 and axis is None:
         raise ValueError("a bundle of arrays of several shapes was passed; pass the axis to repeat along")
-    shaped = [leaf.reshape(-1) if axis is None else leaf for leaf in given]
+    shaped = [as_some_array(leaf).reshape(-1) if axis is None else as_some_array(leaf) for leaf in given]
     place = resolve_axis(0 if axis is None else axis, shaped[0].shape)
     lengths = {leaf.shape[place] for leaf in shaped}
     if len(lengths) > 1:
@@ -590,7 +590,7 @@ def _check_repeats(repeats: object, length: int) -> SomeArray | int:
         if one < 0:
             raise ValueError(f"repeats={one} was passed, which is negative; pass 0 or more")
         return one
-    counts = as_leaf(repeats)
+    counts = as_some_array(repeats)
     if counts.dtype.kind not in "biu" and counts.size:
         raise TypeError(f"repeats of dtype {counts.dtype} were passed; pass integers")
     if counts.ndim > 1 or counts.size not in (1, length):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray
+from gpuscan.api.array import Array, SomeArray, as_some_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.array_types import AnyArray, AnyDType
@@ -20,7 +20,7 @@ from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.loops.form import Derivation, derive
 from gpuscan.operators.loops.step import Step, keeps_weak, trace_step
 from gpuscan.operators.parameters import Parameter, Switch
-from gpuscan.problem.arguments import OnDevice, as_leaf, native, resolve_axis, structure_and_leaves
+from gpuscan.problem.arguments import OnDevice, native, resolve_axis, structure_and_leaves
 from gpuscan.recent_values import RecentValues
 
 # The most numbers of a carry, for which matrices still fit a shader.
@@ -146,8 +146,8 @@ def loop_arguments(
     """
     if not callable(f):
         raise TypeError(f"f={abbreviate(f)} was passed to a loop; pass a function of (carry, x)")
-    structure, leaves = structure_and_leaves(xs)
-    leaves = [leaf if isinstance(leaf, OnDevice) else native(leaf) for leaf in leaves]
+    structure, found = structure_and_leaves(xs)
+    leaves = [native(as_some_array(leaf)) for leaf in found]
     tries = _carries(init)
     refusals: list[Exception] = []
     for carry, given in tries:
@@ -234,7 +234,7 @@ def _flatten(value: object, *, lists: bool) -> tuple[Structure, list[Any]]:
     elif _is_weak(value):
         return LEAF, [value]
     else:
-        leaf = as_leaf(value)
+        leaf = as_some_array(value)
         scalar_of(leaf.dtype)
         return LEAF, [leaf if isinstance(leaf, OnDevice) else native(leaf)]
     if not parts:

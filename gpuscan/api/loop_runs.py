@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, new_array
+from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.loop_arguments import LoopArguments, Place
 from gpuscan.api.map import map_leaves
 from gpuscan.api.outputs import execute, is_on_device
@@ -616,7 +616,7 @@ class LoopRun:
         problem = self.problem(stage, nodes, [self.field_of(place) for place in places])
         if self.reverse:
             at = (slice(None),) * self.axis + (slice(None, None, -1),)
-            problem = replace(problem, leaves=tuple(leaf[at] for leaf in problem.leaves), reverse=False)
+            problem = replace(problem, leaves=tuple(as_some_array(leaf)[at] for leaf in problem.leaves), reverse=False)
         problem = problem.as_reduction()
         found: list[Any]
         if is_on_device(problem):

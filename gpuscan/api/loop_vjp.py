@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, new_array
+from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.launches import launchable
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
 from gpuscan.api.loop_arguments import LoopArguments, Place, loop_arguments
@@ -19,7 +19,7 @@ from gpuscan.errors import abbreviate
 from gpuscan.operators.adjoint import CONTINUOUS
 from gpuscan.operators.expression_graph import Node
 from gpuscan.operators.loops.linearisation import linearise
-from gpuscan.problem.arguments import OnDevice, as_flag, as_leaf, native
+from gpuscan.problem.arguments import OnDevice, as_flag, native
 from gpuscan.problem.broadcasting import sum_to_shape
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class _Backward:
             if leaf is None or field.scalar.kind not in CONTINUOUS:
                 found.append(None)
                 continue
-            array = as_leaf(leaf)
+            array = as_some_array(leaf)
             array = array if isinstance(array, OnDevice) else native(array).astype(field.scalar.dtype, copy=False)
             if tuple(array.shape) != (*shape, *field.shape):
                 raise ValueError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray
+from gpuscan.api.array import Array, SomeArray, as_some_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
@@ -101,7 +101,7 @@ def map(
 @launchable
 def map(
     function: Callable[..., object], *arrays: object, out: object = None, device: Device | str | int | None = None
-) -> Any:
+) -> object:
     """Return a function of every element of some arrays: ``y[i] = function(a[i], b[i], …)``, computed by one kernel.
 
     Args:
@@ -150,7 +150,7 @@ def map(
             continue
         structure, found = structure_and_leaves(array)
         parts.append((len(leaves), structure))
-        leaves += [native(leaf) for leaf in found]
+        leaves += [native(as_some_array(leaf)) for leaf in found]
     if not leaves:
         raise TypeError("gpuscan.map was called without an array; pass one array or more after the function")
     shape = common_shape([leaf.shape for leaf in leaves])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, answer_protocols, new_array
+from gpuscan.api.array import Array, SomeArray, answer_protocols, as_some_array, new_array
 from gpuscan.api.array_indices import places_of_mask, take_along_axis, take_at
 from gpuscan.api.counting import bincount, histogram, repeat, searchsorted
 from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
@@ -28,7 +28,7 @@ from gpuscan.errors import OperatorError
 from gpuscan.operators.operator import operator
 from gpuscan.operators.parameters import as_parameter
 from gpuscan.operators.traced_array import name_of_function
-from gpuscan.problem.arguments import as_leaf, resolve_axis, tuple_of_integers
+from gpuscan.problem.arguments import resolve_axis, tuple_of_integers
 from gpuscan.problem.broadcasting import broadcast_shapes
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ def _diff(a: object, n: int = 1, axis: int = -1, prepend: object = np._NoValue, 
     for given in (prepend, array, append):
         if given is np._NoValue:
             continue
-        part = as_leaf(given)
+        part = as_some_array(given)
         if not part.ndim:
             part = np.broadcast_to(part, (*array.shape[:place], 1, *array.shape[place + 1 :]))
         ends.append(part)
@@ -449,7 +449,7 @@ _form_of(np.ones_like)(lambda a, dtype=None: _full_like(a, 1, dtype))
 
 @_form_of(np.concatenate)
 def _concatenate(arrays: Iterable[object], /, axis: int | None = 0, out: Any = None, *, dtype: object = None) -> Array:
-    parts = [as_leaf(each) for each in arrays]
+    parts = [as_some_array(each) for each in arrays]
     if axis is None:
         parts, axis = [each.reshape(-1) for each in parts], 0
     first = next(each for each in (*parts, out) if isinstance(each, Array))
@@ -475,7 +475,7 @@ def _concatenate(arrays: Iterable[object], /, axis: int | None = 0, out: Any = N
 
 @_form_of(np.stack)
 def _stack(arrays: Sequence[object], axis: int = 0, out: object = None, *, dtype: object = None) -> Array:
-    parts = [as_leaf(each) for each in arrays]
+    parts = [as_some_array(each) for each in arrays]
     place = resolve_axis(axis, (1, *parts[0].shape))
     at = (slice(None),) * place + (None,)
     joined: Array = _concatenate([each[at] for each in parts], place, out, dtype=dtype)
@@ -486,7 +486,7 @@ def _stack(arrays: Sequence[object], axis: int = 0, out: object = None, *, dtype
 def _copyto(dst: object, src: Any, casting: Any = "same_kind", where: object = True) -> None:
     target = _array("np.copyto to an array", dst)
     if not (is_number(src) and not isinstance(src, np.generic)):
-        kind = as_leaf(src).dtype
+        kind = as_some_array(src).dtype
         if not np.can_cast(kind, target.dtype, casting):
             raise TypeError(
                 f"values of dtype {kind} were to be copied to an array of dtype {target.dtype}, which "
@@ -542,7 +542,7 @@ _form_of(np.imag)(lambda val: val.imag)
 def _take(a: object, indices: object, axis: int | None = None, out: object = None, mode: str = "raise") -> Array:
     array = _array("np.take", a)
     array, axis = (array.reshape(-1), 0) if axis is None else (array, resolve_axis(axis, array.shape))
-    given = as_leaf(indices)
+    given = as_some_array(indices)
     if not given.size and not isinstance(given, Array):
         given = given.astype(np.intp)
     if given.dtype.kind not in "iu":

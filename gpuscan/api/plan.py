@@ -16,7 +16,7 @@ from gpuscan.api.launches import Numbered, launchable
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.picked import Picked
-from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.array_types import AnyDType
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, upload_array
@@ -37,7 +37,7 @@ from gpuscan.planning.column_tiles import takes_vectors
 from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
-from gpuscan.problem.arguments import as_array, native, structure_and_leaves
+from gpuscan.problem.arguments import Leaf, as_array, native, structure_and_leaves
 from gpuscan.problem.column_vectors import as_vectors
 from gpuscan.problem.fixed_bits import check_not_everywhere
 from gpuscan.problem.groups import check_labels, missing_error, missing_labels, number_labels, with_indices
@@ -253,7 +253,7 @@ class Plan(Numbered):
     def _own_arrays(self) -> list[DeviceArray]:
         """The arrays on the device that the plan keeps: copies of the caller's, and sorted labels."""
         heads, labels = self._problem.heads, self._labels
-        arrays: list[DeviceArray | AnyArray | None] = [*(self._problem.seeds or ())]
+        arrays: list[Leaf | None] = [*(self._problem.seeds or ())]
         if heads is not None:
             arrays.append(heads.cut.array)
         if labels is not None:

@@ -80,7 +80,7 @@ def reduce(
     num_groups: int | None = None,
     device: Devices = None,
     reproducible: str | None = None,
-) -> Any:
+) -> object:
     """Return the combination of all elements of an array, along one or more axes, or within each segment or group.
 
     The result is ``op(…op(op(initial, x[0]), x[1])…, x[n-1])``, the last element of the scan. The combinations form a

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, new_array
+from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.groups import one_of
 from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.launches import launchable
@@ -22,7 +22,6 @@ from gpuscan.engine.compaction import gather_entries
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.runs import Runs, reduce_runs
 from gpuscan.operators.operator import operator
-from gpuscan.problem.arguments import Leaf, as_leaf
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.labels import keys_of
 from gpuscan.problem.problem import Problem
@@ -47,7 +46,7 @@ def reduce_by_key(
     keys: object, x: ArrayLike, op: Operation = ..., *, device: Devices = ...
 ) -> tuple[Any, AnyArray]: ...
 @launchable
-def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Devices = None) -> Any:
+def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Devices = None) -> object:
     """Return the key and the combination of each run of equal keys.
 
     A run is a longest stretch of neighbours with equal keys. Run r begins at ``s[r]`` and ends before ``s[r+1]``, and
@@ -88,11 +87,11 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
         ((array([1, 1, 2]), array(['a', 'b', 'b'], dtype='<U1')), array([3, 1, 5]))
     """
     is_bundle = isinstance(keys, dict) or (isinstance(keys, (tuple, list)) and holds_arrays(keys))
-    parts: list[Any] = []
+    parts: list[SomeArray] = []
     if is_bundle:
-        over_arrays(lambda part: parts.append(as_leaf(part)), keys)
+        over_arrays(lambda part: parts.append(as_some_array(part)), keys)
     else:
-        parts.append(as_leaf(keys))
+        parts.append(as_some_array(keys))
     for part in parts:
         if part.ndim != 1 or part.shape != parts[0].shape:
             shown = part.shape if len(parts) == 1 else " and ".join(str(each.shape) for each in (parts[0], part))
@@ -123,7 +122,7 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
     return over_arrays(lambda _: next(firsts), keys) if is_bundle else found[0], in_form_of(problem, x, placed)
 
 
-def _run_starts(parts: Sequence[Leaf]) -> SomeArray:
+def _run_starts(parts: Sequence[SomeArray]) -> SomeArray:
     """Return for each element where its run begins, which is where one of several arrays of keys changed last."""
     starts: list[SomeArray] = []
     for part in parts:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray
+from gpuscan.api.array import Array, SomeArray, as_some_array
 from gpuscan.api.device import Device
 from gpuscan.api.groups import execute_groups
 from gpuscan.api.home import Devices, find_distributed, home_for, team_or_home
@@ -23,7 +23,7 @@ from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.operators.trace import ROUNDED_WHEN_STORED, Map, trace_function
 from gpuscan.planning.strategies import Strategy, check_strategy
-from gpuscan.problem.arguments import Leaf, as_flag, as_leaf, check_one_cut
+from gpuscan.problem.arguments import as_flag, check_one_cut
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.groups import check_labels
@@ -110,7 +110,7 @@ def scan(
     device: Devices = None,
     strategy: Strategy = "auto",
     reproducible: str | None = None,
-) -> Any:
+) -> object:
     """Return the running combination of an array's elements along an axis.
 
     ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])``. The combinations form a fixed tree that does not depend on timing:
@@ -309,10 +309,10 @@ def completes_last_results(problem: Problem) -> bool:
     return exclusive and plain and numbers and not rounded and not alone
 
 
-def last_elements(problem: Problem) -> list[Leaf]:
+def last_elements(problem: Problem) -> list[SomeArray]:
     """Return copies of the last element of each row in the order of the scan, in rows of length 1."""
     place = (slice(None),) * problem.axis + (slice(0, 1) if problem.reverse else slice(-1, None),)
-    return [leaf[place].copy() for leaf in problem.leaves]
+    return [as_some_array(leaf)[place].copy() for leaf in problem.leaves]
 
 
 def compute_totals(problem: Problem, x: object, elements: list[Any], results: Sequence[Any]) -> Any:
@@ -380,4 +380,4 @@ def _from_the_end(before: object, length: int) -> object:
 
 
 def _make_flip(axis: int) -> Callable[[SomeArray], object]:
-    return lambda array: as_leaf(array)[(slice(None),) * axis + (slice(None, None, -1),)]
+    return lambda array: as_some_array(array)[(slice(None),) * axis + (slice(None, None, -1),)]

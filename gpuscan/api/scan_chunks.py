@@ -404,7 +404,7 @@ def after_last(problem: Problem, carry: list[Any]) -> list[Any]:
     """Return what the next chunk begins with: the last result, and for exclusive scans the last element as well."""
     if not problem.exclusive:
         return carry
-    last_elements = [leaf[-1:] for leaf in problem.leaves]
+    last_elements = [leaf[-1:] for leaf in problem.numpy_leaves]
     again = replace(
         problem,
         leaves=tuple(last_elements),

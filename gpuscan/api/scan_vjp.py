@@ -306,7 +306,7 @@ class _Backward:
         found: dict[str, Arrays] = {}
         if not wanted & {"begun", "previous"}:
             return found
-        seeds: Sequence[AnyArray] | None = forward.seeds
+        seeds: Sequence[AnyArray] | None = forward.numpy_seeds
         if seeds is None:
             seeds = [np.broadcast_to(value, (forward.rows, *value.shape)) for value in self.derived.start]
         if "begun" in wanted:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, get_args, ove
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, new_array
+from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.compact import check_mask
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, first_home
@@ -26,7 +26,6 @@ from gpuscan.problem.arguments import (
     as_bits,
     as_flag,
     as_integer,
-    as_leaf,
     from_bits,
     resolve_axis,
     structure_and_leaves,
@@ -97,7 +96,7 @@ def top_k(x: object, k: int, /, *, axis: int = -1, largest: bool = True, device:
     kept = as_integer(k)
     if kept is None:
         raise TypeError(f"k={k!r} was passed, but it is a number of elements; pass an integer")
-    leaf = as_leaf(x)
+    leaf = as_some_array(x)
     home = first_home((leaf,), device)
     keys, place, _, dates = check_keys(
         leaf, axis, largest, True, "numpy" if home is None else home, "searched for its first elements"
@@ -188,8 +187,9 @@ def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple
         >>> gs.partition_by(x, x > 2)
         (array([3, 4, 5], dtype=int32), array([1, 1], dtype=int32))
     """
-    structure, given = structure_and_leaves(x, only_moved=True)
-    chosen = as_leaf(mask)
+    structure, found = structure_and_leaves(x, only_moved=True)
+    given = [as_some_array(leaf) for leaf in found]
+    chosen = as_some_array(mask)
     check_mask(chosen, [leaf.shape for leaf in given])
     home = first_home((*given, chosen), device)
     on_device = any(isinstance(each, Array) for each in (*given, chosen))
@@ -198,9 +198,9 @@ def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple
         return assemble_arrays(structure, parts[0], x), assemble_arrays(structure, parts[1], x)
     leaves = [leaf if on_device else as_bits(leaf) for leaf in given]
     arrays = [home.asarray(leaf) for leaf in leaves]
-    found = partition_on_device(home._executor, arrays, home.asarray(chosen))
+    parted = partition_on_device(home._executor, arrays, home.asarray(chosen))
     sides = []
-    for entries, count in ((found.entries, found.count), (found.others, found.others_count)):
+    for entries, count in ((parted.entries, parted.count), (parted.others, parted.others_count)):
         length = Array.of(home, count)
         sides.append(
             [
@@ -273,7 +273,7 @@ def quantile(
     method: QuantileMethod = "linear",
     keepdims: bool = False,
     device: Devices = None,
-) -> Any:
+) -> object:
     """Return quantiles of an array along an axis, exactly: the element at the place q of the sorted axis.
 
     With n elements along the axis, sorted into s, ``method="linear"`` gives ``s[i] + (s[i+1] - s[i]) * g`` with i and g
@@ -309,7 +309,7 @@ def quantile(
     """
     if method not in _METHODS:
         raise ValueError(f"method={method!r} was passed; pass one of {', '.join(_METHODS)}")
-    array = as_leaf(x)
+    array = as_some_array(x)
     wanted = np.asarray(q)
     if wanted.dtype.kind not in "fiu" or (wanted.size and not (wanted.min() >= 0 and wanted.max() <= 1)):
         raise ValueError(f"q={q!r} was passed, but quantiles are numbers from 0 to 1")
@@ -342,7 +342,7 @@ def median(x: ArrayLike, /, *, axis: Axes = ..., **options: Unpack[QuantileOptio
 @launchable
 def median(
     x: object, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, device: Devices = None
-) -> Any:
+) -> object:
     """Return the median of an array along an axis, exactly: the middle element, or the mean of the middle two.
 
     NaN anywhere in a row makes its median NaN.
@@ -366,7 +366,7 @@ def median(
         >>> float(gs.median(np.array([3, 1, 4, 1], np.float32)))
         2.0
     """
-    array = as_leaf(x)
+    array = as_some_array(x)
     if scalar_of(array.dtype).kind == "complex":
         raise TypeError(
             f"the median of numbers of dtype {array.dtype} was asked for, but complex numbers have no order. Pass "

@@ -27,7 +27,15 @@ from gpuscan.errors import abbreviate
 from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.partition import stretches
 from gpuscan.planning.strategies import check_strategy
-from gpuscan.problem.arguments import as_array, as_flag, check_one_cut, fields_of, initial_rows, resolve_axis
+from gpuscan.problem.arguments import (
+    as_array,
+    as_flag,
+    as_numpy_arrays,
+    check_one_cut,
+    fields_of,
+    initial_rows,
+    resolve_axis,
+)
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.problem import Problem
@@ -471,7 +479,7 @@ def make_shard_problems(
     axis, value = found[0].axis, (initial, np.float32(0)) if pairs else initial
     others = [n for i, n in enumerate(whole_shape(found[0], first)) if i != axis]
     for problem, (begin, end) in zip(found, edges_of(first), strict=True):
-        seeds = initial_rows(value, problem.element, tuple(others))
+        seeds = as_numpy_arrays(initial_rows(value, problem.element, tuple(others)))
         if axis != first.axis:
             rows = (*(slice(None),) * (first.axis - (first.axis > axis)), slice(begin, end))
             fields = problem.element.fields

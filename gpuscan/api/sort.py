@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.api.array import Array, SomeArray, as_some_array
 from gpuscan.api.array_indices import take_along_axis, take_at
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
@@ -55,7 +55,7 @@ def sort(
     stable: bool = True,
     segments: object = None,
     device: Device | str | int | None = None,
-) -> Any:
+) -> object:
     """Return a copy of an array with the elements along an axis in order.
 
     ``y[i] = x[p[i]]`` with ``p = argsort(x)``, so that ``y[i] <= y[i+1]``. Equal elements keep their order, in
@@ -319,7 +319,7 @@ def check_keys(
             f"a bundle of {structure.leaf_count} arrays was to be {what}, but keys are one array. Pass that array, and "
             "move others along with it by gs.sort_by_key"
         )
-    (keys,) = leaves
+    keys = as_some_array(leaves[0])
     if not keys.shape:
         raise np.exceptions.AxisError(
             f"an array of shape () was to be {what}, which has no axis. Pass x[np.newaxis] for a single element"
@@ -342,7 +342,7 @@ def check_keys(
 # greatest number, which is last in ascending order.
 
 
-def as_numbers(dates: AnyArray, descending: object) -> AnyArray:
+def as_numbers(dates: SomeArray, descending: object) -> SomeArray:
     """Return numbers in the order of dates or durations, with NaT last."""
     numbers = as_bits(dates)
     return numbers if descending else numbers - np.int64(1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, new_array
+from gpuscan.api.array import Array, as_some_array, new_array
 from gpuscan.api.home import Devices, first_home
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
@@ -24,7 +24,7 @@ from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.runs import run_lengths
 from gpuscan.engine.sorting import sort_device
-from gpuscan.problem.arguments import as_bits, as_leaf, from_bits
+from gpuscan.problem.arguments import as_bits, from_bits
 from gpuscan.reference import sort as reference
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def unique_values(x: Of[S], /, *, device: Devices = ...) -> NDArray[S]: ...
 @overload
 def unique_values(x: ArrayLike, /, *, device: Devices = ...) -> AnyArray: ...
 @launchable
-def unique_values(x: object, /, *, device: Devices = None) -> Any:
+def unique_values(x: object, /, *, device: Devices = None) -> object:
     """Return each value of an array once, in order.
 
     ``values[0] < values[1] < …``, and every element of `x` is one of them. The array is sorted, and the first element
@@ -231,7 +231,7 @@ def run_length_encode(x: object, /, *, device: Devices = None) -> RunLengths[Any
         >>> gs.run_length_encode(np.array([7, 7, 2, 2, 2, 7], np.int32))
         RunLengths(values=array([7, 2, 7], dtype=int32), counts=array([2, 3, 1]))
     """
-    given = as_leaf(x)
+    given = as_some_array(x)
     if given.ndim != 1:
         raise ValueError(
             f"an array of shape {given.shape} was to be encoded, but runs are stretches of one row. Pass an array of "
@@ -244,9 +244,9 @@ def run_length_encode(x: object, /, *, device: Devices = None) -> RunLengths[Any
     if home is None or not keys.size:
         if isinstance(given, Array):
             return RunLengths(given.copy(), new_array(given.device, None, (0,), np.uint32))
-        starts = np.flatnonzero(_changes_in(keys)).astype(np.int64, copy=False)
-        values = given[starts].astype(given.dtype.newbyteorder("="), copy=False)
-        return RunLengths(values, np.diff(np.append(starts, given.size)))
+        starts = np.flatnonzero(_changes_in(np.asarray(keys))).astype(np.int64, copy=False)
+        first = given[starts].astype(given.dtype.newbyteorder("="), copy=False)
+        return RunLengths(first, np.diff(np.append(starts, given.size)))
     source = bindable(contiguous(keys) if isinstance(keys, DeviceArray) else upload_array(home._context, keys))
     runs = run_lengths(home._executor, source)
     values = _as_picked(home, gather_entries(home._context, source, runs.starts, runs.count), source.dtype, runs.count)
@@ -274,7 +274,7 @@ def find_unique(
         indices, inverse: True for the first place of each value, and for the inverse indices.
         equal_nan: True to take all NaN for one value.
     """
-    given = as_leaf(x)
+    given = as_some_array(x)
     on_device = isinstance(given, Array)
     flat = given.reshape(-1)
     one = None if device is None else first_home((flat,), device)

@@ -24,7 +24,7 @@ Carry = tuple[AnyArray, ...] | None
 
 def seeds_of(problem: Problem) -> Carry:
     """Return the values that the scan begins with at each head, if they are combined with the elements."""
-    return problem.seeds if problem.initial else None
+    return problem.numpy_seeds if problem.initial else None
 
 
 def start_from_carry(problem: Problem, carry: Carry) -> Problem:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd, prod
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from gpuscan.errors import GpuscanError
 from gpuscan.operators.operator import operator
 from gpuscan.operators.trace import Map
 from gpuscan.planning.kernel import OTHERS_AT
+from gpuscan.problem.arguments import Leaf
 from gpuscan.problem.compaction import compaction_problem, words_of_entry
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
 from gpuscan.problem.problem import Problem, make_problem
@@ -175,7 +175,7 @@ def _partition_arrays(
     return [array.view_as(leaf.shape, leaf.dtype) for array, leaf in zip(found, (*leaves, *leaves), strict=True)]
 
 
-def max_entries(context: DeviceContext, leaves: Sequence[Any]) -> int:
+def max_entries(context: DeviceContext, leaves: Sequence[Leaf]) -> int:
     """Return how many entries can be picked from at a time.
 
     Raises:
@@ -183,7 +183,7 @@ def max_entries(context: DeviceContext, leaves: Sequence[Any]) -> int:
     """
     widest = max(4, *(entry_bytes(leaf) for leaf in leaves))
     limit = context.binding_limit
-    if widest > limit and len(leaves[0]):
+    if widest > limit and leaves[0].shape[0]:
         raise GpuscanError(
             f"entries of {widest} bytes were passed, but {context.capabilities.summary} binds at most {limit} bytes. "
             "Pick with NumPy: x[mask], or GPUSCAN_ADAPTER=numpy in the environment"
@@ -193,7 +193,7 @@ def max_entries(context: DeviceContext, leaves: Sequence[Any]) -> int:
     return most if most < 256 else most // 256 * 256
 
 
-def entry_bytes(leaf: DeviceArray) -> int:
+def entry_bytes(leaf: Leaf) -> int:
     """Return the bytes of one entry of the first axis."""
     return int(prod(leaf.shape[1:]) * leaf.dtype.itemsize)
 
@@ -256,7 +256,7 @@ def _evaluate_predicate(executor: Executor, leaves: Sequence[DeviceArray], predi
     shape = (leaves[0].shape[0], 1)
     problem = Problem(
         operator=_KEEP_LEFT,
-        leaves=tuple(leaves),  # type: ignore[arg-type]
+        leaves=tuple(leaves),
         source=predicate.source,
         element=predicate.element,
         destination=predicate.element,

@@ -111,7 +111,10 @@ def scan_device(
         return results
     with guarded(context), context.lock:
         problem = with_offsets_there(context, problem)
-        leaves = [leaf if isinstance(leaf, DeviceArray) else upload_array(context, leaf) for leaf in problem.leaves]
+        leaves = [
+            leaf if isinstance(leaf, DeviceArray) else upload_array(context, np.asarray(leaf))
+            for leaf in problem.leaves
+        ]
         for array in (*leaves, *results):
             array.check("STORAGE")
         call = _Call(executor, problem, strategy, leaves, results, count, options)
@@ -376,7 +379,7 @@ def _scan_rows_together(call: _Call) -> None:
         view = flip_view(view, 2) if turned else view
         sources.append(copy_view(view, (*rows, *f.shape), f.scalar.dtype))
     reverse = problem.reverse and not turned
-    together = replace(problem, leaves=tuple(sources), shape=rows, axis=1, reverse=reverse)  # type: ignore[arg-type]
+    together = replace(problem, leaves=tuple(sources), shape=rows, axis=1, reverse=reverse)
     if problem.keep_last_only and problem.heads is None:
         scan_device(call.executor, together, call.strategy, out=call.results, **call.options)
         return

@@ -328,7 +328,7 @@ def _scan_stripe(
     if problem.empty:
         after.set_result(before.result())
         return
-    leaves = [upload_array(context, leaf) for leaf in problem.leaves]
+    leaves = [upload_array(context, leaf) for leaf in problem.numpy_leaves]
     length = problem.row_length
     first, last = stripe.heads or (length, 0)
     if not stripe.last:
@@ -361,7 +361,7 @@ def cut_stripe(problem: Problem, leaves: Sequence[DeviceArray], begin: int, end:
         views.append(leaf.view_as((high - low, *leaf.shape[1:]), offset=low * place_bytes))
     # The arrays are on the device already; this cuts the seeds and the heads.
     part = cut(replace(problem, leaves=()), 0, low, high)
-    return replace(part, leaves=tuple(views))  # type: ignore[arg-type]
+    return replace(part, leaves=tuple(views))
 
 
 def write(results: Sequence[DeviceArray], outputs: Arrays) -> None:

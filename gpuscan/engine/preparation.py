@@ -148,9 +148,10 @@ def seed_words(problem: Problem, spec: ScanSpec, context: DeviceContext | None) 
     Raises:
         GpuscanError: they exceed a binding.
     """
-    if problem.seeds is None:
+    seeds = problem.numpy_seeds
+    if seeds is None:
         return None
-    words = words_of(problem.seed_element, problem.seeds)
+    words = words_of(problem.seed_element, seeds)
     if spec.reverse and spec.has_segment_bits and spec.inner == 1:
         # Rows that are scanned as one are reversed as one, so that the last row comes first.
         words = words[::-1]

@@ -29,7 +29,6 @@ from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.operators.operator import operator
 from gpuscan.operators.traced_array import Number
 from gpuscan.planning.heuristics import TEAMS
-from gpuscan.problem.arguments import Leaf
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.problem.problem_parts import cut, in_memory
 from gpuscan.problem.segments import Offsets
@@ -220,7 +219,7 @@ def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[A
         return whole, begin, end
 
     found = on_devices(shards, reduce)
-    parts: list[tuple[Leaf, ...]] = []
+    parts: list[tuple[AnyArray, ...]] = []
     for number, (whole, begin, end) in enumerate(found):
         for result, values in zip(results, whole, strict=True):
             np.moveaxis(result, axis, 0)[places[number]] = np.moveaxis(values, axis, 0)
@@ -234,7 +233,7 @@ def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[A
             parts = [end]
 
 
-def _write_combined(shard: Shard, parts: Sequence[tuple[Leaf, ...]], results: Arrays, place: int) -> None:
+def _write_combined(shard: Shard, parts: Sequence[tuple[AnyArray, ...]], results: Arrays, place: int) -> None:
     problem = shard.problem
     alone = replace(problem, heads=None, fill=None)
     for result, values in zip(results, combine_values(shard.executor, alone, parts, whole=True), strict=True):
