@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from html import escape
 from math import prod
@@ -644,6 +644,13 @@ SomeArray: TypeAlias = Array | AnyArray
 def as_some_array(x: object) -> SomeArray:
     """Return an array on a device as it is, and anything else as `as_array` does."""
     return x if isinstance(x, Array) else as_array(x)
+
+
+def arrays_on_device(arrays: Sequence[SomeArray]) -> list[Array]:
+    """Return the arrays, of which none is in NumPy."""
+    found = [array for array in arrays if isinstance(array, Array)]
+    assert len(found) == len(arrays), "a result of arrays on a device is in NumPy"
+    return found
 
 
 @overload

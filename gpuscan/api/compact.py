@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
+from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array, new_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.launches import launchable
@@ -105,7 +105,7 @@ def compact(x: object, mask: object, *, out: object = None, device: Devices = No
     if isinstance(home, Device) and on_device:
         arrays = [home.asarray(leaf) for leaf in leaves]
         chosen = picks if isinstance(picks, Map) else home.asarray(picks)
-        there = None if places is None else [place for place in places if isinstance(place, Array)]
+        there = None if places is None else arrays_on_device(places)
         return structure.build_bundle(pick_entries(home, arrays, chosen, there))
     numbers = as_numpy_arrays(leaves)
     if home is None:
@@ -187,18 +187,19 @@ def pick_by_numpy(predicate: Map, leaves: Sequence[AnyArray]) -> AnyArray:
 # ----- The results
 
 
-def places_of(out: object, structure: Structure, leaves: Sequence[Leaf], home: Device | None) -> list[Leaf]:
+def places_of(out: object, structure: Structure, leaves: Sequence[Leaf], home: Device | None) -> list[SomeArray]:
     """Return the arrays of `out`, depth first.
 
     Raises:
         ValueError, TypeError: as `compact` raises them.
     """
-    found, places = structure_and_leaves(out, only_moved=True)
+    found, given = structure_and_leaves(out, only_moved=True)
     if found != structure or (structure.kind == "record" and not isinstance(out, np.ndarray)):
         raise ValueError(
             f"out of type {type(out).__name__} was passed, but it does not nest as the input does; pass an array for "
             "each array of the input, in the same bundle"
         )
+    places = [as_some_array(place) for place in given]
     for place, leaf in zip(places, leaves, strict=True):
         length = place.shape[:1] if getattr(place, "shape", ()) else (0,)
         check_place(place, (*length, *leaf.shape[1:]), leaf.dtype.newbyteorder("="), home)

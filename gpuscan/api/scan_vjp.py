@@ -384,7 +384,7 @@ class _Backward:
     # ----- Runs
 
     def _run(self, problem: Problem) -> Arrays:
-        return execute(problem, self.home, "auto", None)
+        return list(execute(problem, self.home, "auto", None))
 
     def _of_initial(self, firsts: Arrays, initial: object) -> object:
         """Return the gradient of `initial`: what the first elements give, summed over what it is broadcast to."""

@@ -479,7 +479,7 @@ def make_shard_problems(
     axis, value = found[0].axis, (initial, np.float32(0)) if pairs else initial
     others = [n for i, n in enumerate(whole_shape(found[0], first)) if i != axis]
     for problem, (begin, end) in zip(found, edges_of(first), strict=True):
-        seeds = as_numpy_arrays(initial_rows(value, problem.element, tuple(others)))
+        seeds = tuple(as_numpy_arrays(initial_rows(value, problem.element, tuple(others))))
         if axis != first.axis:
             rows = (*(slice(None),) * (first.axis - (first.axis > axis)), slice(begin, end))
             fields = problem.element.fields

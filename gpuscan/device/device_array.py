@@ -14,7 +14,7 @@ from gpuscan.device.buffer_pool import ALIGNMENT, Allocation, SizedAllocation
 from gpuscan.device.foreign_buffers import check_state, check_usages
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Binding
-from gpuscan.device.strides import c_strides, reach
+from gpuscan.device.strides import c_strides, index_layout, is_c_order, reach
 from gpuscan.device.transfer import download, round_up, upload
 from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.errors import UnsupportedDtypeError
@@ -86,16 +86,6 @@ class DeviceArray(OnDevice):
         )
 
     @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of numbers in the array."""
-        return prod(self.shape)
-
-    @property
     def strides(self) -> tuple[int, ...]:
         """The bytes from one element to the next along each axis."""
         return c_strides(self.shape, self._dtype.itemsize) if self._strides is None else self._strides
@@ -149,6 +139,13 @@ class DeviceArray(OnDevice):
         return DeviceArray(
             self.context, self.buffer, shape, self.dtype if dtype is None else dtype, self.offset + offset, self.owner
         )
+
+    def __getitem__(self, index: object) -> DeviceArray:
+        """Return a view by basic indexing."""
+        shape, strides, offset = index_layout(self.shape, self.strides, index)
+        view = DeviceArray(self.context, self.buffer, shape, self._dtype, self.offset + offset, self.owner)
+        view._strides = None if is_c_order(shape, strides, self._dtype.itemsize) else strides
+        return view
 
     def made(
         self, owner: Allocation, shape: tuple[int, ...], dtype: object, offset: int, strides: tuple[int, ...] | None

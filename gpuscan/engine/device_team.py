@@ -354,14 +354,7 @@ def _scan_stripe(
 
 def cut_stripe(problem: Problem, leaves: Sequence[DeviceArray], begin: int, end: int) -> Problem:
     """Return the scan of a part of a stripe, along the first axis, of arrays on the device."""
-    low, high = in_memory(problem, begin, end)
-    views = []
-    for leaf in leaves:
-        place_bytes = leaf.nbytes // leaf.shape[0]
-        views.append(leaf.view_as((high - low, *leaf.shape[1:]), offset=low * place_bytes))
-    # The arrays are on the device already; this cuts the seeds and the heads.
-    part = cut(replace(problem, leaves=()), 0, low, high)
-    return replace(part, leaves=tuple(views))
+    return cut(replace(problem, leaves=tuple(leaves)), 0, *in_memory(problem, begin, end))
 
 
 def write(results: Sequence[DeviceArray], outputs: Arrays) -> None:

@@ -40,6 +40,10 @@ class OnDevice:
         """The number of numbers in the array."""
         return prod(self.shape)
 
+    def __getitem__(self, index: object) -> OnDevice:
+        """Return a view by basic indexing."""
+        raise NotImplementedError
+
 
 # An array of a bundle: in NumPy, or on a device.
 Leaf: TypeAlias = AnyArray | OnDevice
@@ -256,9 +260,9 @@ def is_masked(x: object) -> bool:
     return masked is not None and isinstance(x, masked.MaskedArray)
 
 
-def as_numpy_arrays(leaves: Sequence[Leaf]) -> tuple[AnyArray, ...]:
+def as_numpy_arrays(leaves: Sequence[Leaf]) -> list[AnyArray]:
     """Return the arrays, of which none is on a device."""
-    arrays = tuple([leaf for leaf in leaves if not isinstance(leaf, OnDevice)])
+    arrays = [leaf for leaf in leaves if not isinstance(leaf, OnDevice)]
     assert len(arrays) == len(leaves), "an array of a scan in NumPy is on a device"
     return arrays
 

@@ -229,14 +229,14 @@ class Problem:
         return (*self.shape[: self.axis], self.heads.segments, *self.shape[self.axis + 1 :])
 
     @property
-    def numpy_leaves(self) -> tuple[AnyArray, ...]:
+    def numpy_leaves(self) -> list[AnyArray]:
         """The leaves of a problem in NumPy."""
         return as_numpy_arrays(self.leaves)
 
     @property
     def numpy_seeds(self) -> tuple[AnyArray, ...] | None:
         """The seeds, of which none is on a device."""
-        return None if self.seeds is None else as_numpy_arrays(self.seeds)
+        return None if self.seeds is None else tuple(as_numpy_arrays(self.seeds))
 
     @property
     def arrays(self) -> tuple[Leaf, ...]:

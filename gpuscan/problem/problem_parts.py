@@ -27,7 +27,7 @@ def cut(problem: Problem, axis: int, low: int, high: int) -> Problem:
     seeds, fill = problem.seeds, problem.fill
     if axis != problem.axis:
         seeds, fill = (_cut_rows(problem, values, axis, low, high) for values in (problem.numpy_seeds, problem.fill))
-    leaves = tuple(leaf[index] for leaf in problem.numpy_leaves)
+    leaves = tuple(leaf[index] for leaf in problem.leaves)
     heads = cut_heads(problem.heads, axis, low, high)
     return replace(problem, leaves=leaves, shape=shape, seeds=seeds, fill=fill, heads=heads)
 
