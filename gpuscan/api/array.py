@@ -398,57 +398,57 @@ class Array(DeviceArray, ArrayOperators):
         self, axis: Axes = None, dtype: Kind = None, out: Out = None, keepdims: bool = False, initial: Start = None
     ) -> Array:
         """Return ``np.sum`` of the array. Small integers are summed in 64 bits, other than by `gpuscan.reduce`."""
-        return _by_numpy(np.sum, self, axis, dtype, out, keepdims=keepdims, initial=initial)
+        return by_numpy(np.sum, self, axis, dtype, out, keepdims=keepdims, initial=initial)
 
     def prod(
         self, axis: Axes = None, dtype: Kind = None, out: Out = None, keepdims: bool = False, initial: Start = None
     ) -> Array:
         """Return ``np.prod`` of the array. Small integers are multiplied in 64 bits."""
-        return _by_numpy(np.prod, self, axis, dtype, out, keepdims=keepdims, initial=initial)
+        return by_numpy(np.prod, self, axis, dtype, out, keepdims=keepdims, initial=initial)
 
     def max(self, axis: Axes = None, out: Out = None, keepdims: bool = False, initial: Start = None) -> Array:
         """Return ``np.max`` of the array."""
-        return _by_numpy(np.max, self, axis, out, keepdims=keepdims, initial=initial)
+        return by_numpy(np.max, self, axis, out, keepdims=keepdims, initial=initial)
 
     def min(self, axis: Axes = None, out: Out = None, keepdims: bool = False, initial: Start = None) -> Array:
         """Return ``np.min`` of the array."""
-        return _by_numpy(np.min, self, axis, out, keepdims=keepdims, initial=initial)
+        return by_numpy(np.min, self, axis, out, keepdims=keepdims, initial=initial)
 
     def any(self, axis: Axes = None, out: Out = None, keepdims: bool = False) -> Array:
         """Return ``np.any`` of the array."""
-        return _by_numpy(np.any, self, axis, out, keepdims=keepdims)
+        return by_numpy(np.any, self, axis, out, keepdims=keepdims)
 
     def all(self, axis: Axes = None, out: Out = None, keepdims: bool = False) -> Array:
         """Return ``np.all`` of the array."""
-        return _by_numpy(np.all, self, axis, out, keepdims=keepdims)
+        return by_numpy(np.all, self, axis, out, keepdims=keepdims)
 
     def mean(self, axis: Axes = None, dtype: Kind = None, out: Out = None, keepdims: bool = False) -> Array:
         """Return ``np.mean`` of an array of floats; for integers, pass ``dtype=np.float32``."""
-        return _by_numpy(np.mean, self, axis, dtype, out, keepdims=keepdims)
+        return by_numpy(np.mean, self, axis, dtype, out, keepdims=keepdims)
 
     def std(
         self, axis: Axes = None, dtype: Kind = None, out: Out = None, ddof: float = 0, keepdims: bool = False
     ) -> Array:
         """Return ``np.std`` of an array of floats; for integers, pass ``dtype=np.float32``."""
-        return _by_numpy(np.std, self, axis, dtype, out, ddof, keepdims)
+        return by_numpy(np.std, self, axis, dtype, out, ddof, keepdims)
 
     def var(
         self, axis: Axes = None, dtype: Kind = None, out: Out = None, ddof: float = 0, keepdims: bool = False
     ) -> Array:
         """Return ``np.var`` of an array of floats; for integers, pass ``dtype=np.float32``."""
-        return _by_numpy(np.var, self, axis, dtype, out, ddof, keepdims)
+        return by_numpy(np.var, self, axis, dtype, out, ddof, keepdims)
 
     def take(self, indices: ArrayLike, axis: int | None = None, out: Out = None, mode: str = "raise") -> Array:
         """Return ``np.take`` of the array: the elements at some indices of an axis."""
-        return _by_numpy(np.take, self, indices, axis, out, mode)
+        return by_numpy(np.take, self, indices, axis, out, mode)
 
     def cumsum(self, axis: int | None = None, dtype: Kind = None, out: Out = None) -> Array:
         """Return ``np.cumsum`` of the array. Small integers are summed in 64 bits."""
-        return _by_numpy(np.cumsum, self, axis, dtype, out)
+        return by_numpy(np.cumsum, self, axis, dtype, out)
 
     def cumprod(self, axis: int | None = None, dtype: Kind = None, out: Out = None) -> Array:
         """Return ``np.cumprod`` of the array. Small integers are multiplied in 64 bits."""
-        return _by_numpy(np.cumprod, self, axis, dtype, out)
+        return by_numpy(np.cumprod, self, axis, dtype, out)
 
     # ----- As text
 
@@ -590,7 +590,7 @@ def answer_protocols(**answers: Callable[..., object]) -> None:
     _protocols.update(answers)
 
 
-def _by_numpy(function: Callable[..., Any], *arguments: object, **options: object) -> Array:
+def by_numpy(function: Callable[..., Any], *arguments: object, **options: object) -> Array:
     """Return what a function of NumPy makes of an array on a device. NumPy's types do not know such arrays."""
     found: Array = function(*arguments, **options)
     return found

@@ -190,12 +190,12 @@ def histogram(
 @launchable
 def histogram(
     x: object,
-    bins: Any = 10,
-    range: Any = None,  # noqa: A002 (NumPy's name)
+    bins: int | str | ArrayLike = 10,
+    range: tuple[float, float] | None = None,  # noqa: A002 (NumPy's name)
     weights: object = None,
     *,
     device: Devices = None,
-) -> tuple[Any, Any]:
+) -> tuple[SomeArray, SomeArray]:
     """Return how many numbers are in each bin, and the edges of the bins.
 
     ``counts[i]`` is the number of elements with ``edges[i] <= x < edges[i+1]``; the last bin also has
@@ -247,7 +247,7 @@ def histogram(
             f"bins={bins!r} was passed for an array on a device, but the method needs all elements. Pass a number of "
             "bins, or np.histogram_bin_edges(array.numpy(), bins)"
         )
-    edges: Any
+    edges: SomeArray
     if not on_device:
         # NumPy's rules need the elements only for their range, unless a method chooses the bins.
         whole = isinstance(bins, str) or (range is None and np.ndim(bins) == 0)
@@ -262,7 +262,7 @@ def histogram(
         edges = bins
     elif on_device:
         # A copy, since what is uploaded is a constant of the program.
-        edges = new_array(home, edges).copy()
+        edges = home.asarray(edges).copy()
     if given is not None:
         return _sum_by_bin(numbers, home.asarray(given).reshape(-1), found, count), edges
     if not numbers.size or not count:
@@ -276,7 +276,7 @@ def _plain(values: SomeArray) -> SomeArray:
     return values.astype(np.float32) if values.dtype.name == "bfloat16" else values
 
 
-def _edges_of(numbers: Array, bins: Any, limits: Any) -> SomeArray:
+def _edges_of(numbers: Array, bins: int | str | ArrayLike, limits: tuple[float, float] | None) -> SomeArray:
     """Return the edges of the bins for numbers on a device."""
     if isinstance(bins, Array):
         if bins.ndim != 1:

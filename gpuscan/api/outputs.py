@@ -184,7 +184,7 @@ def write_to_numpy(results: list[AnyArray], outputs: Sequence[SomeArray] | None)
     return written(results, None if outputs is None else as_numpy_arrays(outputs))
 
 
-def in_form_of(problem: Problem, x: object, results: Sequence[SomeArray]) -> object:
+def in_form_of(problem: Problem, x: object, results: Sequence[SomeArray | np.generic]) -> object:
     """Return the results as the caller's value nests its arrays, or as the maps made of it."""
     structure = problem.destination.structure
     like = x if structure == problem.source.structure else None

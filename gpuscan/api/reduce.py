@@ -66,7 +66,7 @@ def reduce(x: object, op: Operation = ..., **options: Unpack[AnyReduction]) -> A
 @launchable
 def reduce(
     x: object,
-    op: object = "add",
+    op: Operation = "add",
     *,
     axis: int | tuple[int, ...] | None = None,
     initial: object = None,

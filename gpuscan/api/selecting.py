@@ -59,7 +59,9 @@ def top_k(
     x: ArrayLike, k: int, /, *, axis: int = ..., largest: bool = ..., device: Devices = ...
 ) -> tuple[AnyArray, NDArray[np.int64]]: ...
 @launchable
-def top_k(x: object, k: int, /, *, axis: int = -1, largest: bool = True, device: Devices = None) -> tuple[Any, Any]:
+def top_k(
+    x: object, k: int, /, *, axis: int = -1, largest: bool = True, device: Devices = None
+) -> tuple[SomeArray, SomeArray]:
     """Return the k greatest elements along an axis, the greatest first, and their indices.
 
     ``values[i] = x[indices[i]]`` with ``indices = argsort(x, descending=largest)[:k]``: of equal elements, the one with
@@ -108,8 +110,8 @@ def top_k(x: object, k: int, /, *, axis: int = -1, largest: bool = True, device:
         )
     descending = bool(largest)
     if home is None:
-        order = reference.argsort(keys, place, descending)[(*[slice(None)] * place, slice(kept))]
-        values: Any = np.take_along_axis(keys.astype(keys.dtype.newbyteorder("="), copy=False), order, place)
+        order = reference.argsort(np.asarray(keys), place, descending)[(*[slice(None)] * place, slice(kept))]
+        values = np.take_along_axis(keys.astype(keys.dtype.newbyteorder("="), copy=False), order, place)
         return values if dates is None else as_dates(values, dates, descending), order
     found, indices = _first_keys(home, home.asarray(keys), place, kept, descending)
     if isinstance(keys, Array):
@@ -160,7 +162,7 @@ def partition_by(x: B, mask: ArrayLike, /, *, device: Devices = ...) -> tuple[B,
 @overload
 def partition_by(x: ArrayLike, mask: ArrayLike, /, *, device: Devices = ...) -> tuple[AnyArray, AnyArray]: ...
 @launchable
-def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple[Any, Any]:
+def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple[object, object]:
     """Return the entries that a mask picks, and the others: ``(x[mask], x[~mask])``, each in their order.
 
     It takes one pass: the mask is scanned, and each entry is stored as soon as its place is known.
@@ -387,13 +389,13 @@ def median(
     return found if isinstance(found, Array) or found.shape else found[()]
 
 
-def _of_nothing(home: Device, rows: Array) -> Array:
+def _of_nothing(home: Device, rows: SomeArray) -> Array:
     """Return the medians of rows without elements."""
     dtype = _float_dtype(home, rows.dtype)
     return new_array(home, np.full(rows.shape[:-1], np.nan, dtype))
 
 
-def _rows_along(array: SomeArray, axis: object) -> tuple[Any, tuple[int, ...]]:
+def _rows_along(array: SomeArray, axis: object) -> tuple[SomeArray, tuple[int, ...]]:
     """Return an array with some axes joined to its last one, and its shape with length 1 along these axes."""
     if axis is None:
         return array.reshape(-1), (1,) * array.ndim

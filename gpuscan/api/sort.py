@@ -23,7 +23,7 @@ from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.operators.operator import operator
-from gpuscan.problem.arguments import as_bits, as_flag, from_bits, resolve_axis, structure_and_leaves
+from gpuscan.problem.arguments import as_bits, as_flag, as_numpy_arrays, from_bits, resolve_axis, structure_and_leaves
 from gpuscan.problem.results import assemble_arrays
 from gpuscan.reference import sort as reference
 
@@ -53,7 +53,7 @@ def sort(
     axis: int | None = -1,
     descending: bool = False,
     stable: bool = True,
-    segments: object = None,
+    segments: ArrayLike | None = None,
     device: Device | str | int | None = None,
 ) -> object:
     """Return a copy of an array with the elements along an axis in order.
@@ -135,7 +135,7 @@ def argsort(
     axis: int | None = -1,
     descending: bool = False,
     stable: bool = True,
-    segments: object = None,
+    segments: ArrayLike | None = None,
     device: Device | str | int | None = None,
 ) -> object:
     """Return the indices that sort an array along an axis.
@@ -165,7 +165,7 @@ def argsort(
         stays = isinstance(keys, Array) or isinstance(segments, Array)
         return order.numpy().astype(np.int64) if isinstance(order, Array) and not stays else order
     if home is None:
-        return reference.argsort(keys, place, bool(descending))
+        return reference.argsort(np.asarray(keys), place, bool(descending))
     on_device = keys if isinstance(keys, Array) else upload_array(home._context, keys)
     found = sort_device(
         home._executor, on_device, place, descending=bool(descending), with_keys=False, with_places=True
@@ -185,7 +185,7 @@ def sort_by_key(keys: ArrayLike, values: Several, *, descending: bool = ...) -> 
 @overload
 def sort_by_key(keys: ArrayLike, values: ArrayLike, *, descending: bool = ...) -> tuple[AnyArray, AnyArray]: ...
 @launchable
-def sort_by_key(keys: object, values: object, *, descending: bool = False) -> tuple[Any, Any]:
+def sort_by_key(keys: object, values: object, *, descending: bool = False) -> tuple[object, object]:
     """Sort keys, and move values along with them: ``(keys[p], values[p])`` with ``p = argsort(keys)``.
 
     The sort is stable, as `gpuscan.sort` is, and orders the keys in the same way.
@@ -224,22 +224,21 @@ def sort_by_key(keys: object, values: object, *, descending: bool = False) -> tu
                 f"{len(given)} keys were passed for values of shape {leaf.shape}; pass one key for each entry of the "
                 "first axis"
             )
-    moved_keys: Any
-    results: list[Any]
     if home is not None and any(isinstance(array, Array) for array in (given, *leaves)):
         if dates is not None:
             scalar_of(dates)  # The error for dates on a device.
         arrays = [home.asarray(leaf) for leaf in leaves]
         moved_keys, results = _move_entries(home, home.asarray(given), arrays, bool(descending))
-    else:
-        order = (
-            reference.argsort(given, place, bool(descending))
-            if home is None
-            else argsort(given, descending=descending, device=home)
-        )
-        sorted_keys, *results = (a[order].astype(a.dtype.newbyteorder("="), copy=False) for a in (given, *leaves))
-        moved_keys = sorted_keys if dates is None else as_dates(sorted_keys, dates, descending)
-    return moved_keys, assemble_arrays(structure, results, values)
+        return moved_keys, assemble_arrays(structure, results, values)
+    keys_and_values = as_numpy_arrays([given, *leaves])
+    order = (
+        reference.argsort(keys_and_values[0], place, bool(descending))
+        if home is None
+        else argsort(keys_and_values[0], descending=descending, device=home)
+    )
+    sorted_keys, *moved = (a[order].astype(a.dtype.newbyteorder("="), copy=False) for a in keys_and_values)
+    in_order = sorted_keys if dates is None else as_dates(sorted_keys, dates, descending)
+    return in_order, assemble_arrays(structure, moved, values)
 
 
 def _arrays_of(segments: object) -> list[Array]:
@@ -247,7 +246,9 @@ def _arrays_of(segments: object) -> list[Array]:
     return [segments] if isinstance(segments, Array) else []
 
 
-def _argsort_segments(home: Device | None, keys: Any, axis: int, descending: bool, segments: Any) -> AnyArray | Array:
+def _argsort_segments(
+    home: Device | None, keys: SomeArray, axis: int, descending: bool, segments: ArrayLike
+) -> AnyArray | Array:
     """Return the indices along an axis that sort each segment of it: an array on the device, or a NumPy array.
 
     Keys are sorted as if there were no segments. A second stable sort then brings the keys of each segment together.
@@ -256,7 +257,7 @@ def _argsort_segments(home: Device | None, keys: Any, axis: int, descending: boo
     places = np.arange(length, dtype=np.uint32)
     if home is None:
         starts = scan(places, _KEEP_LEFT, axis=0, segments=segments, device="numpy")
-        first = reference.argsort(keys, axis, descending)
+        first = reference.argsort(np.asarray(keys), axis, descending)
         return np.take_along_axis(first, reference.argsort(starts[first], axis, False), axis)
     own = Array.of(home, all_indices(home._context, length)) if length else home.asarray(places)
     firsts = scan(own, _KEEP_LEFT, axis=0, segments=segments)
@@ -297,10 +298,10 @@ def check_keys(
     axis: int | None,
     descending: object,
     stable: object,
-    device: Any,
+    device: Device | str | int | None,
     what: str,
     moved: Sequence[object] | None = None,
-) -> tuple[Any, int, Device | None, AnyDType | None]:
+) -> tuple[SomeArray, int, Device | None, AnyDType | None]:
     """Return the keys as one array of numbers, the axis counted from 0, the device or None, and the dtype of dates.
 
     Args:

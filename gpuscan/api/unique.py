@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 import numpy as np
 
 from gpuscan.api.array import Array, as_some_array, new_array
+from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, first_home
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
@@ -278,10 +279,10 @@ def find_unique(
     on_device = isinstance(given, Array)
     flat = given.reshape(-1)
     one = None if device is None else first_home((flat,), device)
-    where: object = "numpy" if device is not None and one is None else one
+    where: Device | str | None = "numpy" if device is not None and one is None else one
     keys, _, home, dates = check_keys(flat, 0, False, True, where, "searched for unique values")
     if home is None or not keys.size:
-        parts = _unique_by_numpy(keys.numpy() if on_device else keys, equal_nan)
+        parts = _unique_by_numpy(np.asarray(keys), equal_nan)
         if isinstance(given, Array):
             narrow = [parts[0], *(part.astype(np.uint32) for part in parts[1:])]
             parts = tuple(new_array(given.device, part) for part in narrow)
