@@ -100,7 +100,7 @@ class Array(DeviceArray, ArrayOperators):
         """Return the engine's array as a public one."""
         return cls(device, array.buffer, array.shape, array.dtype, array.offset, array.owner, array._strides)
 
-    def made(
+    def _made(
         self, owner: Allocation, shape: tuple[int, ...], dtype: object, offset: int, strides: tuple[int, ...] | None
     ) -> Array:
         """Return an array on the same device, over memory of the pool."""
@@ -155,11 +155,11 @@ class Array(DeviceArray, ArrayOperators):
 
     def view_as(self, shape: tuple[int, ...], dtype: object = None, offset: int = 0) -> Array:
         """Return an array in C order in the same bytes, from `offset` bytes after the begin of this one."""
-        self.check_contiguous()
+        self._check_contiguous()
         kind = self.dtype if dtype is None else dtype
         return Array(self.device, self.buffer, shape, kind, self.offset + offset, self.owner)
 
-    def view_at(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Array:
+    def _view_at(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Array:
         """Return the view of the same buffer with these strides, `offset` bytes after the begin of this array."""
         dtype = self._dtype
         kept = None if is_c_order(shape, strides, dtype.itemsize) else strides
@@ -181,7 +181,7 @@ class Array(DeviceArray, ArrayOperators):
         if is_array_index(index):
             taken: Array = _protocols["take_item"](self, index)
             return taken
-        return self.view_at(*index_layout(self.shape, self.strides, index))
+        return self._view_at(*index_layout(self.shape, self.strides, index))
 
     @launchable
     def __setitem__(self, index: object, value: object) -> None:
@@ -202,10 +202,10 @@ class Array(DeviceArray, ArrayOperators):
             return
         target = self[index]
         # In a[1:] += 1, Python assigns the view that it has just computed.
-        if not (isinstance(value, Array) and value.is_same_as(target)):
-            target.assign(value)
+        if not (isinstance(value, Array) and value._is_same_as(target)):
+            target._assign(value)
 
-    def assign(self, value: object) -> None:
+    def _assign(self, value: object) -> None:
         """Write a number or an array to all elements, broadcast and converted as NumPy does it.
 
         Raises:
@@ -214,16 +214,16 @@ class Array(DeviceArray, ArrayOperators):
             ValueError, TypeError, OverflowError: the array's dtype cannot hold the value.
         """
         self._check_separate()
-        values = self.values_for(value, self.shape)
+        values = self._values_for(value, self.shape)
         if self.size:
             with guarded(self.context):
                 write_elements(values, self)
 
-    def values_for(self, value: object, wanted: tuple[int, ...]) -> DeviceArray:
+    def _values_for(self, value: object, wanted: tuple[int, ...]) -> DeviceArray:
         """Return a number or an array as elements of a shape, to be written to some of this array.
 
         Raises:
-            ValueError, TypeError, OverflowError: as `assign`.
+            ValueError, TypeError, OverflowError: as `_assign`.
         """
         if not isinstance(value, Array):
             given = as_array(value)
@@ -267,7 +267,7 @@ class Array(DeviceArray, ArrayOperators):
         if self.dtype.kind == "c":
             return self._part(1)
         zeros = new_array(self.device, None, self.shape, self.dtype)
-        zeros.assign(0)
+        zeros._assign(0)
         return zeros
 
     @imag.setter
@@ -294,7 +294,7 @@ class Array(DeviceArray, ArrayOperators):
                 "copy: a.copy()"
             )
 
-    def is_same_as(self, other: Array) -> bool:
+    def _is_same_as(self, other: Array) -> bool:
         """Return True if both arrays are the same elements of one buffer."""
         return self.buffer is other.buffer and all(
             getattr(self, name) == getattr(other, name) for name in ("offset", "shape", "strides", "dtype")
@@ -341,7 +341,7 @@ class Array(DeviceArray, ArrayOperators):
         if self.is_contiguous:
             return self.view_as(wanted)
         strides = reshape_strides(self.shape, self.strides, wanted)
-        return self.copy().view_as(wanted) if strides is None else self.view_at(wanted, strides)
+        return self.copy().view_as(wanted) if strides is None else self._view_at(wanted, strides)
 
     def ravel(self) -> Array:
         """Return all elements, in C order, as one axis: a view if NumPy gives one, else a copy on the device."""
@@ -360,7 +360,7 @@ class Array(DeviceArray, ArrayOperators):
         given = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))) else axes
         order = permutation(len(self.shape), given or ())
         shape, strides = self.shape, self.strides
-        return self.view_at(tuple([shape[i] for i in order]), tuple([strides[i] for i in order]))
+        return self._view_at(tuple([shape[i] for i in order]), tuple([strides[i] for i in order]))
 
     def swapaxes(self, axis1: int, axis2: int) -> Array:
         """Return a view with two axes interchanged.
@@ -387,7 +387,7 @@ class Array(DeviceArray, ArrayOperators):
             )
         return self.swapaxes(-1, -2)
 
-    def shares_memory(self, other: Array) -> bool:
+    def _shares_memory(self, other: Array) -> bool:
         """Return True if a byte may belong to both arrays."""
         mine, theirs = ((a.shape, a.strides, a.offset, a.dtype.itemsize) for a in (self, other))
         return self.buffer is other.buffer and may_share_bytes(mine, theirs)
@@ -462,7 +462,7 @@ class Array(DeviceArray, ArrayOperators):
         """Return what notebooks show."""
         return _html_text(self)
 
-    def with_known_shape(self) -> Array:
+    def _with_known_shape(self) -> Array:
         """Return the array itself. If only the device knows the length, return an array that does not check reports."""
         return self
 
@@ -669,7 +669,7 @@ def _text_of(array: Array, **options: Any) -> tuple[tuple[int, ...] | None, str]
     shape = None
     try:
         # Unread reports are left for the caller's next read, which raises what they tell of.
-        shown = known = array.with_known_shape()
+        shown = known = array._with_known_shape()
         shape, settings = known.shape, np.get_printoptions()
         if known.size > settings["threshold"]:
             options["threshold"] = 0

@@ -54,14 +54,14 @@ def put_item(array: Array, index: object, value: Any) -> None:
         map_arrays(lambda mask, new, old: np.where(mask, new, old), parts[0], number, target, out=target)
         return
     indexed, unique = _index_array(array, parts)
-    values = array.values_for(value, indexed.shape)
+    values = array._values_for(value, indexed.shape)
     put(array.device._executor, indexed, values, unique=unique)
 
 
 def _one(array: Array, value: object) -> Array:
     """Return a single number in the dtype of an array."""
     number = new_array(array.device, None, (), array.dtype)
-    number.assign(value)
+    number._assign(value)
     return number
 
 

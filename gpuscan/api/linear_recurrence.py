@@ -459,7 +459,7 @@ def broadcast_to(one: str, x: SomeArray, other: str, y: SomeArray) -> SomeArray:
     if not isinstance(x, Array):
         return np.broadcast_to(x, y.shape)
     steps = (0 if n == 1 else step for n, step in zip(x.shape, x.strides, strict=True))
-    return x.view_at(y.shape, (*(0,) * lead, *steps))
+    return x._view_at(y.shape, (*(0,) * lead, *steps))
 
 
 def _array(x: object) -> SomeArray:

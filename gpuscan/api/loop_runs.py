@@ -696,4 +696,4 @@ def _element(scalars: Sequence[Scalar]) -> Element:
 def _spread(array: Array, shape: tuple[int, ...]) -> Array:
     lead = len(shape) - len(array.shape)
     steps = (0 if n == 1 else step for n, step in zip(array.shape, array.strides, strict=True))
-    return array.view_at(shape, (*(0,) * lead, *steps)).copy()
+    return array._view_at(shape, (*(0,) * lead, *steps)).copy()

@@ -551,7 +551,7 @@ def _broadcast_to(array: Array, shape: int | tuple[int, ...]) -> Array:
     if broadcast_shapes(array.shape, wanted) != wanted:
         raise ValueError(f"an array of shape {array.shape} was to be broadcast to {wanted}; pass a shape that it fits")
     view = broadcast(array, wanted)
-    return array.view_at(wanted, view.strides)
+    return array._view_at(wanted, view.strides)
 
 
 # ----- Elements at indices

@@ -121,7 +121,7 @@ def _check_overlap(array: SomeArray) -> None:
 def _share_bytes(a: SomeArray, b: SomeArray) -> bool:
     """Return True if a byte belongs to both arrays; False as well where that is too hard to tell."""
     if isinstance(a, Array) or isinstance(b, Array):
-        return isinstance(a, Array) and isinstance(b, Array) and a.shares_memory(b)
+        return isinstance(a, Array) and isinstance(b, Array) and a._shares_memory(b)
     with suppress(np.exceptions.TooHardError):
         return np.shares_memory(a, b, max_work=_SEARCH_STEPS)  # type: ignore[arg-type]
     return False

@@ -340,7 +340,7 @@ class Plan(Numbered):
                 run = record(context, plan, encoder, buffers, length=count)
             auxiliary = [array for array in (seeds, heads) if array is not None]
             for array in (*arrays_in((src, dst, length)), *auxiliary):
-                array.keep_for_recorded_commands()
+                array._keep_for_recorded_commands()
             if plan.posts or plan.loops or not context.runs.is_verified(plan):
                 context.runs.add_recorded(run)
 

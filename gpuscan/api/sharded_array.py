@@ -646,7 +646,7 @@ def may_refuse(strategy: str) -> bool:
 def overlap(arrays: Sequence[ShardedArray], others: Sequence[ShardedArray]) -> bool:
     """Return True if two arrays of equal parts share memory."""
     shards = [zip(a.shards, b.shards, strict=True) for a, b in product(arrays, others)]
-    return any(one.shares_memory(other) for one, other in chain.from_iterable(shards))
+    return any(one._shares_memory(other) for one, other in chain.from_iterable(shards))
 
 
 def with_axes(

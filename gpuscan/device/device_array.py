@@ -42,7 +42,7 @@ class DeviceArray(OnDevice):
 
     nbytes: int
     # False while only the device knows how many elements there are.
-    knows_length = True
+    _knows_length = True
     # None for an array in C order.
     _strides: tuple[int, ...] | None = None
 
@@ -96,18 +96,18 @@ class DeviceArray(OnDevice):
         return self._strides is None
 
     @property
-    def extent(self) -> tuple[int, int]:
+    def _extent(self) -> tuple[int, int]:
         """The first byte of the buffer that belongs to the array, and the end of its last one."""
         low, high = reach(self.shape, self.strides, self.dtype.itemsize)
         return self.offset + low, self.offset + high
 
     @property
-    def buffer_bytes(self) -> int:
+    def _buffer_bytes(self) -> int:
         """The bytes of the buffer."""
         return self.buffer.size if self.owner is None else self.owner.kind[1]
 
     @property
-    def covers_allocation(self) -> bool:
+    def _covers_allocation(self) -> bool:
         """True if the array is all that its buffer was allocated for."""
         return self.owner is not None and self.offset == 0 and self.owner.nbytes == self.nbytes and self.is_contiguous
 
@@ -124,18 +124,18 @@ class DeviceArray(OnDevice):
             check_usages(self.buffer, usages)
             check_state(self.context, self.buffer, "the buffer of an array")
 
-    def can_be(self, usage: str) -> bool:
+    def _can_be(self, usage: str) -> bool:
         """Return True if the buffer has the usage. Buffers of the pool have every usage that gpuscan needs."""
         return self.owner is not None or bool(self.buffer.usage & getattr(self.context.usage, usage))
 
-    def keep_for_recorded_commands(self) -> None:
+    def _keep_for_recorded_commands(self) -> None:
         """Keep the memory for commands that the caller may submit after the array is gone."""
         if self.owner is not None:
             self.owner.mark_recorded()
 
     def view_as(self, shape: tuple[int, ...], dtype: object = None, offset: int = 0) -> DeviceArray:
         """Return an array in C order in the same bytes, from `offset` bytes after the begin of this one."""
-        self.check_contiguous()
+        self._check_contiguous()
         return DeviceArray(
             self.context, self.buffer, shape, self.dtype if dtype is None else dtype, self.offset + offset, self.owner
         )
@@ -147,7 +147,7 @@ class DeviceArray(OnDevice):
         view._strides = None if is_c_order(shape, strides, self._dtype.itemsize) else strides
         return view
 
-    def made(
+    def _made(
         self, owner: Allocation, shape: tuple[int, ...], dtype: object, offset: int, strides: tuple[int, ...] | None
     ) -> DeviceArray:
         """Return an array on the same device, over memory of the pool."""
@@ -155,7 +155,7 @@ class DeviceArray(OnDevice):
         array._strides = strides
         return array
 
-    def end_sizes(self) -> None:
+    def _end_sizes(self) -> None:
         """Replace sizes by the numbers of this call, which is recorded now."""
         for name in ("_shape", "offset", "_strides", "nbytes"):
             if name in vars(self):
@@ -163,7 +163,7 @@ class DeviceArray(OnDevice):
         if isinstance(self.owner, SizedAllocation):
             self.owner = self.owner.base
 
-    def check_contiguous(self) -> None:
+    def _check_contiguous(self) -> None:
         """Raise ValueError unless the elements are neighbours in C order."""
         if not self.is_contiguous:
             raise ValueError(
@@ -173,19 +173,19 @@ class DeviceArray(OnDevice):
 
     def binding(self) -> Binding:
         """Return the part of the buffer that a shader binds: the array, up to a multiple of 16 bytes."""
-        self.check_contiguous()
+        self._check_contiguous()
         return Binding(self.buffer, self.offset, round_up(self.nbytes, ALIGNMENT))
 
     @property
-    def is_bindable(self) -> bool:
+    def _is_bindable(self) -> bool:
         """True if a shader can bind the array where it is."""
         aligned = self.offset % self.context.offset_alignment == 0 and self.is_contiguous
-        return aligned and self.offset + round_up(self.nbytes, ALIGNMENT) <= self.buffer_bytes
+        return aligned and self.offset + round_up(self.nbytes, ALIGNMENT) <= self._buffer_bytes
 
     @property
-    def is_writable_in_vectors(self) -> bool:
+    def _is_writable_in_vectors(self) -> bool:
         """True if a shader may write whole 16-byte vectors, because no other data shares the last one."""
-        return self.is_bindable and (self.covers_allocation or self.nbytes % ALIGNMENT == 0)
+        return self._is_bindable and (self._covers_allocation or self.nbytes % ALIGNMENT == 0)
 
     def read(self, into: AnyArray | None = None) -> AnyArray:
         """Return a NumPy copy of an array in C order. Wait for the GPU, but do not read the unread reports.
@@ -193,7 +193,7 @@ class DeviceArray(OnDevice):
         Args:
             into: a contiguous array of the same shape and dtype to write (default: a new one).
         """
-        self.check_contiguous()
+        self._check_contiguous()
         result = np.empty(self.shape, self.dtype) if into is None else into
         if not result.nbytes:
             return result

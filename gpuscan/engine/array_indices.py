@@ -218,7 +218,7 @@ def _keep_last(executor: Executor, places: DeviceArray) -> DeviceArray:
 
 def _bind(array: DeviceArray) -> tuple[Binding, int]:
     """Return the binding of all bytes that belong to an array, and the byte of its buffer where it begins."""
-    low, high = array.extent
+    low, high = array._extent
     _check_binding(array.context, high - low, "an array")
     return bind_stretch(array.context, array, low, high)
 

@@ -62,14 +62,14 @@ def place_of_array(array: DeviceArray, field: Field) -> ArrayPlace | None:
     row = axes[-1][0] * array.dtype.itemsize if axes else array.nbytes
     pitch = axes[0][1] if len(axes) == 2 else row
     context = array.context
-    low, high = array.extent
+    low, high = array._extent
     base = low // context.offset_alignment * context.offset_alignment
     size = round_up(high - base)
     if (
         pitch % unit
         or abs(pitch) > ARRAYS.max_pitch * row
         or size > context.binding_limit
-        or base + size > array.buffer_bytes
+        or base + size > array._buffer_bytes
     ):
         return None
     return ArrayPlace(

@@ -300,7 +300,7 @@ def gather_entries(
     like = leaf if out is None else out
     words = -(-like.nbytes // 4)
     with guarded(context), context.lock:
-        direct = out is not None and out.is_writable_in_vectors and out.buffer is not leaf.buffer
+        direct = out is not None and out._is_writable_in_vectors and out.buffer is not leaf.buffer
         target = out if out is not None and direct else empty(context, like.shape, like.dtype)
         numbers = [entry_bytes(leaf) // unit, words]
         arrays = (bindable(leaf), indices, count, target)

@@ -169,7 +169,7 @@ def _scan_whole(call: _Call, layout: Layout) -> None:
     executor, problem, strategy = call.executor, call.problem, call.strategy
     leaves, results, options = call.leaves, call.results, call.options
     context, spec, fields = executor.context, layout.spec, problem.source.fields
-    read = [None if leaf.is_bindable else place_of_array(leaf, f) for leaf, f in zip(leaves, fields, strict=True)]
+    read = [None if leaf._is_bindable else place_of_array(leaf, f) for leaf, f in zip(leaves, fields, strict=True)]
     written = _places_of_results(problem, results)
     in_place = _in_place(problem, spec, leaves, results, written)
     if in_place and strategy == "fallback":
@@ -226,7 +226,7 @@ def _places_of_results(problem: Problem, results: Sequence[DeviceArray]) -> list
     if problem.keep_last_only or problem.compacts:
         return places
     for i, (result, f) in enumerate(zip(results, problem.destination.fields, strict=True)):
-        if not (result.is_writable_in_vectors or f.scalar.packed):
+        if not (result._is_writable_in_vectors or f.scalar.packed):
             places[i] = place_of_array(result, f)
     bound = [
         place.binding if place else result.binding() if result.is_contiguous else None
@@ -252,7 +252,9 @@ def _in_place(
         for a, b in zip(leaves, results, strict=True)
     )
     pairs = zip(results, written, strict=True)
-    return same and not shares_words(spec, spec.length) and all(a.is_writable_in_vectors or place for a, place in pairs)
+    return (
+        same and not shares_words(spec, spec.length) and all(a._is_writable_in_vectors or place for a, place in pairs)
+    )
 
 
 # ----- Segments

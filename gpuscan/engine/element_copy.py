@@ -80,7 +80,7 @@ class StridedView:
 
 def view_of(array: DeviceArray, shape: Sequence[int], element_bytes: int) -> StridedView:
     """Return the whole array, in C order, as a view (*shape) of elements of this many bytes."""
-    array.check_contiguous()
+    array._check_contiguous()
     strides, step = [], element_bytes
     for length in reversed(shape):
         strides.append(step)
@@ -135,7 +135,7 @@ def duplicate(array: DeviceArray) -> DeviceArray:
 
 def bindable(array: DeviceArray) -> DeviceArray:
     """Return the array itself, which is in C order, if shaders can bind it where it is, else a copy."""
-    return array if array.is_bindable else duplicate(array)
+    return array if array._is_bindable else duplicate(array)
 
 
 def transpose_elements(array: DeviceArray, rows: int, columns: int, element_bytes: int) -> DeviceArray:
@@ -204,7 +204,7 @@ def copy_elements(
     start = result.offset + offset
     with context.lock:
         by_driver = run == pitch and view.is_contiguous and not (view.start | start | view.nbytes) % 4
-        by_driver = by_driver and view.array.can_be("COPY_SRC") and result.can_be("COPY_DST")
+        by_driver = by_driver and view.array._can_be("COPY_SRC") and result._can_be("COPY_DST")
         if by_driver and not _is_for_kernel(context, view.nbytes):
             view.array.check()
             result.check()

@@ -159,7 +159,7 @@ def _is_direct(result: DeviceArray, sources: Sequence[DeviceArray]) -> bool:
         or (source.offset == result.offset and source.strides == result.strides and source.dtype == result.dtype)
         for source in sources
     )
-    return result.is_writable_in_vectors and all(same)
+    return result._is_writable_in_vectors and all(same)
 
 
 def _join_run_axes(context: DeviceContext, run: _Run, shape: tuple[int, ...]) -> _Run:
@@ -185,7 +185,7 @@ def _is_vector(source: DeviceArray, stride: int) -> bool:
     size = source.dtype.itemsize
     if stride != size or source.offset % min(ALIGNMENT, VECTOR_CHUNK * size):
         return False
-    return bool(round_up(source.extent[1], ALIGNMENT) <= source.buffer_bytes)
+    return bool(round_up(source._extent[1], ALIGNMENT) <= source._buffer_bytes)
 
 
 def _piece_length(context: DeviceContext, run: _Run, size: int) -> int:

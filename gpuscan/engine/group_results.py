@@ -114,6 +114,6 @@ def _marks_of(labels: DeviceArray, length: int, groups: int) -> DeviceArray:
     values = {"workgroup_size": WORKGROUP_SIZE, "scalar": scalar_of(labels.dtype)}
     workgroups = -(-labels.size // WORKGROUP_SIZE)
     stage = stage_dispatch(context, "arrays/mark_groups.wgsl", bound, workgroups, labels.size, **values)
-    clear = Clear(marks.buffer, 0, marks.buffer_bytes)
+    clear = Clear(marks.buffer, 0, marks._buffer_bytes)
     context.submit([clear, stage], labels.nbytes + marks.nbytes, held=are_owned(source))
     return marks

@@ -331,7 +331,7 @@ def _can_be_written(out: Sequence[DeviceArray], read: Sequence[DeviceArray]) -> 
     """Return True if shaders can write straight to these arrays while they read the others."""
     buffers = {id(array.buffer) for array in (*out, *read)}
     return len(buffers) == len({id(array.buffer) for array in read}) + len(out) and all(
-        array.is_writable_in_vectors and array.can_be("STORAGE") and array.can_be("COPY_DST") for array in out
+        array._is_writable_in_vectors and array._can_be("STORAGE") and array._can_be("COPY_DST") for array in out
     )
 
 

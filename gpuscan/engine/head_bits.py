@@ -179,7 +179,7 @@ def can_compare(heads: Heads, results: Sequence[DeviceArray]) -> bool:
     keys = heads.cut.array
     if not (isinstance(heads.cut, Keys) and isinstance(keys, DeviceArray)) or keys.shape != heads.shape:
         return False
-    bound = keys.is_bindable and round_up(keys.nbytes, ALIGNMENT) <= keys.context.binding_limit
+    bound = keys._is_bindable and round_up(keys.nbytes, ALIGNMENT) <= keys.context.binding_limit
     return bound and not any(result.buffer is keys.buffer for result in results)
 
 

@@ -164,12 +164,12 @@ class DeviceSource:
         """Return what the shader binds, and what has to stay alive until the run is submitted."""
         if self.place is not None:
             return self.place.binding, self.array
-        if part.length == part.spec.length and not part.is_slab and self.array.is_bindable:
+        if part.length == part.spec.length and not part.is_slab and self.array._is_bindable:
             return self.array.binding(), self.array
         view = part_of(self.array, part, self._field, self._inner)
         if view.is_contiguous:
             found = _as_array(view, self._field)
-            if not found.is_bindable:
+            if not found._is_bindable:
                 found = duplicate(found)
         else:
             found = copy_view(view, (part.length * self._field.count,), self._field.scalar.dtype)
@@ -197,15 +197,15 @@ class DeviceSink:
         if self.place is not None:
             return self.place.binding, None
         # Some kernels clear their results first, which takes this usage. Without it, a kernel copies the results.
-        direct = self.array.can_be("COPY_DST")
-        if direct and part.length == part.spec.length and not part.is_slab and self.array.is_writable_in_vectors:
+        direct = self.array._can_be("COPY_DST")
+        if direct and part.length == part.spec.length and not part.is_slab and self.array._is_writable_in_vectors:
             return self.array.binding(), None
         view = self._view(part)
         if direct and view.is_contiguous:
             found = _as_array(view, self._field)
-            if found.is_writable_in_vectors or (found.is_bindable and self._per_row):
+            if found._is_writable_in_vectors or (found._is_bindable and self._per_row):
                 return found.binding(), None
-            if found.is_bindable and not part.last and not part.is_slab and found.nbytes % 16 == 0:
+            if found._is_bindable and not part.last and not part.is_slab and found.nbytes % 16 == 0:
                 return found.binding(), None
         dtype = self._field.scalar.dtype
         temporary = empty(self.array.context, (view.nbytes // dtype.itemsize,), dtype)

@@ -128,7 +128,7 @@ class SegmentSink(DeviceSink):
 
     @property
     def _can_be_bound(self) -> bool:
-        return self.array.is_writable_in_vectors and self.array.can_be("COPY_DST")
+        return self.array._is_writable_in_vectors and self.array._can_be("COPY_DST")
 
     def _new_temporary(self, rows: int) -> DeviceArray:
         shape = (max(1, rows * self._segments.count), *self._field.shape)

@@ -158,7 +158,7 @@ def _widen_numbers(array: DeviceArray, scalar: Scalar) -> DeviceArray:
         return bindable(array)
     context, size = array.context, scalar.bits // 8
     wide = empty(context, (array.size,), np.uint32)
-    context.submit([Clear(wide.buffer, 0, wide.buffer_bytes)], wide.nbytes, held=True)
+    context.submit([Clear(wide.buffer, 0, wide._buffer_bytes)], wide.nbytes, held=True)
     copy_elements(view_of(array, (array.size,), size), wide, run=size, pitch=4)
     return wide
 

@@ -86,7 +86,7 @@ def test_take_and_put(device: gs.Device, dtype: Any) -> None:
         # The view's own shape says how far it reaches.
         reached = (*[n for n, s in zip(wanted, strides, strict=True) if s], *[n for n, _ in rows])
         reach = (*[s * size for s in strides if s], *[s * size for _, s in rows])
-        view = array.view_at(reached, reach, first * size)
+        view = array._view_at(reached, reach, first * size)
         byte_rows = tuple((n, s * size) for n, s in rows)
         indexed = IndexedArray(
             view, wanted, tuple(s * size for s in strides), place_strides, byte_rows, device.asarray(places)
