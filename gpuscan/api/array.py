@@ -96,9 +96,9 @@ class Array(DeviceArray, ArrayOperators):
         self._strides = strides
 
     @classmethod
-    def of(cls, device: OpenedDevice, array: DeviceArray) -> Array:
+    def _of(cls, device: OpenedDevice, array: DeviceArray) -> Array:
         """Return the engine's array as a public one."""
-        return cls(device, array.buffer, array.shape, array.dtype, array.offset, array.owner, array._strides)
+        return cls(device, array.buffer, array.shape, array.dtype, array.offset, array._owner, array._strides)
 
     def _made(
         self, owner: Allocation, shape: tuple[int, ...], dtype: object, offset: int, strides: tuple[int, ...] | None
@@ -153,17 +153,17 @@ class Array(DeviceArray, ArrayOperators):
             )
         return array
 
-    def view_as(self, shape: tuple[int, ...], dtype: object = None, offset: int = 0) -> Array:
+    def _view_as(self, shape: tuple[int, ...], dtype: object = None, offset: int = 0) -> Array:
         """Return an array in C order in the same bytes, from `offset` bytes after the begin of this one."""
         self._check_contiguous()
         kind = self.dtype if dtype is None else dtype
-        return Array(self.device, self.buffer, shape, kind, self.offset + offset, self.owner)
+        return Array(self.device, self.buffer, shape, kind, self.offset + offset, self._owner)
 
     def _view_at(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Array:
         """Return the view of the same buffer with these strides, `offset` bytes after the begin of this array."""
         dtype = self._dtype
         kept = None if is_c_order(shape, strides, dtype.itemsize) else strides
-        return Array(self.device, self.buffer, shape, dtype, self.offset + offset, self.owner, kept)
+        return Array(self.device, self.buffer, shape, dtype, self.offset + offset, self._owner, kept)
 
     # ----- Indices
 
@@ -216,7 +216,7 @@ class Array(DeviceArray, ArrayOperators):
         self._check_separate()
         values = self._values_for(value, self.shape)
         if self.size:
-            with guarded(self.context):
+            with guarded(self._context):
                 write_elements(values, self)
 
     def _values_for(self, value: object, wanted: tuple[int, ...]) -> DeviceArray:
@@ -283,7 +283,9 @@ class Array(DeviceArray, ArrayOperators):
         """Return the view of the real or the imaginary parts."""
         part = np.dtype(f"f{self.dtype.itemsize // 2}")
         kept = None if is_c_order(self.shape, self.strides, part.itemsize) else self.strides
-        return Array(self.device, self.buffer, self.shape, part, self.offset + number * part.itemsize, self.owner, kept)
+        return Array(
+            self.device, self.buffer, self.shape, part, self.offset + number * part.itemsize, self._owner, kept
+        )
 
     def _check_separate(self) -> None:
         """Raise ValueError if elements share memory: a write to one would change others."""
@@ -313,7 +315,7 @@ class Array(DeviceArray, ArrayOperators):
 
     @launchable
     def _in_dtype(self, dtype: AnyDType) -> Array:
-        return Array.of(self.device, convert_array(self.context, self, dtype))
+        return Array._of(self.device, convert_array(self._context, self, dtype))
 
     # ----- Entries and shapes
 
@@ -339,9 +341,9 @@ class Array(DeviceArray, ArrayOperators):
         given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         wanted = resolve_shape(self.shape, given)
         if self.is_contiguous:
-            return self.view_as(wanted)
+            return self._view_as(wanted)
         strides = reshape_strides(self.shape, self.strides, wanted)
-        return self.copy().view_as(wanted) if strides is None else self._view_at(wanted, strides)
+        return self.copy()._view_as(wanted) if strides is None else self._view_at(wanted, strides)
 
     def ravel(self) -> Array:
         """Return all elements, in C order, as one axis: a view if NumPy gives one, else a copy on the device."""
@@ -478,11 +480,11 @@ class Array(DeviceArray, ArrayOperators):
         """
         array = contiguous(self)
         if array.offset % 4 or not 0 < array.nbytes <= _SMALL_READ_BYTES:
-            result = array.read()
-            self.context.check()
+            result = array._read()
+            self._context.check()
             return result
-        array.check("COPY_SRC")
-        (content,) = self.context.read_and_check((array.buffer, array.offset, array.nbytes))
+        array._check("COPY_SRC")
+        (content,) = self._context.read_and_check((array.buffer, array.offset, array.nbytes))
         return content.view(self.dtype).reshape(self.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
@@ -565,8 +567,8 @@ class Array(DeviceArray, ArrayOperators):
     @launchable
     def copy(self) -> Array:
         """Return a copy on the device, in C order; `copy.copy` and `copy.deepcopy` do the same."""
-        with guarded(self.context):
-            return Array.of(self.device, duplicate(self))
+        with guarded(self._context):
+            return Array._of(self.device, duplicate(self))
 
     def __copy__(self) -> Array:
         return self.copy()
@@ -600,7 +602,7 @@ def new_array(device: OpenedDevice, content: AnyArray | None, shape: Any = (), d
     """Return a new array on the device: a copy of `content`, or with arbitrary contents if it is None."""
     context = device._context
     made = empty(context, shape, dtype) if content is None else upload_array(context, content)
-    return Array.of(device, made)
+    return Array._of(device, made)
 
 
 # ----- Arrays as text, in NumPy's form. Only the numbers that are shown are read.
@@ -674,7 +676,7 @@ def _text_of(array: Array, **options: Any) -> tuple[tuple[int, ...] | None, str]
         if known.size > settings["threshold"]:
             options["threshold"] = 0
             shown = known[np.ix_(*(_places_to_show(length, settings["edgeitems"]) for length in known.shape))]
-        values = contiguous(shown).read()
+        values = contiguous(shown)._read()
         return shape, np.array2string(values, **options) if options or shape else str(values)
     except Exception as error:
         first = str(error).partition("\n")[0]

@@ -37,7 +37,7 @@ def take_item(array: Array, index: object) -> Array:
     alone = is_mask(mask) and all(isinstance(part, slice) and part == slice(None) for part in rest)
     if alone and isinstance(mask, Array) and mask.shape:
         return _take_mask(array, mask)
-    return Array.of(array.device, take(_index_array(array, parts)[0]))
+    return Array._of(array.device, take(_index_array(array, parts)[0]))
 
 
 def put_item(array: Array, index: object, value: Any) -> None:
@@ -68,7 +68,7 @@ def _one(array: Array, value: object) -> Array:
 def _bits_of(array: Array) -> Array:
     """Return the view of numbers as unsigned integers, which every device has in all sizes."""
     bits = np.dtype(f"u{array.dtype.itemsize}")
-    return Array(array.device, array.buffer, array.shape, bits, array.offset, array.owner, array._strides)
+    return Array(array.device, array.buffer, array.shape, bits, array.offset, array._owner, array._strides)
 
 
 def _take_mask(array: Array, mask: Array) -> Array:
@@ -79,7 +79,7 @@ def _take_mask(array: Array, mask: Array) -> Array:
         return new_array(array.device, None, (0 if prod(rest) else _count(mask), *rest), array.dtype)
     executor = array.device._executor
     found = compact_on_device(executor, [array.reshape(-1, *rest)], mask.reshape(-1))
-    picked = Picked(Array.of(array.device, found.entries[0]), array.dtype, rest, Array.of(array.device, found.count))
+    picked = Picked(Array._of(array.device, found.entries[0]), array.dtype, rest, Array._of(array.device, found.count))
     if found.known is not None:
         vars(picked)["_shape"] = (found.known, *rest)
     return picked
@@ -104,11 +104,11 @@ def _true_places(array: Array, mask: Any) -> tuple[AnyArray, ...] | list[AnyArra
     _same_device(array, mask)
     if not mask.size:
         return [np.zeros(0, np.intp) for _ in mask.shape]
-    context = array.context
+    context = array._context
     found = compact_on_device(array.device._executor, [all_indices(context, mask.size)], mask.reshape(-1))
     count = found.read_count(mask.size)
     context.check()
-    flat = Array.of(array.device, found.entries[0].view_as((count,)))
+    flat = Array._of(array.device, found.entries[0]._view_as((count,)))
     steps = c_strides(mask.shape, 1)
     return [flat // np.uint32(step) % np.uint32(length) for step, length in zip(steps, mask.shape, strict=True)]
 
@@ -118,8 +118,8 @@ def places_of_mask(mask: Array) -> tuple[Array, ...]:
     if not mask.size:
         return tuple(new_array(mask.device, None, (0,), np.uint32) for _ in mask.shape)
     device = mask.device
-    found = compact_on_device(device._executor, [all_indices(mask.context, mask.size)], mask.reshape(-1))
-    flat, count = Array.of(device, found.entries[0]), Array.of(device, found.count)
+    found = compact_on_device(device._executor, [all_indices(mask._context, mask.size)], mask.reshape(-1))
+    flat, count = Array._of(device, found.entries[0]), Array._of(device, found.count)
     if mask.ndim == 1:
         return (Picked(flat, flat.dtype, (), count),)
     steps = zip(c_strides(mask.shape, 1), mask.shape, strict=True)
@@ -168,7 +168,7 @@ def _places(
         numbers: the numbers of the axes, for messages.
         lengths: their lengths.
     """
-    context = array.context
+    context = array._context
     check_rows(lengths)
     in_numpy = [index for index in indices if not isinstance(index, OnDevice)]
     if len(in_numpy) == len(indices):
@@ -234,9 +234,9 @@ def take_along_axis(array: Array, indices: object, axis: int) -> Array:
         strides=tuple(0 if i == axis else step for i, step in enumerate(view.strides)),
         place_strides=tuple(0 if n == 1 else s for n, s in zip(given.shape, c_strides(given.shape, 1), strict=True)),
         rows=((length, view.strides[axis]),),
-        places=resolve_indices(array.context, [contiguous(places)], [(axis, length)]),
+        places=resolve_indices(array._context, [contiguous(places)], [(axis, length)]),
     )
-    return Array.of(device, take(indexed))
+    return Array._of(device, take(indexed))
 
 
 answer_protocols(take_item=launchable(take_item), put_item=put_item)

@@ -232,14 +232,14 @@ def pick_entries(home: Device, arrays: list[Array], mask: Array | Map, places: l
     long = places is not None and all(len(place) >= length and place.is_contiguous for place in places)
     out = None
     if places is not None and long:
-        out = [place[:length].view_as(array.shape) for place, array in zip(places, arrays, strict=True)]
+        out = [place[:length]._view_as(array.shape) for place, array in zip(places, arrays, strict=True)]
     found = compact_on_device(home._executor, arrays, mask, out)
     if places is not None and not long:
         return copy_into(places, found)
-    count = Array.of(home, found.count)
+    count = Array._of(home, found.count)
     picked: list[Array] = []
     for entries, array in zip(out or found.entries, arrays, strict=True):
-        result = Picked(Array.of(home, entries), array.dtype, array.shape[1:], count)
+        result = Picked(Array._of(home, entries), array.dtype, array.shape[1:], count)
         if found.known is not None:
             vars(result)["_shape"] = (found.known, *array.shape[1:])
         picked.append(result)
@@ -250,12 +250,12 @@ def copy_into(places: list[Array], found: Compacted) -> list[Array]:
     """Copy the entries to arrays that may be too short for all of them; this waits for their number."""
     count = found.read_count(found.entries[0].shape[0])
     for place in places:
-        place.context.check()
+        place._context.check()
         check_room(place, count)
     for place, entries in zip(places, found.entries, strict=True):
         if entry_bytes(entries):
-            with guarded(place.context):
-                write_elements(entries.view_as((count, *place.shape[1:]), place.dtype), place[:count])
+            with guarded(place._context):
+                write_elements(entries._view_as((count, *place.shape[1:]), place.dtype), place[:count])
     return [place if len(place) == count else place[:count] for place in places]
 
 
@@ -284,9 +284,9 @@ def compact_host(home: OpenedDevice, leaves: Sequence[AnyArray], mask: Map | Som
         found = compact_on_device(executor, arrays, chosen)
         count = found.read_count(stop - start)
         views = [
-            entries.view_as((count, *leaf.shape[1:]), leaf.dtype)
+            entries._view_as((count, *leaf.shape[1:]), leaf.dtype)
             for entries, leaf in zip(found.entries, arrays, strict=True)
         ]
-        parts.append([view.read() if entry_bytes(view) else np.empty(view.shape, view.dtype) for view in views])
+        parts.append([view._read() if entry_bytes(view) else np.empty(view.shape, view.dtype) for view in views])
     home._context.check()
     return [part[0] if len(parts) == 1 else np.concatenate(part) for part in zip(*parts, strict=True)]

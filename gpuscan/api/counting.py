@@ -140,14 +140,14 @@ def _count_labels(home: Device, labels: Array, least: int) -> Array:
     bins = max(least, counted.find(key) or _EXPECTED_BINS)
     while True:
         counts, verdict = count_labels(labels, bins)
-        largest, below = (int(word) for word in verdict.read())
+        largest, below = (int(word) for word in verdict._read())
         context.check()
         if below:
             raise _negative(int(reduce(labels, "minimum")))
         length = max(largest + 1, least)
         if length <= bins:
             counted.keep(key, largest + 1)
-            return Array.of(home, counts)[:length]
+            return Array._of(home, counts)[:length]
         if largest >= _MOST_LABELS or 4 * length > context.binding_limit:
             raise DeviceMemoryError(
                 f"labels up to {int(reduce(labels, 'maximum'))} were to be counted on {context.capabilities.summary}, "
@@ -253,7 +253,7 @@ def histogram(
         whole = isinstance(bins, str) or (range is None and np.ndim(bins) == 0)
         edges = np.histogram_bin_edges(_plain(values) if whole else np.zeros(0, _plain(values).dtype), bins, range)
     numbers = home.asarray(values).reshape(-1)
-    numbers = numbers.view_as(numbers.shape, np.uint8) if numbers.dtype == np.bool_ else numbers
+    numbers = numbers._view_as(numbers.shape, np.uint8) if numbers.dtype == np.bool_ else numbers
     if on_device:
         edges = _edges_of(numbers, bins, range)
     found = _bins_of(home, numbers, edges, uniform=np.ndim(bins) == 0)
@@ -267,7 +267,7 @@ def histogram(
         return _sum_by_bin(numbers, home.asarray(given).reshape(-1), found, count), edges
     if not numbers.size or not count:
         return new_array(home, np.zeros(count, np.uint32)), edges
-    counts = Array.of(home, count_bins(numbers, found))
+    counts = Array._of(home, count_bins(numbers, found))
     return (counts, edges) if on_device else (counts.numpy().astype(np.int64), edges)
 
 
@@ -294,7 +294,7 @@ def _edges_of(numbers: Array, bins: int | str | ArrayLike, limits: tuple[float, 
 def _bounds_of(numbers: Array) -> AnyArray:
     """Return the least and the greatest number of an array on a device, or NaN if it has one; this waits for them."""
     if numbers.dtype == np.float64 and not numbers.device.capabilities.float64:
-        bits = numbers.view_as(numbers.shape, np.uint64)
+        bits = numbers._view_as(numbers.shape, np.uint64)
         ends = [int(reduce(bits, name, before=_float64_order)) for name in ("minimum", "maximum")]
         sign = 1 << 63
         return np.array([each ^ sign if each >= sign else ~each % (1 << 64) for each in ends], np.uint64).view(
@@ -338,9 +338,9 @@ def _sum_by_bin(numbers: Array, weights: Array, edges: Edges, bins: int) -> Arra
     home = numbers.device
     if not edges.usable:
         return new_array(home, np.zeros(bins, weights.dtype))
-    starts, greatest = edges.numbers.view_as((edges.usable,)), edges.numbers.view_as((bins + 1,))
-    places = Array.of(home, search(starts, numbers, right=True))
-    ends = Array.of(home, search(duplicate(stretch_of(greatest, 0, bins, bins + 1)), numbers))
+    starts, greatest = edges.numbers._view_as((edges.usable,)), edges.numbers._view_as((bins + 1,))
+    places = Array._of(home, search(starts, numbers, right=True))
+    ends = Array._of(home, search(duplicate(stretch_of(greatest, 0, bins, bins + 1)), numbers))
     labels = map_arrays(_bin_label, places, ends)
     return reduce(weights, "add", axis=0, groups=labels, num_groups=bins)
 
@@ -460,15 +460,15 @@ def searchsorted(
         common = np.result_type(ordered.dtype, values.dtype)
         ordered, values = ordered.astype(common), values.astype(common)
     elif isinstance(ordered, Array) and not isinstance(values, Array):
-        ordered = ordered.view_as(ordered.shape, np.uint8) if _is_lone_bool(ordered, values) else ordered
+        ordered = ordered._view_as(ordered.shape, np.uint8) if _is_lone_bool(ordered, values) else ordered
         ordered, values, fill = _in_dtype_of(ordered, values, right)
     else:
         common = np.result_type(ordered.dtype, values.dtype)
         ordered, values = ordered.astype(common, copy=False), values.astype(common, copy=False)
     keys = contiguous(home.asarray(ordered))
     if order is not None:
-        keys = contiguous(take_at(Array.of(home, keys), order, 0))
-    found = Array.of(home, search(keys, home.asarray(values), right=right))
+        keys = contiguous(take_at(Array._of(home, keys), order, 0))
+    found = Array._of(home, search(keys, home.asarray(values), right=right))
     if fill is not None:
         found = map_arrays(lambda place, other: np.where(other < 0, place, other.astype(np.uint32)), found, fill)
     if on_device:
@@ -611,7 +611,7 @@ def _repeat_all(array: Array, count: int, axis: int) -> Array:
         return new_array(array.device, None, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]), array.dtype)
     apart = array[(*[slice(None)] * (axis + 1), None)]
     view = broadcast(apart, (*shape[: axis + 1], count, *shape[axis + 1 :]))
-    whole = Array.of(array.device, duplicate(view))
+    whole = Array._of(array.device, duplicate(view))
     return whole.reshape(*shape[:axis], shape[axis] * count, *shape[axis + 1 :])
 
 
@@ -635,7 +635,7 @@ def _find_entries(home: Device, counts: SomeArray) -> Array:
         ends = contiguous(scan(counts.astype(np.uint32), "add", axis=0))
     else:
         ends = upload_array(home._context, sums.astype(np.uint32))
-    return Array.of(home, search(ends, total, right=True))
+    return Array._of(home, search(ends, total, right=True))
 
 
 def _take_entries(array: Array, entries: Array, axis: int) -> Array:
@@ -650,4 +650,4 @@ def _take_entries(array: Array, entries: Array, axis: int) -> Array:
         rows=((array.shape[axis], array.strides[axis]),),
         places=entries,
     )
-    return Array.of(array.device, take(indexed))
+    return Array._of(array.device, take(indexed))

@@ -95,9 +95,9 @@ def execute_groups(
     elif is_on_device(problem):
         places = None if outputs is None else arrays_on_device(outputs)
         found = scan_groups(one._executor, problem, labels, strategy, out=places)
-        return places or [Array.of(one, array) for array in found]
+        return places or [Array._of(one, array) for array in found]
     else:
-        results = [array.read() for array in scan_groups(one._executor, problem, labels, strategy)]
+        results = [array._read() for array in scan_groups(one._executor, problem, labels, strategy)]
         one._context.check()
     return write_to_numpy(results, outputs)
 
@@ -118,21 +118,21 @@ def without_missing(
         home, outputs: as in `execute_groups`.
     """
     if not is_on_device(problem):
-        mask = missing if isinstance(missing, np.ndarray) else missing.read() == MISSING
+        mask = missing if isinstance(missing, np.ndarray) else missing._read() == MISSING
         return write_to_numpy(with_nan(problem, as_numpy_arrays(results), mask), outputs)
     one = one_of(home)
     assert one is not None
     if isinstance(missing, np.ndarray):
         missing = upload_array(one._context, np.where(missing, MISSING, 0).astype(np.int8))
     marked = mark_missing(problem, arrays_on_device(results), missing)
-    return [Array.of(one, array) for array in marked] if outputs is None else _write_on_device(marked, outputs)
+    return [Array._of(one, array) for array in marked] if outputs is None else _write_on_device(marked, outputs)
 
 
 def _write_on_device(results: Sequence[DeviceArray], outputs: Sequence[SomeArray]) -> list[Array]:
     """Copy results on a device to the arrays of `out`, and return these."""
     places = arrays_on_device(outputs)
     for result, place in zip(results, places, strict=True):
-        place.check("STORAGE")
+        place._check("STORAGE")
         write_elements(result, place)
     return places
 
@@ -164,7 +164,7 @@ def _run_on_team(
 
     def share(low: int, high: int, device: OpenedDevice) -> list[AnyArray]:
         own = labels[(*before, slice(low, high))] if labels.shape == problem.shape else labels
-        found = [array.read() for array in call(device._executor, cut(problem, axis, low, high), own)]
+        found = [array._read() for array in call(device._executor, cut(problem, axis, low, high), own)]
         device._context.check()
         return found
 
@@ -299,9 +299,9 @@ def _reduce(
     elif on_device:
         places = None if outputs is None else arrays_on_device(outputs)
         found = reduce_groups(home._executor, problem, labels, groups, out=places, drops_last=drops_last)
-        return places or [Array.of(home, array) for array in found]
+        return places or [Array._of(home, array) for array in found]
     else:
         found = reduce_groups(home._executor, problem, labels, groups, drops_last=drops_last)
-        results = [array.read() for array in found]
+        results = [array._read() for array in found]
         home._context.check()
     return write_to_numpy(results, outputs)

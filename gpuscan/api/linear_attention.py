@@ -342,7 +342,7 @@ class _Call:
             ]
             q, k, v, g, beta, initial = arrays[:6]
             attention = DeviceAttention(q, k, v, g, beta, self.scale, initial)
-            results = [Array.of(home, each) for each in compute(attention, arrays[6:])]
+            results = [Array._of(home, each) for each in compute(attention, arrays[6:])]
             if len(parts) == 1:
                 return results if self.on_device else [each.numpy() for each in results]
             if not whole:

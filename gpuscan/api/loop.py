@@ -255,7 +255,7 @@ def run_sequentially(arguments: LoopArguments, reverse: bool) -> tuple[object, o
         states = [node.scalar for node in step.states]
         given = (arrays, step.source.fields, outputs, arguments.shape, arguments.axis, reverse)
         parts = run_loop(home._context, function, numbers, states, *given)
-        final, ys = ([Array.of(home, each) for each in part] for part in parts)
+        final, ys = ([Array._of(home, each) for each in part] for part in parts)
         if not arguments.on_device:
             final, ys = ([each.numpy() for each in part] for part in (final, ys))
     leaves, start = [], 0

@@ -620,7 +620,7 @@ class LoopRun:
         found: Sequence[SomeArray]
         if is_on_device(problem):
             assert self.home is not None
-            found = [Array.of(self.home, each) for each in scan_device(self.home._executor, problem)]
+            found = [Array._of(self.home, each) for each in scan_device(self.home._executor, problem)]
         elif self.home is None:
             found = reference.reduce_rows(problem)
         else:

@@ -230,7 +230,7 @@ def map_fields(
         sources = [home.asarray(leaf) for leaf in leaves]
         places = None if outputs is None else arrays_on_device(outputs)
         found = map_elements(home._context, sources, function, shape, places)
-        return places or [Array.of(home, array) for array in found]
+        return places or [Array._of(home, array) for array in found]
     given = as_numpy_arrays(leaves)
     results = _empty(function, shape) if outputs is None else as_numpy_arrays(outputs)
     if home is None:
@@ -270,7 +270,7 @@ def _map_host(
         targets = [result[(slice(None),) * axis + (piece,)] if shape else result for result in results]
         lead = targets[0].shape[: len(shape)]
         for target, array in zip(targets, map_elements(home._context, sources, function, lead), strict=True):
-            target[...] = array.read()
+            target[...] = array._read()
     home._context.check()
 
 

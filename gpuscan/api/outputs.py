@@ -81,7 +81,7 @@ def check_place(given: object, shape: tuple[int, ...], dtype: AnyDType, home: Op
             f"or dtype={array.dtype.newbyteorder('=')} to a function that takes it"
         )
     if isinstance(array, Array):
-        array.check("STORAGE")
+        array._check("STORAGE")
     return array
 
 
@@ -163,7 +163,7 @@ def execute(
         assert isinstance(home, OpenedDevice)
         places = None if outputs is None else arrays_on_device(outputs)
         found = scan_device(home._executor, problem, strategy, out=places)
-        return places or [Array.of(home, array) for array in found]
+        return places or [Array._of(home, array) for array in found]
     if problem.empty:
         lead = () if problem.keep_last_only else problem.shape
         fields = problem.destination.fields

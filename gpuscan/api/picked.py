@@ -18,8 +18,8 @@ class Picked(Array):
     """
 
     def __init__(self, memory: Array, dtype: AnyDType, trailing: tuple[int, ...], count: Array) -> None:
-        self.device, self.context = memory.device, memory.context
-        self.buffer, self.offset, self.owner = memory.buffer, memory.offset, memory.owner
+        self.device, self._context = memory.device, memory._context
+        self.buffer, self.offset, self._owner = memory.buffer, memory.offset, memory._owner
         self._dtype = dtype
         self.count = count
         self._trailing = trailing  # the axes of one entry
@@ -45,11 +45,11 @@ class Picked(Array):
         if "_shape" in vars(self):
             return self
         entry = prod(self._trailing) * int(self.dtype.itemsize)
-        length = int(self.count.read()[0])
+        length = int(self.count._read()[0])
         # A run that timed out leaves any number.
         most = (self.buffer.size - self.offset) // entry if entry else length
         return Array(
-            self.device, self.buffer, (min(length, most), *self._trailing), self.dtype, self.offset, self.owner
+            self.device, self.buffer, (min(length, most), *self._trailing), self.dtype, self.offset, self._owner
         )
 
     @cached_property

@@ -220,7 +220,7 @@ class Plan(Numbered):
     def _compute(self, array: object, out: object) -> object:
         for own in self._own_arrays:
             # No one else can write to them.
-            self.device._context.note_constant(own.buffer, own.owner)
+            self.device._context.note_constant(own.buffer, own._owner)
         if not isinstance(array, Array):
             array = as_array(array)
         if array.shape != self.shape:
@@ -332,8 +332,8 @@ class Plan(Numbered):
             buffers = Buffers(
                 bound[: len(sources)],
                 bound[len(sources) :],
-                seeds=None if seeds is None else seeds.binding(),
-                heads=None if heads is None else heads.binding(),
+                seeds=None if seeds is None else seeds._binding(),
+                heads=None if heads is None else heads._binding(),
                 captured=captured,
             )
             with recording(context.wgpu_device):
@@ -441,7 +441,7 @@ def places_of(context: DeviceContext, problem: Problem, name: str, given: object
         if isinstance(value, Array) and value.dtype != field.scalar.dtype:
             raise TypeError(f"{name} is an array of dtype {value.dtype}; the plan has {field.scalar.dtype} there")
         if isinstance(value, Array):
-            value.check()
+            value._check()
             if not value.is_contiguous:
                 raise ValueError(
                     f"{name} is a view of shape {value.shape} and strides {value.strides}; a recorded plan reads and "
@@ -487,7 +487,7 @@ def length_of(context: DeviceContext, problem: Problem, given: object) -> Length
         )
     buffer, offset = place_of(given, "length")
     if isinstance(given, Array):
-        given.check()
+        given._check()
         if given.dtype not in (np.uint32, np.int32):
             raise TypeError(f"length= is a 32-bit word; an array of {given.dtype} was passed. Pass a uint32")
         if given.nbytes < 4:
@@ -604,8 +604,8 @@ def place_of(value: object, name: str) -> Place:
 
 def extent(array: Array) -> int:
     """Return the bytes of the array; if only the GPU knows its length, the bytes of its longest form."""
-    if isinstance(array, Picked) and array.owner is not None:
-        return array.owner.nbytes
+    if isinstance(array, Picked) and array._owner is not None:
+        return array._owner.nbytes
     return int(array.nbytes)
 
 

@@ -206,7 +206,7 @@ def _results(problem: Problem, home: Device | Team | None, outputs: Sequence[Som
             shapes = [(*problem.results_shape, *field.shape) for field in fields]
             pairs = zip(places, shapes, strict=True)
             rows = [array.reshape(shape) if array.is_contiguous else array for array, shape in pairs]
-        return [Array.of(home, result) for result in scan_device(home._executor, problem, out=rows)]
+        return [Array._of(home, result) for result in scan_device(home._executor, problem, out=rows)]
     on_numpy = home is None or problem.empty
     if isinstance(home, Team) and not on_numpy:
         results = home.team.scan(problem)

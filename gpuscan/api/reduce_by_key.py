@@ -112,7 +112,7 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
         there = home is not None and is_on_device(problem)
         placed: list[Any] = list(results)
         if there and home is not None:
-            placed = [Array.of(home, upload_array(home._context, result)) for result in results]
+            placed = [Array._of(home, upload_array(home._context, result)) for result in results]
         found = [part[:0] if isinstance(part, Array) else part[starts] for part in parts]
     else:
         runs = reduce_runs(home._executor, problem)
@@ -138,21 +138,21 @@ def _run_starts(parts: Sequence[SomeArray]) -> SomeArray:
 
 def _keys_of(home: OpenedDevice, runs: Runs, keys: SomeArray) -> AnyArray | Picked:
     """Return the first key of each run, where the keys are."""
-    count = Array.of(home, runs.count)
+    count = Array._of(home, runs.count)
     if not isinstance(keys, Array):
-        found: AnyArray = keys[runs.starts.view_as((int(count.numpy()[0]),)).read()]
+        found: AnyArray = keys[runs.starts._view_as((int(count.numpy()[0]),))._read()]
         return found
     first = gather_entries(home._context, contiguous(keys), runs.starts, runs.count)
-    return Picked(Array.of(home, first), keys.dtype, (), count)
+    return Picked(Array._of(home, first), keys.dtype, (), count)
 
 
 def _results_of(home: OpenedDevice, problem: Problem, runs: Runs) -> list[Picked] | list[AnyArray]:
     """Return the results of the runs: on the device if the elements were there."""
-    count = Array.of(home, runs.count)
+    count = Array._of(home, runs.count)
     fields = problem.destination.fields
     if is_on_device(problem):
         pairs = zip(runs.results, fields, strict=True)
-        return [Picked(Array.of(home, result), f.scalar.dtype, f.shape, count) for result, f in pairs]
+        return [Picked(Array._of(home, result), f.scalar.dtype, f.shape, count) for result, f in pairs]
     length = int(count.numpy()[0])
     home._context.check()
-    return [result.view_as((length, *f.shape)).read() for result, f in zip(runs.results, fields, strict=True)]
+    return [result._view_as((length, *f.shape))._read() for result, f in zip(runs.results, fields, strict=True)]

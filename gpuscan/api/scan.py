@@ -329,8 +329,8 @@ def compute_totals(problem: Problem, x: object, elements: list[SomeArray], resul
         ends = [result[place] for result in arrays_on_device(results)]
         first = ends[0]
         ends += [element.reshape(first.shape) for element in arrays_on_device(elements)]
-        found = map_elements(first.context, ends, _combination(problem), first.shape)
-        return in_form_of(problem, x, [Array.of(first.device, array) for array in found])
+        found = map_elements(first._context, ends, _combination(problem), first.shape)
+        return in_form_of(problem, x, [Array._of(first.device, array) for array in found])
     fields = problem.element.fields
     lasts = [result[place] for result in as_numpy_arrays(results)]
     seeds = tuple(last.reshape(problem.rows, *field.shape) for last, field in zip(lasts, fields, strict=True))

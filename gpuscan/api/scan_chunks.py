@@ -303,7 +303,7 @@ def _scan_on_device(
                 scan_device(executor, stretch, strategy, out=own)
                 carry = _carry_on_device(executor, stretch, own)
                 start += stretch.size
-        yield in_form_of(problem, x, [Array.of(home, result) for result in results])
+        yield in_form_of(problem, x, [Array._of(home, result) for result in results])
 
 
 def _carry_on_device(executor: Executor, problem: Problem, results: list[DeviceArray]) -> tuple[DeviceArray, ...]:

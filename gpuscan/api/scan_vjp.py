@@ -409,7 +409,7 @@ class _Backward:
         elif self.home is None:
             totals = reference.reduce_rows(problem)
         elif is_on_device(problem):
-            totals = [Array.of(self.home, each) for each in scan_device(self.home._executor, problem)]
+            totals = [Array._of(self.home, each) for each in scan_device(self.home._executor, problem)]
         else:
             totals = scan_host(self.home._executor, problem)
         gradients: Arrays = []

@@ -134,7 +134,7 @@ def _first_keys(home: Device, keys: Array, axis: int, kept: int, descending: boo
         assert found.keys is not None
         assert found.places is not None
         first = (*[slice(None)] * axis, slice(kept))
-        return Array.of(home, found.keys)[first].copy(), Array.of(home, found.places)[first].copy()
+        return Array._of(home, found.keys)[first].copy(), Array._of(home, found.places)[first].copy()
     inner = prod(shape[axis + 1 :])
     rows = transpose_elements(contiguous(keys), length, inner, dtype.itemsize)
     count = keys.size // length
@@ -143,8 +143,8 @@ def _first_keys(home: Device, keys: Array, axis: int, kept: int, descending: boo
     made = []
     for array, kind in ((ordered.keys, dtype), (ordered.places, np.dtype(np.uint32))):
         assert array is not None
-        moved = transpose_elements(array.view_as(result, kind), inner, kept, kind.itemsize)
-        made.append(Array.of(home, moved))
+        moved = transpose_elements(array._view_as(result, kind), inner, kept, kind.itemsize)
+        made.append(Array._of(home, moved))
     return made[0], made[1]
 
 
@@ -203,10 +203,10 @@ def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple
     parted = partition_on_device(home._executor, arrays, home.asarray(chosen))
     sides = []
     for entries, count in ((parted.entries, parted.count), (parted.others, parted.others_count)):
-        length = Array.of(home, count)
+        length = Array._of(home, count)
         sides.append(
             [
-                Picked(Array.of(home, memory), array.dtype, array.shape[1:], length)
+                Picked(Array._of(home, memory), array.dtype, array.shape[1:], length)
                 for memory, array in zip(entries, arrays, strict=True)
             ]
         )

@@ -360,7 +360,7 @@ def _join_shards(found: Sequence[Sequence[DeviceArray]], first: ShardedArray, ax
     """Return the arrays that each shard's results, one for each field, are the shards of."""
     devices = [shard.device for shard in first.shards]
     return [
-        ShardedArray(tuple(Array.of(d, r[place]) for d, r in zip(devices, found, strict=True)), axis)
+        ShardedArray(tuple(Array._of(d, r[place]) for d, r in zip(devices, found, strict=True)), axis)
         for place in range(len(found[0]))
     ]
 
@@ -405,7 +405,7 @@ def _reduce_rows(problems: Sequence[Problem], first: ShardedArray) -> object:
     viewed = []
     for each, part in zip(problems, parts, strict=True):
         lead = tuple(n for i, n in enumerate(each.shape) if i != each.axis)
-        viewed.append([array.view_as((*lead, *f.shape)) for array, f in zip(part, fields, strict=True)])
+        viewed.append([array._view_as((*lead, *f.shape)) for array, f in zip(part, fields, strict=True)])
     return structure.build_bundle(_join_shards(viewed, first, first.axis - (first.axis > problem.axis)))
 
 

@@ -111,7 +111,7 @@ def sort(
         assert home is not None
         found = sort_device(home._executor, keys, place, descending=bool(descending)).keys
         assert found is not None
-        return Array.of(home, found)
+        return Array._of(home, found)
     if home is None:
         native = keys.astype(keys.dtype.newbyteorder("="), copy=False)
         sorted_keys = np.take_along_axis(native, reference.argsort(keys, place, bool(descending)), place)
@@ -171,7 +171,7 @@ def argsort(
         home._executor, on_device, place, descending=bool(descending), with_keys=False, with_places=True
     ).places
     assert found is not None
-    return Array.of(home, found) if isinstance(keys, Array) else read_checked(home, found).astype(np.int64)
+    return Array._of(home, found) if isinstance(keys, Array) else read_checked(home, found).astype(np.int64)
 
 
 @overload
@@ -259,7 +259,7 @@ def _argsort_segments(
         starts = scan(places, _KEEP_LEFT, axis=0, segments=segments, device="numpy")
         first = reference.argsort(np.asarray(keys), axis, descending)
         return np.take_along_axis(first, reference.argsort(starts[first], axis, False), axis)
-    own = Array.of(home, all_indices(home._context, length)) if length else home.asarray(places)
+    own = Array._of(home, all_indices(home._context, length)) if length else home.asarray(places)
     firsts = scan(own, _KEEP_LEFT, axis=0, segments=segments)
     executor = home._executor
     found = sort_device(
@@ -267,30 +267,30 @@ def _argsort_segments(
     ).places
     assert found is not None
     if not found.size:
-        return Array.of(home, found)
-    by_key = Array.of(home, found)
+        return Array._of(home, found)
+    by_key = Array._of(home, found)
     again = sort_device(executor, take_at(firsts, by_key, 0), axis, with_keys=False, with_places=True).places
     assert again is not None
-    return take_along_axis(by_key, Array.of(home, again), axis)
+    return take_along_axis(by_key, Array._of(home, again), axis)
 
 
 def _move_entries(home: Device, keys: Array, leaves: list[Array], descending: bool) -> tuple[Array, list[Array]]:
     """Return the keys in order, and the entries of the arrays that belong to them, on the device."""
     executor = home._executor
     for leaf in leaves:
-        leaf.check("STORAGE")
+        leaf._check("STORAGE")
     entries = [contiguous(leaf) for leaf in leaves]
     if len(leaves) == 1 and entry_bytes(leaves[0]) == 4:
         found = sort_device(executor, keys, 0, descending=descending, words=entries[0])
         assert found.places is not None
-        moved = [found.places.view_as(leaves[0].shape, leaves[0].dtype)]
+        moved = [found.places._view_as(leaves[0].shape, leaves[0].dtype)]
     else:
         found = sort_device(executor, keys, 0, descending=descending, with_places=True)
         assert found.places is not None
         order = Permutation(home._context, found.places)
         moved = [order.apply(leaf) for leaf in entries]
     assert found.keys is not None
-    return Array.of(home, found.keys), [Array.of(home, array) for array in moved]
+    return Array._of(home, found.keys), [Array._of(home, array) for array in moved]
 
 
 def check_keys(
@@ -356,6 +356,6 @@ def as_dates(numbers: AnyArray, dtype: AnyDType, descending: object) -> AnyArray
 
 def read_checked(home: Device, array: DeviceArray) -> AnyArray:
     """Return a NumPy copy of a result, once the reports of its runs are read."""
-    result = array.read()
+    result = array._read()
     home._context.check()
     return result

@@ -328,7 +328,7 @@ def _unique_on_device(home: OpenedDevice, keys: Any, indices: bool, inverse: boo
     source = keys if isinstance(keys, DeviceArray) else upload_array(context, keys)
     found = sort_device(home._executor, source, 0, with_places=indices or inverse)
     assert found.keys is not None
-    ordered = Array.of(home, found.keys)
+    ordered = Array._of(home, found.keys)
     scalar = scalar_of(ordered.dtype)
     alike = equal_nan and scalar.kind == "float"
     compared = map_arrays(_comparable(scalar), _bits_of(ordered)) if alike else ordered
@@ -343,13 +343,13 @@ def _unique_on_device(home: OpenedDevice, keys: Any, indices: bool, inverse: boo
     if inverse:
         assert found.places is not None
         in_order = _run_numbers(home, compared, scalar if not alike else None)
-        numbers = Array.of(home, Permutation(context, found.places).undo(in_order))
+        numbers = Array._of(home, Permutation(context, found.places).undo(in_order))
     return values, firsts, numbers, counts
 
 
 def _as_picked(home: OpenedDevice, memory: DeviceArray, dtype: AnyDType, count: DeviceArray) -> Picked:
     """Return memory that begins with `count` entries as an array of that length."""
-    return Picked(Array.of(home, memory), dtype, (), Array.of(home, count))
+    return Picked(Array._of(home, memory), dtype, (), Array._of(home, count))
 
 
 def _run_numbers(home: OpenedDevice, ordered: Array, scalar: Scalar | None) -> Array:
@@ -370,7 +370,7 @@ def _run_numbers(home: OpenedDevice, ordered: Array, scalar: Scalar | None) -> A
 
 def _bits_of(array: Array) -> Array:
     """Return numbers as unsigned integers."""
-    return array.view_as(array.shape, np.dtype(f"u{array.dtype.itemsize}"))
+    return array._view_as(array.shape, np.dtype(f"u{array.dtype.itemsize}"))
 
 
 @cache

@@ -33,11 +33,11 @@ class DeviceArray(OnDevice):
     Shaders bind arrays in C order. `gpuscan.engine.element_copy.contiguous` makes one of any view.
 
     Attributes:
-        context: the device that owns the buffer.
+        _context: the device that owns the buffer.
         buffer: the wgpu buffer.
         offset: the byte of the buffer where the first element begins.
         shape, dtype, nbytes, strides: as NumPy defines them.
-        owner: the allocation that the buffer belongs to, or None for a buffer that a caller made.
+        _owner: the allocation that the buffer belongs to, or None for a buffer that a caller made.
     """
 
     nbytes: int
@@ -55,13 +55,13 @@ class DeviceArray(OnDevice):
         offset: int = 0,
         owner: Allocation | None = None,
     ) -> None:
-        self.context = context
+        self._context = context
         self.buffer = buffer
         self._shape = shape
         self._dtype: AnyDType = np.dtype(dtype)
         self.offset = offset
         self.nbytes = prod(shape) * self._dtype.itemsize
-        self.owner = owner
+        self._owner = owner
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -104,14 +104,14 @@ class DeviceArray(OnDevice):
     @property
     def _buffer_bytes(self) -> int:
         """The bytes of the buffer."""
-        return self.buffer.size if self.owner is None else self.owner.kind[1]
+        return self.buffer.size if self._owner is None else self._owner.kind[1]
 
     @property
     def _covers_allocation(self) -> bool:
         """True if the array is all that its buffer was allocated for."""
-        return self.owner is not None and self.offset == 0 and self.owner.nbytes == self.nbytes and self.is_contiguous
+        return self._owner is not None and self.offset == 0 and self._owner.nbytes == self.nbytes and self.is_contiguous
 
-    def check(self, *usages: str) -> None:
+    def _check(self, *usages: str) -> None:
         """Check a caller's buffer before it is used.
 
         Args:
@@ -120,30 +120,30 @@ class DeviceArray(OnDevice):
         Raises:
             ValueError: the buffer is mapped, was destroyed, or lacks a usage.
         """
-        if self.owner is None:
+        if self._owner is None:
             check_usages(self.buffer, usages)
-            check_state(self.context, self.buffer, "the buffer of an array")
+            check_state(self._context, self.buffer, "the buffer of an array")
 
     def _can_be(self, usage: str) -> bool:
         """Return True if the buffer has the usage. Buffers of the pool have every usage that gpuscan needs."""
-        return self.owner is not None or bool(self.buffer.usage & getattr(self.context.usage, usage))
+        return self._owner is not None or bool(self.buffer.usage & getattr(self._context.usage, usage))
 
     def _keep_for_recorded_commands(self) -> None:
         """Keep the memory for commands that the caller may submit after the array is gone."""
-        if self.owner is not None:
-            self.owner.mark_recorded()
+        if self._owner is not None:
+            self._owner.mark_recorded()
 
-    def view_as(self, shape: tuple[int, ...], dtype: object = None, offset: int = 0) -> DeviceArray:
+    def _view_as(self, shape: tuple[int, ...], dtype: object = None, offset: int = 0) -> DeviceArray:
         """Return an array in C order in the same bytes, from `offset` bytes after the begin of this one."""
         self._check_contiguous()
         return DeviceArray(
-            self.context, self.buffer, shape, self.dtype if dtype is None else dtype, self.offset + offset, self.owner
+            self._context, self.buffer, shape, self.dtype if dtype is None else dtype, self.offset + offset, self._owner
         )
 
     def __getitem__(self, index: object) -> DeviceArray:
         """Return a view by basic indexing."""
         shape, strides, offset = index_layout(self.shape, self.strides, index)
-        view = DeviceArray(self.context, self.buffer, shape, self._dtype, self.offset + offset, self.owner)
+        view = DeviceArray(self._context, self.buffer, shape, self._dtype, self.offset + offset, self._owner)
         view._strides = None if is_c_order(shape, strides, self._dtype.itemsize) else strides
         return view
 
@@ -151,7 +151,7 @@ class DeviceArray(OnDevice):
         self, owner: Allocation, shape: tuple[int, ...], dtype: object, offset: int, strides: tuple[int, ...] | None
     ) -> DeviceArray:
         """Return an array on the same device, over memory of the pool."""
-        array = DeviceArray(self.context, owner.buffer, shape, dtype, offset, owner)
+        array = DeviceArray(self._context, owner.buffer, shape, dtype, offset, owner)
         array._strides = strides
         return array
 
@@ -160,8 +160,8 @@ class DeviceArray(OnDevice):
         for name in ("_shape", "offset", "_strides", "nbytes"):
             if name in vars(self):
                 setattr(self, name, concrete(vars(self)[name]))
-        if isinstance(self.owner, SizedAllocation):
-            self.owner = self.owner.base
+        if isinstance(self._owner, SizedAllocation):
+            self._owner = self._owner.base
 
     def _check_contiguous(self) -> None:
         """Raise ValueError unless the elements are neighbours in C order."""
@@ -171,7 +171,7 @@ class DeviceArray(OnDevice):
                 "neighbours. Pass array.copy()"
             )
 
-    def binding(self) -> Binding:
+    def _binding(self) -> Binding:
         """Return the part of the buffer that a shader binds: the array, up to a multiple of 16 bytes."""
         self._check_contiguous()
         return Binding(self.buffer, self.offset, round_up(self.nbytes, ALIGNMENT))
@@ -179,7 +179,7 @@ class DeviceArray(OnDevice):
     @property
     def _is_bindable(self) -> bool:
         """True if a shader can bind the array where it is."""
-        aligned = self.offset % self.context.offset_alignment == 0 and self.is_contiguous
+        aligned = self.offset % self._context.offset_alignment == 0 and self.is_contiguous
         return aligned and self.offset + round_up(self.nbytes, ALIGNMENT) <= self._buffer_bytes
 
     @property
@@ -187,7 +187,7 @@ class DeviceArray(OnDevice):
         """True if a shader may write whole 16-byte vectors, because no other data shares the last one."""
         return self._is_bindable and (self._covers_allocation or self.nbytes % ALIGNMENT == 0)
 
-    def read(self, into: AnyArray | None = None) -> AnyArray:
+    def _read(self, into: AnyArray | None = None) -> AnyArray:
         """Return a NumPy copy of an array in C order. Wait for the GPU, but do not read the unread reports.
 
         Args:
@@ -198,9 +198,9 @@ class DeviceArray(OnDevice):
         if not result.nbytes:
             return result
         start, skipped = self.offset // 4 * 4, self.offset % 4
-        with guarded(self.context):
-            self.check("COPY_SRC")
-            queue, pool = self.context.queue, self.context.pool
+        with guarded(self._context):
+            self._check("COPY_SRC")
+            queue, pool = self._context.queue, self._context.pool
             if skipped == 0:
                 download(queue, pool, self.buffer, start, result)
             else:
@@ -260,7 +260,7 @@ def upload_array(context: DeviceContext, given: AnyArray, dtype: object = None) 
     program of the kind uses this copy.
     """
     array = empty(context, given.shape, given.dtype if dtype is None else dtype)
-    context.note_constant(array.buffer, array.owner)
+    context.note_constant(array.buffer, array._owner)
     if array.nbytes:
         with guarded(context), context.pause_recording():
             if given.dtype.newbyteorder("=") == array.dtype or not given.flags.c_contiguous:
@@ -273,7 +273,7 @@ def upload_words(context: DeviceContext, numbers: Sequence[int]) -> DeviceArray:
     """Return 32-bit numbers on the device. If they are sizes, calls of other sizes get others."""
     array = upload_array(context, np.array(concrete(tuple(numbers)), np.uint32))
     if has_size(numbers) and (recording := context.recording) is not None:
-        recording.constant(array.buffer, array.owner, apply(struct.Struct(f"<{len(numbers)}I").pack, *numbers))
+        recording.constant(array.buffer, array._owner, apply(struct.Struct(f"<{len(numbers)}I").pack, *numbers))
     return array
 
 

@@ -116,7 +116,7 @@ def scan_device(
             for leaf in problem.leaves
         ]
         for array in (*leaves, *results):
-            array.check("STORAGE")
+            array._check("STORAGE")
         call = _Call(executor, problem, strategy, leaves, results, count, options)
         limit = context.capabilities.limits[STORAGE_LIMIT]
         if binds_too_many(problem, limit):
@@ -149,7 +149,7 @@ def scan_device(
 def _in_c_order(call: _Call) -> Iterator[_Call]:
     """Give the call with arrays in C order: copies of views, and new arrays, copied to views of results at the end."""
     leaves = [contiguous(leaf) for leaf in call.leaves]
-    targets = [each if each.is_contiguous else empty(each.context, each.shape, each.dtype) for each in call.results]
+    targets = [each if each.is_contiguous else empty(each._context, each.shape, each.dtype) for each in call.results]
     yield replace(call, leaves=leaves, results=targets)
     _write_results(targets, call.results)
 
@@ -229,7 +229,7 @@ def _places_of_results(problem: Problem, results: Sequence[DeviceArray]) -> list
         if not (result._is_writable_in_vectors or f.scalar.packed):
             places[i] = place_of_array(result, f)
     bound = [
-        place.binding if place else result.binding() if result.is_contiguous else None
+        place.binding if place else result._binding() if result.is_contiguous else None
         for place, result in zip(places, results, strict=True)
     ]
     if any(a and b and a.overlaps(b) for a, b in combinations(bound, 2)):
@@ -402,7 +402,7 @@ def _scan_rows_together(call: _Call) -> None:
 
 def pack_device_arrays(problem: Problem, leaves: Sequence[DeviceArray]) -> list[DeviceArray]:
     """Pack the fields into the arrays that carry them, on the device."""
-    context = leaves[0].context
+    context = leaves[0]._context
     carriers = make_packed_element(problem.source).fields
     arrays = [empty(context, (*problem.shape, *carrier.shape), carrier.scalar.dtype) for carrier in carriers]
     for leaf, f, (carrier, start) in zip(leaves, problem.source.fields, places(problem.source), strict=True):

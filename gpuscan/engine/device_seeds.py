@@ -35,12 +35,12 @@ def seeds_by_rows(problem: Problem) -> Problem:
     seeds: list[Any] = []
     for seed, field in zip(problem.seeds or (), problem.seed_element.fields, strict=True):
         if isinstance(seed, DeviceArray):
-            rows = empty(seed.context, (*others, *field.shape), field.scalar.dtype)
+            rows = empty(seed._context, (*others, *field.shape), field.scalar.dtype)
             if rows.nbytes:
-                with guarded(seed.context), seed.context.lock:
-                    seed.check("STORAGE")
+                with guarded(seed._context), seed._context.lock:
+                    seed._check("STORAGE")
                     write_elements(broadcast(_in_dtype(seed, rows.dtype), rows.shape), rows)
-            seed = rows.view_as((problem.rows, *field.shape))
+            seed = rows._view_as((problem.rows, *field.shape))
         seeds.append(seed)
     return replace(problem, seeds=tuple(seeds))
 
@@ -49,7 +49,7 @@ def seeds_on_host(problem: Problem) -> Problem:
     """Return the problem with the seeds that `seeds_by_rows` placed on the device as NumPy arrays."""
     if not any(isinstance(seed, DeviceArray) for seed in problem.seeds or ()):
         return problem
-    seeds = (seed.read() if isinstance(seed, DeviceArray) else seed for seed in problem.seeds or ())
+    seeds = (seed._read() if isinstance(seed, DeviceArray) else seed for seed in problem.seeds or ())
     return replace(problem, seeds=tuple(seeds))
 
 
@@ -87,4 +87,4 @@ def bind_seeds(
 
 
 def _in_dtype(array: DeviceArray, dtype: AnyDType) -> DeviceArray:
-    return array if array.dtype == dtype else convert_array(array.context, array, dtype)
+    return array if array.dtype == dtype else convert_array(array._context, array, dtype)

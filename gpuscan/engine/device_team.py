@@ -360,8 +360,8 @@ def cut_stripe(problem: Problem, leaves: Sequence[DeviceArray], begin: int, end:
 def write(results: Sequence[DeviceArray], outputs: Arrays) -> None:
     """Read results from a device into arrays of as many elements."""
     for result, output in zip(results, outputs, strict=True):
-        shaped = result.view_as(output.shape)
+        shaped = result._view_as(output.shape)
         if output.flags.c_contiguous and output.dtype == result.dtype:
-            shaped.read(output)
+            shaped._read(output)
         else:
-            output[...] = shaped.read()
+            output[...] = shaped._read()

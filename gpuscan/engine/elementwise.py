@@ -94,7 +94,7 @@ def map_elements(
         return results
     with guarded(context), context.lock:
         for array in (*sources, *results):
-            array.check("STORAGE")
+            array._check("STORAGE")
         code, used = elementwise_code(function, context.capabilities.native_int64)
         _check_count(context, len(used), len(fields))
         views = [broadcast(sources[index], shape) for index in used]

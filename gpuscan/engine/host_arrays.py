@@ -192,7 +192,7 @@ class _Scan:
                 sinks.append(DeviceSink(total, f, 1, per_row=True))
             self._run_parts(pieces(spec, length), spec, sinks=sinks)
             for result, sink in zip(self._results, sinks, strict=True):
-                result[...] = sink.array.read()
+                result[...] = sink.array._read()
             return
         together = host_piece_length(spec, 1, capabilities, self._piece_bytes) // spec.row_length
         if spec.everywhere:
@@ -334,7 +334,7 @@ class _Scan:
             done += part.length
             report_progress(done * problem.source.storage_bytes)
         for array, result in zip(on_device, self._results, strict=False):
-            content = array.read()
+            content = array._read()
             result[...] = content if content.shape == result.shape else problem.from_rows(content)
 
     @property

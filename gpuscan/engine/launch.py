@@ -246,8 +246,8 @@ def _with_sizes(context: DeviceContext, arrays: Sequence[Any], trace: SizeTrace)
         shape = tuple(islice(leaves, len(array._shape)))
         offset, nbytes = next(leaves), next(leaves)
         strides = None if array._strides is None else tuple(islice(leaves, len(array._strides)))
-        usage = array.owner.kind[0]
-        owner = SizedAllocation(array.owner, nbytes, (usage, apply(context.pool.size_of, nbytes)))
+        usage = array._owner.kind[0]
+        owner = SizedAllocation(array._owner, nbytes, (usage, apply(context.pool.size_of, nbytes)))
         found.append(array._made(owner, shape, array._dtype, offset, strides))
     return found
 
@@ -385,7 +385,7 @@ def _made(form: _ResultForm, arrays: Sequence[DeviceArray], outputs: Sequence[Al
     """Return a result of this form, over the arrays of a call and the memory that it took."""
     if isinstance(form, _Result):
         place, shape, dtype, offset, strides = form
-        owner = outputs[place] if place >= 0 else arrays[-1 - place].owner
+        owner = outputs[place] if place >= 0 else arrays[-1 - place]._owner
         assert owner is not None
         return arrays[0]._made(owner, shape, dtype, offset, strides)
     if isinstance(form, _Nested):

@@ -143,6 +143,6 @@ def _contiguous(array: DeviceArray) -> DeviceArray:
     """Return the array, or a copy of it, in C order at an offset that a shader can bind."""
     if array._is_writable_in_vectors:
         return array
-    copy = empty(array.context, array.shape, array.dtype)
+    copy = empty(array._context, array.shape, array.dtype)
     write_elements(array, copy)
     return copy
