@@ -13,8 +13,8 @@ import numpy as np
 from gpuscan.api.launches import launchable
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.array_types import AnyArray, AnyDType, ArrayOperators
+from gpuscan.device.caller_checks import check_buffer, check_state
 from gpuscan.device.device_array import DeviceArray, check_dtype, check_shape, empty, upload_array
-from gpuscan.device.foreign_buffers import check_buffer, check_state
 from gpuscan.device.guards import guarded
 from gpuscan.device.strides import (
     index_layout,

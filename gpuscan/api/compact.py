@@ -100,7 +100,7 @@ def compact(x: object, mask: object, *, out: object = None, device: Devices = No
     places = (
         None
         if out is None
-        else places_of(out, structure, given, home if isinstance(home, Device) and on_device else None)
+        else check_compact_out(out, structure, given, home if isinstance(home, Device) and on_device else None)
     )
     if isinstance(home, Device) and on_device:
         arrays = [home.asarray(leaf) for leaf in leaves]
@@ -187,7 +187,9 @@ def pick_by_numpy(predicate: Map, leaves: Sequence[AnyArray]) -> AnyArray:
 # ----- The results
 
 
-def places_of(out: object, structure: Structure, leaves: Sequence[Leaf], home: Device | None) -> list[SomeArray]:
+def check_compact_out(
+    out: object, structure: Structure, leaves: Sequence[Leaf], home: Device | None
+) -> list[SomeArray]:
     """Return the arrays of `out`, depth first.
 
     Raises:

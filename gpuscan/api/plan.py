@@ -19,8 +19,8 @@ from gpuscan.api.picked import Picked
 from gpuscan.array_types import AnyDType
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.buffer_pool import ALIGNMENT
+from gpuscan.device.caller_checks import check_buffer, check_encoder, recording
 from gpuscan.device.device_array import DeviceArray, upload_array
-from gpuscan.device.foreign_buffers import check_buffer, check_encoder, recording
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import round_up

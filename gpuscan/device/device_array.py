@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.buffer_pool import ALIGNMENT, Allocation, SizedAllocation
-from gpuscan.device.foreign_buffers import check_state, check_usages
+from gpuscan.device.caller_checks import check_state, check_usages
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Binding
 from gpuscan.device.strides import c_strides, index_layout, is_c_order, reach
