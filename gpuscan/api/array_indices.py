@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuscan.api.array import Array, answer_protocols, as_some_array, new_array
+from gpuscan.api.array import Array, SomeArray, answer_protocols, as_some_array, new_array
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.picked import Picked
@@ -23,6 +23,9 @@ from gpuscan.engine.entry_indices import all_indices
 from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.problem.indices import check_indices, check_rows, is_mask, parts_of, rows_of, split_index
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 def take_item(array: Array, index: object) -> Array:
@@ -40,7 +43,7 @@ def take_item(array: Array, index: object) -> Array:
     return Array._of(array.device, take(_index_array(array, parts)[0]))
 
 
-def put_item(array: Array, index: object, value: Any) -> None:
+def put_item(array: Array, index: object, value: ArrayLike) -> None:
     """Write values to the elements at an index with arrays; `Array.__setitem__` calls this.
 
     Raises:
@@ -97,7 +100,7 @@ def _same_device(array: Array, other: Array) -> None:
         )
 
 
-def _true_places(array: Array, mask: Any) -> tuple[AnyArray, ...] | list[AnyArray] | list[Array]:
+def _true_places(array: Array, mask: SomeArray) -> tuple[AnyArray, ...] | list[AnyArray] | list[Array]:
     """Return where a mask is True, as indices along each of its axes. The number of a device's is waited for."""
     if not isinstance(mask, Array):
         return np.nonzero(mask)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from gpuscan.elements import word_dtype
 from gpuscan.engine.element_copy import StridedView, elements_of, scatter, write_elements
 from gpuscan.engine.elementwise import broadcast, convert_array
 from gpuscan.engine.preparation import check_seeds, seed_words
+from gpuscan.problem.arguments import Leaf
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -32,7 +33,7 @@ def seeds_by_rows(problem: Problem) -> Problem:
     if not any(isinstance(seed, DeviceArray) for seed in problem.seeds or ()):
         return problem
     others = tuple(size for i, size in enumerate(problem.shape) if i != problem.axis)
-    seeds: list[Any] = []
+    seeds: list[Leaf] = []
     for seed, field in zip(problem.seeds or (), problem.seed_element.fields, strict=True):
         if isinstance(seed, DeviceArray):
             rows = empty(seed._context, (*others, *field.shape), field.scalar.dtype)

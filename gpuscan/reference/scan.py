@@ -60,7 +60,8 @@ def accumulate_ufunc(problem: Problem, ufunc: np.ufunc) -> list[Array]:
     (rows,) = from_storage(
         problem, [problem.by_rows(leaf) for leaf in problem.numpy_leaves], np.arange(problem.row_length)
     )
-    seeds = None if problem.numpy_seeds is None else problem.numpy_seeds[0].astype(dtype)[:, np.newaxis]
+    given = problem.numpy_seeds
+    seeds = None if given is None else given[0].astype(dtype)[:, np.newaxis]
     rows = in_order(problem, rows)
     if problem.initial:
         sums = running(ufunc, np.concatenate([seeds, rows], axis=1))
@@ -80,8 +81,9 @@ def reduce_rows(problem: Problem) -> list[Array]:
     if problem.heads is not None:
         return reduce_segments(problem)
     if problem.row_length == 0:
-        assert problem.numpy_seeds is not None
-        return store_seeds(problem, problem.numpy_seeds)
+        seeds = problem.numpy_seeds
+        assert seeds is not None
+        return store_seeds(problem, seeds)
     if problem.operator.kinds is None or problem.operator.element_axes or problem.initial or problem.everywhere:
         return [rows[:, -1] for rows in accumulate(problem)]
     ufunc: np.ufunc = getattr(np, problem.operator.name)
