@@ -27,15 +27,7 @@ from gpuscan.errors import abbreviate
 from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.partition import stretches
 from gpuscan.planning.strategies import check_strategy
-from gpuscan.problem.arguments import (
-    as_array,
-    as_flag,
-    as_numpy_arrays,
-    check_one_cut,
-    fields_of,
-    initial_rows,
-    resolve_axis,
-)
+from gpuscan.problem.arguments import as_array, as_flag, check_one_cut, fields_of, initial_rows, resolve_axis
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.problem import Problem
@@ -263,23 +255,17 @@ def find_sharded_leaves(x: object) -> list[ShardedArray]:
         TypeError: some of its arrays are sharded, and others are not.
         ValueError: they are sharded in different ways.
     """
-    others: list[object] = []
-    found: list[ShardedArray] = []
-
-    def note(leaf: object) -> None:
-        if isinstance(leaf, ShardedArray):
-            found.append(leaf)
-        else:
-            others.append(leaf)
-
     if isinstance(x, ShardedArray):
         return [x]
+    leaves: list[object] = []
     if isinstance(x, (tuple, dict, list)):
         with suppress(RecursionError):  # `problem/arguments.py` refuses bundles that nest so deep
             if parts_of(x) is not None:
-                over_arrays(note, x)
+                over_arrays(leaves.append, x)
+    found = [leaf for leaf in leaves if isinstance(leaf, ShardedArray)]
     if not found:
         return []
+    others = [leaf for leaf in leaves if not isinstance(leaf, ShardedArray)]
     if others:
         raise TypeError(
             f"a bundle of a gpuscan.ShardedArray and {type(others[0]).__name__} was passed, but its arrays must be "
@@ -482,11 +468,11 @@ def make_shard_problems(
     axis, value = found[0].axis, (initial, np.float32(0)) if pairs else initial
     others = [n for i, n in enumerate(whole_shape(found[0], first)) if i != axis]
     for problem, (begin, end) in zip(found, edges_of(first), strict=True):
-        seeds = tuple(as_numpy_arrays(initial_rows(value, problem.element, tuple(others))))
+        seeds = initial_rows(value, problem.element, tuple(others))
         if axis != first.axis:
             rows = (*(slice(None),) * (first.axis - (first.axis > axis)), slice(begin, end))
             fields = problem.element.fields
-            wide = [seed.reshape((*others, *f.shape))[rows] for seed, f in zip(seeds, fields, strict=True)]
+            wide = [np.asarray(seed).reshape((*others, *f.shape))[rows] for seed, f in zip(seeds, fields, strict=True)]
             seeds = tuple(each.reshape(-1, *f.shape) for each, f in zip(wide, fields, strict=True))
         started.append(replace(problem, seeds=seeds, initial=True, exclusive=as_flag("exclusive", exclusive)))
     return started
