@@ -233,7 +233,7 @@ def measure(device: gs.Device, case: Case) -> Row:
     seconds = sum(stages.values())
     main = max(arrays, key=lambda array: array.nbytes)
     flat = main.reshape(-1)
-    words = flat.view_as((flat.nbytes // 4,), np.uint32)
+    words = flat._view_as((flat.nbytes // 4,), np.uint32)
     copy = sum(gpu_times(device, lambda: gs.map(lambda v: v, words)).values())
     read = sum(gpu_times(device, lambda: gs.reduce(words)).values())
     return Row(case.name, main.size, seconds, copy / seconds, read / seconds, stages, time_peers(case))

@@ -36,7 +36,7 @@ class RecordedScan:
     def __init__(self, device: Device, plan: ScanPlan, arrays: Sequence[Array], results: Sequence[Array]) -> None:
         self._context = device._context
         self._plan = plan
-        self._buffers = Buffers([array.binding() for array in arrays], [array.binding() for array in results])
+        self._buffers = Buffers([array._binding() for array in arrays], [array._binding() for array in results])
         self._last: Run | None = None
 
     def __call__(self, encoder: wgpu.GPUCommandEncoder, writes: dict[str, Any] | None) -> None:

@@ -78,7 +78,7 @@ def gpu_times(batch: int, channels: int, length: int, states: int) -> tuple[floa
 
     def gradient() -> None:
         for strips in selective_gradients(sources)[2:]:
-            gs.reduce(gs.Array.of(device, strips), axis=0)
+            gs.reduce(gs.Array._of(device, strips), axis=0)
 
     return forward, timer.time_call(gradient)
 

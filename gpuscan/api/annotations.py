@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, DTypeLike
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, Distributed
+from gpuscan.api.home import Operation as Operation
 from gpuscan.array_types import AnyArray
-from gpuscan.operators.operator import Operator
 from gpuscan.planning.strategies import Strategy
 
 # ----- Arrays
@@ -45,8 +45,6 @@ Axes: TypeAlias = int | tuple[int, ...] | None
 
 # ----- Functions of the caller
 
-# The operator of a scan.
-Operation: TypeAlias = str | np.ufunc | Operator | Callable[..., object]
 # The step of a loop: the carry and an element to the next carry, or to a pair of it and an output.
 Step: TypeAlias = Callable[[Any, Any], object]
 # A function that is fused into a kernel.

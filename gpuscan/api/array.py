@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from html import escape
 from math import prod
@@ -13,8 +13,8 @@ import numpy as np
 from gpuscan.api.launches import launchable
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.array_types import AnyArray, AnyDType, ArrayOperators
+from gpuscan.device.caller_checks import check_buffer, check_state
 from gpuscan.device.device_array import DeviceArray, check_dtype, check_shape, empty, upload_array
-from gpuscan.device.foreign_buffers import check_buffer, check_state
 from gpuscan.device.guards import guarded
 from gpuscan.device.strides import (
     index_layout,
@@ -96,11 +96,11 @@ class Array(DeviceArray, ArrayOperators):
         self._strides = strides
 
     @classmethod
-    def of(cls, device: OpenedDevice, array: DeviceArray) -> Array:
+    def _of(cls, device: OpenedDevice, array: DeviceArray) -> Array:
         """Return the engine's array as a public one."""
-        return cls(device, array.buffer, array.shape, array.dtype, array.offset, array.owner, array._strides)
+        return cls(device, array.buffer, array.shape, array.dtype, array.offset, array._owner, array._strides)
 
-    def made(
+    def _made(
         self, owner: Allocation, shape: tuple[int, ...], dtype: object, offset: int, strides: tuple[int, ...] | None
     ) -> Array:
         """Return an array on the same device, over memory of the pool."""
@@ -153,17 +153,17 @@ class Array(DeviceArray, ArrayOperators):
             )
         return array
 
-    def view_as(self, shape: tuple[int, ...], dtype: object = None, offset: int = 0) -> Array:
+    def _view_as(self, shape: tuple[int, ...], dtype: object = None, offset: int = 0) -> Array:
         """Return an array in C order in the same bytes, from `offset` bytes after the begin of this one."""
-        self.check_contiguous()
+        self._check_contiguous()
         kind = self.dtype if dtype is None else dtype
-        return Array(self.device, self.buffer, shape, kind, self.offset + offset, self.owner)
+        return Array(self.device, self.buffer, shape, kind, self.offset + offset, self._owner)
 
-    def view_at(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Array:
+    def _view_at(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Array:
         """Return the view of the same buffer with these strides, `offset` bytes after the begin of this array."""
         dtype = self._dtype
         kept = None if is_c_order(shape, strides, dtype.itemsize) else strides
-        return Array(self.device, self.buffer, shape, dtype, self.offset + offset, self.owner, kept)
+        return Array(self.device, self.buffer, shape, dtype, self.offset + offset, self._owner, kept)
 
     # ----- Indices
 
@@ -181,7 +181,7 @@ class Array(DeviceArray, ArrayOperators):
         if is_array_index(index):
             taken: Array = _protocols["take_item"](self, index)
             return taken
-        return self.view_at(*index_layout(self.shape, self.strides, index))
+        return self._view_at(*index_layout(self.shape, self.strides, index))
 
     @launchable
     def __setitem__(self, index: object, value: object) -> None:
@@ -202,10 +202,10 @@ class Array(DeviceArray, ArrayOperators):
             return
         target = self[index]
         # In a[1:] += 1, Python assigns the view that it has just computed.
-        if not (isinstance(value, Array) and value.is_same_as(target)):
-            target.assign(value)
+        if not (isinstance(value, Array) and value._is_same_as(target)):
+            target._assign(value)
 
-    def assign(self, value: object) -> None:
+    def _assign(self, value: object) -> None:
         """Write a number or an array to all elements, broadcast and converted as NumPy does it.
 
         Raises:
@@ -214,16 +214,16 @@ class Array(DeviceArray, ArrayOperators):
             ValueError, TypeError, OverflowError: the array's dtype cannot hold the value.
         """
         self._check_separate()
-        values = self.values_for(value, self.shape)
+        values = self._values_for(value, self.shape)
         if self.size:
-            with guarded(self.context):
+            with guarded(self._context):
                 write_elements(values, self)
 
-    def values_for(self, value: object, wanted: tuple[int, ...]) -> DeviceArray:
+    def _values_for(self, value: object, wanted: tuple[int, ...]) -> DeviceArray:
         """Return a number or an array as elements of a shape, to be written to some of this array.
 
         Raises:
-            ValueError, TypeError, OverflowError: as `assign`.
+            ValueError, TypeError, OverflowError: as `_assign`.
         """
         if not isinstance(value, Array):
             given = as_array(value)
@@ -267,7 +267,7 @@ class Array(DeviceArray, ArrayOperators):
         if self.dtype.kind == "c":
             return self._part(1)
         zeros = new_array(self.device, None, self.shape, self.dtype)
-        zeros.assign(0)
+        zeros._assign(0)
         return zeros
 
     @imag.setter
@@ -283,7 +283,9 @@ class Array(DeviceArray, ArrayOperators):
         """Return the view of the real or the imaginary parts."""
         part = np.dtype(f"f{self.dtype.itemsize // 2}")
         kept = None if is_c_order(self.shape, self.strides, part.itemsize) else self.strides
-        return Array(self.device, self.buffer, self.shape, part, self.offset + number * part.itemsize, self.owner, kept)
+        return Array(
+            self.device, self.buffer, self.shape, part, self.offset + number * part.itemsize, self._owner, kept
+        )
 
     def _check_separate(self) -> None:
         """Raise ValueError if elements share memory: a write to one would change others."""
@@ -294,7 +296,7 @@ class Array(DeviceArray, ArrayOperators):
                 "copy: a.copy()"
             )
 
-    def is_same_as(self, other: Array) -> bool:
+    def _is_same_as(self, other: Array) -> bool:
         """Return True if both arrays are the same elements of one buffer."""
         return self.buffer is other.buffer and all(
             getattr(self, name) == getattr(other, name) for name in ("offset", "shape", "strides", "dtype")
@@ -313,7 +315,7 @@ class Array(DeviceArray, ArrayOperators):
 
     @launchable
     def _in_dtype(self, dtype: AnyDType) -> Array:
-        return Array.of(self.device, convert_array(self.context, self, dtype))
+        return Array._of(self.device, convert_array(self._context, self, dtype))
 
     # ----- Entries and shapes
 
@@ -339,9 +341,9 @@ class Array(DeviceArray, ArrayOperators):
         given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         wanted = resolve_shape(self.shape, given)
         if self.is_contiguous:
-            return self.view_as(wanted)
+            return self._view_as(wanted)
         strides = reshape_strides(self.shape, self.strides, wanted)
-        return self.copy().view_as(wanted) if strides is None else self.view_at(wanted, strides)
+        return self.copy()._view_as(wanted) if strides is None else self._view_at(wanted, strides)
 
     def ravel(self) -> Array:
         """Return all elements, in C order, as one axis: a view if NumPy gives one, else a copy on the device."""
@@ -360,7 +362,7 @@ class Array(DeviceArray, ArrayOperators):
         given = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))) else axes
         order = permutation(len(self.shape), given or ())
         shape, strides = self.shape, self.strides
-        return self.view_at(tuple([shape[i] for i in order]), tuple([strides[i] for i in order]))
+        return self._view_at(tuple([shape[i] for i in order]), tuple([strides[i] for i in order]))
 
     def swapaxes(self, axis1: int, axis2: int) -> Array:
         """Return a view with two axes interchanged.
@@ -387,7 +389,7 @@ class Array(DeviceArray, ArrayOperators):
             )
         return self.swapaxes(-1, -2)
 
-    def shares_memory(self, other: Array) -> bool:
+    def _shares_memory(self, other: Array) -> bool:
         """Return True if a byte may belong to both arrays."""
         mine, theirs = ((a.shape, a.strides, a.offset, a.dtype.itemsize) for a in (self, other))
         return self.buffer is other.buffer and may_share_bytes(mine, theirs)
@@ -398,57 +400,57 @@ class Array(DeviceArray, ArrayOperators):
         self, axis: Axes = None, dtype: Kind = None, out: Out = None, keepdims: bool = False, initial: Start = None
     ) -> Array:
         """Return ``np.sum`` of the array. Small integers are summed in 64 bits, other than by `gpuscan.reduce`."""
-        return _by_numpy(np.sum, self, axis, dtype, out, keepdims=keepdims, initial=initial)
+        return by_numpy(np.sum, self, axis, dtype, out, keepdims=keepdims, initial=initial)
 
     def prod(
         self, axis: Axes = None, dtype: Kind = None, out: Out = None, keepdims: bool = False, initial: Start = None
     ) -> Array:
         """Return ``np.prod`` of the array. Small integers are multiplied in 64 bits."""
-        return _by_numpy(np.prod, self, axis, dtype, out, keepdims=keepdims, initial=initial)
+        return by_numpy(np.prod, self, axis, dtype, out, keepdims=keepdims, initial=initial)
 
     def max(self, axis: Axes = None, out: Out = None, keepdims: bool = False, initial: Start = None) -> Array:
         """Return ``np.max`` of the array."""
-        return _by_numpy(np.max, self, axis, out, keepdims=keepdims, initial=initial)
+        return by_numpy(np.max, self, axis, out, keepdims=keepdims, initial=initial)
 
     def min(self, axis: Axes = None, out: Out = None, keepdims: bool = False, initial: Start = None) -> Array:
         """Return ``np.min`` of the array."""
-        return _by_numpy(np.min, self, axis, out, keepdims=keepdims, initial=initial)
+        return by_numpy(np.min, self, axis, out, keepdims=keepdims, initial=initial)
 
     def any(self, axis: Axes = None, out: Out = None, keepdims: bool = False) -> Array:
         """Return ``np.any`` of the array."""
-        return _by_numpy(np.any, self, axis, out, keepdims=keepdims)
+        return by_numpy(np.any, self, axis, out, keepdims=keepdims)
 
     def all(self, axis: Axes = None, out: Out = None, keepdims: bool = False) -> Array:
         """Return ``np.all`` of the array."""
-        return _by_numpy(np.all, self, axis, out, keepdims=keepdims)
+        return by_numpy(np.all, self, axis, out, keepdims=keepdims)
 
     def mean(self, axis: Axes = None, dtype: Kind = None, out: Out = None, keepdims: bool = False) -> Array:
         """Return ``np.mean`` of an array of floats; for integers, pass ``dtype=np.float32``."""
-        return _by_numpy(np.mean, self, axis, dtype, out, keepdims=keepdims)
+        return by_numpy(np.mean, self, axis, dtype, out, keepdims=keepdims)
 
     def std(
         self, axis: Axes = None, dtype: Kind = None, out: Out = None, ddof: float = 0, keepdims: bool = False
     ) -> Array:
         """Return ``np.std`` of an array of floats; for integers, pass ``dtype=np.float32``."""
-        return _by_numpy(np.std, self, axis, dtype, out, ddof, keepdims)
+        return by_numpy(np.std, self, axis, dtype, out, ddof, keepdims)
 
     def var(
         self, axis: Axes = None, dtype: Kind = None, out: Out = None, ddof: float = 0, keepdims: bool = False
     ) -> Array:
         """Return ``np.var`` of an array of floats; for integers, pass ``dtype=np.float32``."""
-        return _by_numpy(np.var, self, axis, dtype, out, ddof, keepdims)
+        return by_numpy(np.var, self, axis, dtype, out, ddof, keepdims)
 
     def take(self, indices: ArrayLike, axis: int | None = None, out: Out = None, mode: str = "raise") -> Array:
         """Return ``np.take`` of the array: the elements at some indices of an axis."""
-        return _by_numpy(np.take, self, indices, axis, out, mode)
+        return by_numpy(np.take, self, indices, axis, out, mode)
 
     def cumsum(self, axis: int | None = None, dtype: Kind = None, out: Out = None) -> Array:
         """Return ``np.cumsum`` of the array. Small integers are summed in 64 bits."""
-        return _by_numpy(np.cumsum, self, axis, dtype, out)
+        return by_numpy(np.cumsum, self, axis, dtype, out)
 
     def cumprod(self, axis: int | None = None, dtype: Kind = None, out: Out = None) -> Array:
         """Return ``np.cumprod`` of the array. Small integers are multiplied in 64 bits."""
-        return _by_numpy(np.cumprod, self, axis, dtype, out)
+        return by_numpy(np.cumprod, self, axis, dtype, out)
 
     # ----- As text
 
@@ -462,7 +464,7 @@ class Array(DeviceArray, ArrayOperators):
         """Return what notebooks show."""
         return _html_text(self)
 
-    def with_known_shape(self) -> Array:
+    def _with_known_shape(self) -> Array:
         """Return the array itself. If only the device knows the length, return an array that does not check reports."""
         return self
 
@@ -478,11 +480,11 @@ class Array(DeviceArray, ArrayOperators):
         """
         array = contiguous(self)
         if array.offset % 4 or not 0 < array.nbytes <= _SMALL_READ_BYTES:
-            result = array.read()
-            self.context.check()
+            result = array._read()
+            self._context.check()
             return result
-        array.check("COPY_SRC")
-        (content,) = self.context.read_and_check((array.buffer, array.offset, array.nbytes))
+        array._check("COPY_SRC")
+        (content,) = self._context.read_and_check((array.buffer, array.offset, array.nbytes))
         return content.view(self.dtype).reshape(self.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
@@ -565,8 +567,8 @@ class Array(DeviceArray, ArrayOperators):
     @launchable
     def copy(self) -> Array:
         """Return a copy on the device, in C order; `copy.copy` and `copy.deepcopy` do the same."""
-        with guarded(self.context):
-            return Array.of(self.device, duplicate(self))
+        with guarded(self._context):
+            return Array._of(self.device, duplicate(self))
 
     def __copy__(self) -> Array:
         return self.copy()
@@ -590,7 +592,7 @@ def answer_protocols(**answers: Callable[..., object]) -> None:
     _protocols.update(answers)
 
 
-def _by_numpy(function: Callable[..., Any], *arguments: object, **options: object) -> Array:
+def by_numpy(function: Callable[..., Any], *arguments: object, **options: object) -> Array:
     """Return what a function of NumPy makes of an array on a device. NumPy's types do not know such arrays."""
     found: Array = function(*arguments, **options)
     return found
@@ -600,7 +602,7 @@ def new_array(device: OpenedDevice, content: AnyArray | None, shape: Any = (), d
     """Return a new array on the device: a copy of `content`, or with arbitrary contents if it is None."""
     context = device._context
     made = empty(context, shape, dtype) if content is None else upload_array(context, content)
-    return Array.of(device, made)
+    return Array._of(device, made)
 
 
 # ----- Arrays as text, in NumPy's form. Only the numbers that are shown are read.
@@ -641,6 +643,18 @@ def _html_text(array: Array) -> str:
 SomeArray: TypeAlias = Array | AnyArray
 
 
+def as_some_array(x: object) -> SomeArray:
+    """Return an array on a device as it is, and anything else as `as_array` does."""
+    return x if isinstance(x, Array) else as_array(x)
+
+
+def arrays_on_device(arrays: Sequence[SomeArray]) -> list[Array]:
+    """Return the arrays, of which none is in NumPy."""
+    found = [array for array in arrays if isinstance(array, Array)]
+    assert len(found) == len(arrays), "a result of arrays on a device is in NumPy"
+    return found
+
+
 @overload
 def in_dtype(array: Array, dtype: AnyDType) -> Array: ...
 @overload
@@ -657,12 +671,12 @@ def _text_of(array: Array, **options: Any) -> tuple[tuple[int, ...] | None, str]
     shape = None
     try:
         # Unread reports are left for the caller's next read, which raises what they tell of.
-        shown = known = array.with_known_shape()
+        shown = known = array._with_known_shape()
         shape, settings = known.shape, np.get_printoptions()
         if known.size > settings["threshold"]:
             options["threshold"] = 0
             shown = known[np.ix_(*(_places_to_show(length, settings["edgeitems"]) for length in known.shape))]
-        values = contiguous(shown).read()
+        values = contiguous(shown)._read()
         return shape, np.array2string(values, **options) if options or shape else str(values)
     except Exception as error:
         first = str(error).partition("\n")[0]

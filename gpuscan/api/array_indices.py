@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuscan.api.array import Array, answer_protocols, new_array
+from gpuscan.api.array import Array, SomeArray, answer_protocols, as_some_array, new_array
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.picked import Picked
@@ -20,9 +20,12 @@ from gpuscan.engine.compaction import compact_on_device
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.engine.entry_indices import all_indices
-from gpuscan.problem.arguments import OnDevice, as_leaf
+from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.problem.indices import check_indices, check_rows, is_mask, parts_of, rows_of, split_index
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 def take_item(array: Array, index: object) -> Array:
@@ -37,10 +40,10 @@ def take_item(array: Array, index: object) -> Array:
     alone = is_mask(mask) and all(isinstance(part, slice) and part == slice(None) for part in rest)
     if alone and isinstance(mask, Array) and mask.shape:
         return _take_mask(array, mask)
-    return Array.of(array.device, take(_index_array(array, parts)[0]))
+    return Array._of(array.device, take(_index_array(array, parts)[0]))
 
 
-def put_item(array: Array, index: object, value: Any) -> None:
+def put_item(array: Array, index: object, value: ArrayLike) -> None:
     """Write values to the elements at an index with arrays; `Array.__setitem__` calls this.
 
     Raises:
@@ -54,21 +57,21 @@ def put_item(array: Array, index: object, value: Any) -> None:
         map_arrays(lambda mask, new, old: np.where(mask, new, old), parts[0], number, target, out=target)
         return
     indexed, unique = _index_array(array, parts)
-    values = array.values_for(value, indexed.shape)
+    values = array._values_for(value, indexed.shape)
     put(array.device._executor, indexed, values, unique=unique)
 
 
 def _one(array: Array, value: object) -> Array:
     """Return a single number in the dtype of an array."""
     number = new_array(array.device, None, (), array.dtype)
-    number.assign(value)
+    number._assign(value)
     return number
 
 
 def _bits_of(array: Array) -> Array:
     """Return the view of numbers as unsigned integers, which every device has in all sizes."""
     bits = np.dtype(f"u{array.dtype.itemsize}")
-    return Array(array.device, array.buffer, array.shape, bits, array.offset, array.owner, array._strides)
+    return Array(array.device, array.buffer, array.shape, bits, array.offset, array._owner, array._strides)
 
 
 def _take_mask(array: Array, mask: Array) -> Array:
@@ -79,7 +82,7 @@ def _take_mask(array: Array, mask: Array) -> Array:
         return new_array(array.device, None, (0 if prod(rest) else _count(mask), *rest), array.dtype)
     executor = array.device._executor
     found = compact_on_device(executor, [array.reshape(-1, *rest)], mask.reshape(-1))
-    picked = Picked(Array.of(array.device, found.entries[0]), array.dtype, rest, Array.of(array.device, found.count))
+    picked = Picked(Array._of(array.device, found.entries[0]), array.dtype, rest, Array._of(array.device, found.count))
     if found.known is not None:
         vars(picked)["_shape"] = (found.known, *rest)
     return picked
@@ -97,18 +100,18 @@ def _same_device(array: Array, other: Array) -> None:
         )
 
 
-def _true_places(array: Array, mask: Any) -> tuple[AnyArray, ...] | list[AnyArray] | list[Array]:
+def _true_places(array: Array, mask: SomeArray) -> tuple[AnyArray, ...] | list[AnyArray] | list[Array]:
     """Return where a mask is True, as indices along each of its axes. The number of a device's is waited for."""
     if not isinstance(mask, Array):
         return np.nonzero(mask)
     _same_device(array, mask)
     if not mask.size:
         return [np.zeros(0, np.intp) for _ in mask.shape]
-    context = array.context
+    context = array._context
     found = compact_on_device(array.device._executor, [all_indices(context, mask.size)], mask.reshape(-1))
     count = found.read_count(mask.size)
     context.check()
-    flat = Array.of(array.device, found.entries[0].view_as((count,)))
+    flat = Array._of(array.device, found.entries[0]._view_as((count,)))
     steps = c_strides(mask.shape, 1)
     return [flat // np.uint32(step) % np.uint32(length) for step, length in zip(steps, mask.shape, strict=True)]
 
@@ -118,8 +121,8 @@ def places_of_mask(mask: Array) -> tuple[Array, ...]:
     if not mask.size:
         return tuple(new_array(mask.device, None, (0,), np.uint32) for _ in mask.shape)
     device = mask.device
-    found = compact_on_device(device._executor, [all_indices(mask.context, mask.size)], mask.reshape(-1))
-    flat, count = Array.of(device, found.entries[0]), Array.of(device, found.count)
+    found = compact_on_device(device._executor, [all_indices(mask._context, mask.size)], mask.reshape(-1))
+    flat, count = Array._of(device, found.entries[0]), Array._of(device, found.count)
     if mask.ndim == 1:
         return (Picked(flat, flat.dtype, (), count),)
     steps = zip(c_strides(mask.shape, 1), mask.shape, strict=True)
@@ -168,7 +171,7 @@ def _places(
         numbers: the numbers of the axes, for messages.
         lengths: their lengths.
     """
-    context = array.context
+    context = array._context
     check_rows(lengths)
     in_numpy = [index for index in indices if not isinstance(index, OnDevice)]
     if len(in_numpy) == len(indices):
@@ -191,7 +194,7 @@ def take_at(array: Array, indices: object, axis: int) -> Array:
     Raises:
         IndexError: an index is outside the axis.
     """
-    given = as_leaf(indices)
+    given = as_some_array(indices)
     found: Array = take_item(array, (*[slice(None)] * axis, given if given.shape else given.reshape(1)))
     return found if given.shape else found[(*[slice(None)] * axis, 0)]
 
@@ -203,7 +206,7 @@ def take_along_axis(array: Array, indices: object, axis: int) -> Array:
         IndexError: an index is outside the axis, or the indices are no integers.
         ValueError: the indices have another number of axes, or do not broadcast to the array.
     """
-    given, device = as_leaf(indices), array.device
+    given, device = as_some_array(indices), array.device
     if given.dtype.kind not in "iu":
         raise IndexError(f"indices of dtype {given.dtype} were passed to np.take_along_axis; pass an array of integers")
     if given.ndim != array.ndim:
@@ -234,9 +237,9 @@ def take_along_axis(array: Array, indices: object, axis: int) -> Array:
         strides=tuple(0 if i == axis else step for i, step in enumerate(view.strides)),
         place_strides=tuple(0 if n == 1 else s for n, s in zip(given.shape, c_strides(given.shape, 1), strict=True)),
         rows=((length, view.strides[axis]),),
-        places=resolve_indices(array.context, [contiguous(places)], [(axis, length)]),
+        places=resolve_indices(array._context, [contiguous(places)], [(axis, length)]),
     )
-    return Array.of(device, take(indexed))
+    return Array._of(device, take(indexed))
 
 
 answer_protocols(take_item=launchable(take_item), put_item=put_item)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array, new_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.launches import launchable
+from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_place, check_separate
 from gpuscan.api.picked import Picked
 from gpuscan.api.team import Team
@@ -19,7 +21,7 @@ from gpuscan.elements import Structure, compute_dtype, element_of, scalar_of
 from gpuscan.engine.compaction import Compacted, compact_on_device, entry_bytes, max_entries
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.operators.trace import Map, trace_function
-from gpuscan.problem.arguments import as_bits, as_leaf, from_bits, structure_and_leaves
+from gpuscan.problem.arguments import Leaf, as_bits, as_numpy_arrays, from_bits, structure_and_leaves
 from gpuscan.problem.results import assemble_arrays, over_arrays
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def compact(
     x: ArrayLike, mask: ArrayLike | Mapped, *, out: AnyArray | None = ..., device: Devices = ...
 ) -> AnyArray: ...
 @launchable
-def compact(x: object, mask: object, *, out: object = None, device: Devices = None) -> Any:
+def compact(x: object, mask: object, *, out: object = None, device: Devices = None) -> object:
     """Return the entries of an array that a mask picks, in their order: ``x[mask]`` along the first axis.
 
     It takes one pass: the mask is scanned, and each picked entry is stored as soon as its place is known (Billeter,
@@ -78,47 +80,51 @@ def compact(x: object, mask: object, *, out: object = None, device: Devices = No
         >>> gs.compact(x, lambda v: v % 2 == 1)
         array([3, 1, 1, 5], dtype=int32)
     """
-    structure, given = structure_and_leaves(x, only_moved=not callable(mask))
+    structure, found = structure_and_leaves(x, only_moved=not callable(mask))
+    given = [as_some_array(leaf) for leaf in found]
     leaves = given
     if not callable(mask) and not any(isinstance(leaf, Array) for leaf in given):
         leaves = [as_bits(leaf) for leaf in given]
     for leaf in leaves:
         # The same error with and without an adapter.
         scalar_of(leaf.dtype)
+    picks: Map | SomeArray
     if callable(mask):
-        mask = predicate_of(mask, structure, leaves)
+        picks = predicate_of(mask, structure, leaves)
         home = team_or_home(leaves, device)
     else:
-        mask = as_leaf(mask)
-        check_mask(mask, [leaf.shape for leaf in given])
-        home = team_or_home((*leaves, mask), device)
+        picks = as_some_array(mask)
+        check_mask(picks, [leaf.shape for leaf in given])
+        home = team_or_home((*leaves, picks), device)
     on_device = isinstance(home, Device) and any(isinstance(leaf, Array) for leaf in leaves)
     places = (
         None
         if out is None
-        else places_of(out, structure, given, home if isinstance(home, Device) and on_device else None)
+        else check_compact_out(out, structure, given, home if isinstance(home, Device) and on_device else None)
     )
-    results: list[Any]
     if isinstance(home, Device) and on_device:
         arrays = [home.asarray(leaf) for leaf in leaves]
-        chosen = mask if isinstance(mask, Map) else home.asarray(mask)
-        results = pick_entries(home, arrays, chosen, places)
-        return structure.build_bundle(results)
+        chosen = picks if isinstance(picks, Map) else home.asarray(picks)
+        there = None if places is None else arrays_on_device(places)
+        return structure.build_bundle(pick_entries(home, arrays, chosen, there))
+    numbers = as_numpy_arrays(leaves)
     if home is None:
-        bools = pick_by_numpy(mask, leaves) if isinstance(mask, Map) else np.asarray(mask)
-        results = [leaf[bools].astype(leaf.dtype.newbyteorder("="), copy=False) for leaf in leaves]
+        bools = pick_by_numpy(picks, numbers) if isinstance(picks, Map) else np.asarray(picks)
+        results = [leaf[bools].astype(leaf.dtype.newbyteorder("="), copy=False) for leaf in numbers]
+    elif isinstance(home, Team):
+        results = compact_together(home, numbers, picks)
     else:
-        results = compact_together(home, leaves, mask) if isinstance(home, Team) else compact_host(home, leaves, mask)
+        results = compact_host(home, numbers, picks)
     results = [from_bits(result, leaf.dtype) for result, leaf in zip(results, given, strict=True)]
     if places is not None:
-        return written(results, places, out)
+        return written(results, as_numpy_arrays(places), out)
     return assemble_arrays(structure, results, x)
 
 
 # ----- The mask
 
 
-def check_mask(mask: Any, shapes: list[tuple[int, ...]]) -> None:
+def check_mask(mask: SomeArray, shapes: list[tuple[int, ...]]) -> None:
     """Raise an error if the mask does not fit arrays of these shapes."""
     if mask.dtype != np.bool_:
         raise TypeError(
@@ -140,7 +146,7 @@ def check_entries(shapes: list[tuple[int, ...]]) -> None:
         raise ValueError("an array of shape () was passed, which has no first axis to pick from. Pass x[np.newaxis]")
 
 
-def predicate_of(function: Mapped, structure: Structure, leaves: list[Any], argument: str = "mask") -> Map:
+def predicate_of(function: Mapped, structure: Structure, leaves: Sequence[Leaf], argument: str = "mask") -> Map:
     """Return a mask function, traced for an entry of the arrays. Errors call it by the name of its argument.
 
     Raises:
@@ -169,7 +175,7 @@ def predicate_of(function: Mapped, structure: Structure, leaves: list[Any], argu
     return predicate
 
 
-def pick_by_numpy(predicate: Map, leaves: list[Any]) -> AnyArray:
+def pick_by_numpy(predicate: Map, leaves: Sequence[AnyArray]) -> AnyArray:
     """Return the predicate's bool for each entry of NumPy arrays."""
     fields = predicate.source.fields
     wide = [leaf.astype(compute_dtype(field.scalar), copy=False) for leaf, field in zip(leaves, fields, strict=True)]
@@ -181,18 +187,21 @@ def pick_by_numpy(predicate: Map, leaves: list[Any]) -> AnyArray:
 # ----- The results
 
 
-def places_of(out: object, structure: Structure, leaves: list[Any], home: Device | None) -> list[Any]:
+def check_compact_out(
+    out: object, structure: Structure, leaves: Sequence[Leaf], home: Device | None
+) -> list[SomeArray]:
     """Return the arrays of `out`, depth first.
 
     Raises:
         ValueError, TypeError: as `compact` raises them.
     """
-    found, places = structure_and_leaves(out, only_moved=True)
+    found, given = structure_and_leaves(out, only_moved=True)
     if found != structure or (structure.kind == "record" and not isinstance(out, np.ndarray)):
         raise ValueError(
             f"out of type {type(out).__name__} was passed, but it does not nest as the input does; pass an array for "
             "each array of the input, in the same bundle"
         )
+    places = [as_some_array(place) for place in given]
     for place, leaf in zip(places, leaves, strict=True):
         length = place.shape[:1] if getattr(place, "shape", ()) else (0,)
         check_place(place, (*length, *leaf.shape[1:]), leaf.dtype.newbyteorder("="), home)
@@ -200,7 +209,7 @@ def places_of(out: object, structure: Structure, leaves: list[Any], home: Device
     return places
 
 
-def written(results: list[AnyArray], places: list[Any], out: object) -> object:
+def written(results: Sequence[AnyArray], places: Sequence[AnyArray], out: object) -> object:
     """Write the entries to the arrays of `out`, and return the parts of the arrays that were written."""
     count = len(results[0])
     for place in places:
@@ -210,7 +219,7 @@ def written(results: list[AnyArray], places: list[Any], out: object) -> object:
     return over_arrays(lambda array: array if len(array) == count else array[:count], out)
 
 
-def check_room(place: Any, count: int) -> None:
+def check_room(place: SomeArray, count: int) -> None:
     """Raise an error if an array of `out` has fewer than `count` entries."""
     if len(place) < count:
         raise ValueError(
@@ -225,14 +234,14 @@ def pick_entries(home: Device, arrays: list[Array], mask: Array | Map, places: l
     long = places is not None and all(len(place) >= length and place.is_contiguous for place in places)
     out = None
     if places is not None and long:
-        out = [place[:length].view_as(array.shape) for place, array in zip(places, arrays, strict=True)]
+        out = [place[:length]._view_as(array.shape) for place, array in zip(places, arrays, strict=True)]
     found = compact_on_device(home._executor, arrays, mask, out)
     if places is not None and not long:
         return copy_into(places, found)
-    count = Array.of(home, found.count)
+    count = Array._of(home, found.count)
     picked: list[Array] = []
     for entries, array in zip(out or found.entries, arrays, strict=True):
-        result = Picked(Array.of(home, entries), array.dtype, array.shape[1:], count)
+        result = Picked(Array._of(home, entries), array.dtype, array.shape[1:], count)
         if found.known is not None:
             vars(result)["_shape"] = (found.known, *array.shape[1:])
         picked.append(result)
@@ -243,19 +252,19 @@ def copy_into(places: list[Array], found: Compacted) -> list[Array]:
     """Copy the entries to arrays that may be too short for all of them; this waits for their number."""
     count = found.read_count(found.entries[0].shape[0])
     for place in places:
-        place.context.check()
+        place._context.check()
         check_room(place, count)
     for place, entries in zip(places, found.entries, strict=True):
         if entry_bytes(entries):
-            with guarded(place.context):
-                write_elements(entries.view_as((count, *place.shape[1:]), place.dtype), place[:count])
+            with guarded(place._context):
+                write_elements(entries._view_as((count, *place.shape[1:]), place.dtype), place[:count])
     return [place if len(place) == count else place[:count] for place in places]
 
 
-def compact_together(team: Team, leaves: list[Any], mask: Any) -> list[AnyArray]:
+def compact_together(team: Team, leaves: Sequence[AnyArray], mask: Map | SomeArray) -> list[AnyArray]:
     """Return the picked entries of NumPy arrays; each device of the team picks some of them."""
 
-    def part(low: int, high: int, device: Any) -> list[AnyArray]:
+    def part(low: int, high: int, device: OpenedDevice) -> list[AnyArray]:
         return compact_host(
             device, [leaf[low:high] for leaf in leaves], mask if isinstance(mask, Map) else mask[low:high]
         )
@@ -264,21 +273,22 @@ def compact_together(team: Team, leaves: list[Any], mask: Any) -> list[AnyArray]
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 
-def compact_host(home: Device, leaves: list[Any], mask: Any) -> list[AnyArray]:
+def compact_host(home: OpenedDevice, leaves: Sequence[AnyArray], mask: Map | SomeArray) -> list[AnyArray]:
     """Return the picked entries of NumPy arrays, which are uploaded part by part."""
     executor, length = home._executor, len(leaves[0])
     most = max_entries(executor.context, leaves)
     parts: list[list[AnyArray]] = []
     for start in range(0, max(1, length), most):
         stop = min(start + most, length)
-        arrays: list[DeviceArray] = [home.asarray(leaf[start:stop]) for leaf in leaves]
-        chosen = mask if isinstance(mask, Map) else home.asarray(mask[start:stop])
+        arrays: list[DeviceArray] = [new_array(home, leaf[start:stop]) for leaf in leaves]
+        chosen = mask if isinstance(mask, Map) else mask[start:stop]
+        chosen = new_array(home, chosen) if isinstance(chosen, np.ndarray) else chosen
         found = compact_on_device(executor, arrays, chosen)
         count = found.read_count(stop - start)
         views = [
-            entries.view_as((count, *leaf.shape[1:]), leaf.dtype)
+            entries._view_as((count, *leaf.shape[1:]), leaf.dtype)
             for entries, leaf in zip(found.entries, arrays, strict=True)
         ]
-        parts.append([view.read() if entry_bytes(view) else np.empty(view.shape, view.dtype) for view in views])
+        parts.append([view._read() if entry_bytes(view) else np.empty(view.shape, view.dtype) for view in views])
     home._context.check()
     return [part[0] if len(parts) == 1 else np.concatenate(part) for part in zip(*parts, strict=True)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, new_array
+from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.array_indices import take_at
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, first_home
@@ -23,7 +23,7 @@ from gpuscan.engine.element_copy import contiguous, duplicate, stretch_of
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.engine.group_tables import memory_key
 from gpuscan.errors import DeviceMemoryError, UnsupportedDtypeError
-from gpuscan.problem.arguments import as_bits, as_integer, as_leaf, from_bits, resolve_axis, structure_and_leaves
+from gpuscan.problem.arguments import as_bits, as_integer, from_bits, resolve_axis, structure_and_leaves
 from gpuscan.problem.results import assemble_arrays
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def bincount(
     x: ArrayLike, /, weights: ArrayLike, minlength: int = ..., *, device: Devices = ...
 ) -> NDArray[np.float64]: ...
 @launchable
-def bincount(x: object, /, weights: object = None, minlength: int = 0, *, device: Devices = None) -> Any:
+def bincount(x: object, /, weights: object = None, minlength: int = 0, *, device: Devices = None) -> object:
     """Return how often each label occurs: ``counts[v]`` is the number of elements of `x` that equal v.
 
     With weights, ``sums[v]`` is the sum of ``weights[i]`` over all i with ``x[i] == v``.
@@ -88,8 +88,8 @@ def bincount(x: object, /, weights: object = None, minlength: int = 0, *, device
         >>> gs.bincount(np.array([3, 1, 3, 0]), weights=[0.5, 1.0, 0.25, 2.0])
         array([2.  , 1.  , 0.  , 0.75])
     """
-    labels = as_leaf(x)
-    given = None if weights is None else as_leaf(weights)
+    labels = as_some_array(x)
+    given = None if weights is None else as_some_array(weights)
     least = as_integer(minlength)
     if least is None:
         raise TypeError(f"minlength={minlength!r} was passed, but it is a number of counts; pass an integer")
@@ -140,14 +140,14 @@ def _count_labels(home: Device, labels: Array, least: int) -> Array:
     bins = max(least, counted.find(key) or _EXPECTED_BINS)
     while True:
         counts, verdict = count_labels(labels, bins)
-        largest, below = (int(word) for word in verdict.read())
+        largest, below = (int(word) for word in verdict._read())
         context.check()
         if below:
             raise _negative(int(reduce(labels, "minimum")))
         length = max(largest + 1, least)
         if length <= bins:
             counted.keep(key, largest + 1)
-            return Array.of(home, counts)[:length]
+            return Array._of(home, counts)[:length]
         if largest >= _MOST_LABELS or 4 * length > context.binding_limit:
             raise DeviceMemoryError(
                 f"labels up to {int(reduce(labels, 'maximum'))} were to be counted on {context.capabilities.summary}, "
@@ -190,12 +190,12 @@ def histogram(
 @launchable
 def histogram(
     x: object,
-    bins: Any = 10,
-    range: Any = None,  # noqa: A002 (NumPy's name)
+    bins: int | str | ArrayLike = 10,
+    range: tuple[float, float] | None = None,  # noqa: A002 (NumPy's name)
     weights: object = None,
     *,
     device: Devices = None,
-) -> tuple[Any, Any]:
+) -> tuple[SomeArray, SomeArray]:
     """Return how many numbers are in each bin, and the edges of the bins.
 
     ``counts[i]`` is the number of elements with ``edges[i] <= x < edges[i+1]``; the last bin also has
@@ -227,8 +227,8 @@ def histogram(
         >>> counts
         array([1, 2, 0, 1])
     """
-    values = as_leaf(x)
-    given = None if weights is None else as_leaf(weights)
+    values = as_some_array(x)
+    given = None if weights is None else as_some_array(weights)
     if values.dtype.kind == "c":
         raise UnsupportedDtypeError(
             f"numbers of dtype {values.dtype} were to be counted by bins, but complex numbers have no order. Pass "
@@ -247,13 +247,13 @@ def histogram(
             f"bins={bins!r} was passed for an array on a device, but the method needs all elements. Pass a number of "
             "bins, or np.histogram_bin_edges(array.numpy(), bins)"
         )
-    edges: Any
+    edges: SomeArray
     if not on_device:
         # NumPy's rules need the elements only for their range, unless a method chooses the bins.
         whole = isinstance(bins, str) or (range is None and np.ndim(bins) == 0)
         edges = np.histogram_bin_edges(_plain(values) if whole else np.zeros(0, _plain(values).dtype), bins, range)
     numbers = home.asarray(values).reshape(-1)
-    numbers = numbers.view_as(numbers.shape, np.uint8) if numbers.dtype == np.bool_ else numbers
+    numbers = numbers._view_as(numbers.shape, np.uint8) if numbers.dtype == np.bool_ else numbers
     if on_device:
         edges = _edges_of(numbers, bins, range)
     found = _bins_of(home, numbers, edges, uniform=np.ndim(bins) == 0)
@@ -262,21 +262,21 @@ def histogram(
         edges = bins
     elif on_device:
         # A copy, since what is uploaded is a constant of the program.
-        edges = new_array(home, edges).copy()
+        edges = home.asarray(edges).copy()
     if given is not None:
         return _sum_by_bin(numbers, home.asarray(given).reshape(-1), found, count), edges
     if not numbers.size or not count:
         return new_array(home, np.zeros(count, np.uint32)), edges
-    counts = Array.of(home, count_bins(numbers, found))
+    counts = Array._of(home, count_bins(numbers, found))
     return (counts, edges) if on_device else (counts.numpy().astype(np.int64), edges)
 
 
-def _plain(values: AnyArray) -> AnyArray:
+def _plain(values: SomeArray) -> SomeArray:
     """Return numbers that NumPy makes histograms of."""
     return values.astype(np.float32) if values.dtype.name == "bfloat16" else values
 
 
-def _edges_of(numbers: Array, bins: Any, limits: Any) -> SomeArray:
+def _edges_of(numbers: Array, bins: int | str | ArrayLike, limits: tuple[float, float] | None) -> SomeArray:
     """Return the edges of the bins for numbers on a device."""
     if isinstance(bins, Array):
         if bins.ndim != 1:
@@ -294,7 +294,7 @@ def _edges_of(numbers: Array, bins: Any, limits: Any) -> SomeArray:
 def _bounds_of(numbers: Array) -> AnyArray:
     """Return the least and the greatest number of an array on a device, or NaN if it has one; this waits for them."""
     if numbers.dtype == np.float64 and not numbers.device.capabilities.float64:
-        bits = numbers.view_as(numbers.shape, np.uint64)
+        bits = numbers._view_as(numbers.shape, np.uint64)
         ends = [int(reduce(bits, name, before=_float64_order)) for name in ("minimum", "maximum")]
         sign = 1 << 63
         return np.array([each ^ sign if each >= sign else ~each % (1 << 64) for each in ends], np.uint64).view(
@@ -338,9 +338,9 @@ def _sum_by_bin(numbers: Array, weights: Array, edges: Edges, bins: int) -> Arra
     home = numbers.device
     if not edges.usable:
         return new_array(home, np.zeros(bins, weights.dtype))
-    starts, greatest = edges.numbers.view_as((edges.usable,)), edges.numbers.view_as((bins + 1,))
-    places = Array.of(home, search(starts, numbers, right=True))
-    ends = Array.of(home, search(duplicate(stretch_of(greatest, 0, bins, bins + 1)), numbers))
+    starts, greatest = edges.numbers._view_as((edges.usable,)), edges.numbers._view_as((bins + 1,))
+    places = Array._of(home, search(starts, numbers, right=True))
+    ends = Array._of(home, search(duplicate(stretch_of(greatest, 0, bins, bins + 1)), numbers))
     labels = map_arrays(_bin_label, places, ends)
     return reduce(weights, "add", axis=0, groups=labels, num_groups=bins)
 
@@ -437,8 +437,8 @@ def searchsorted(
         >>> gs.searchsorted(np.array([1, 3, 3, 7]), np.array([3, 8, 0]), side="right")
         array([3, 4, 0])
     """
-    ordered, values = as_leaf(a), as_leaf(v)
-    order = None if sorter is None else as_leaf(sorter)
+    ordered, values = as_some_array(a), as_some_array(v)
+    order = None if sorter is None else as_some_array(sorter)
     if side not in get_args(Side):
         raise ValueError(f'side={side!r} was passed; pass "left" or "right"')
     if ordered.ndim != 1:
@@ -459,16 +459,16 @@ def searchsorted(
     if not isinstance(values, Array) and not isinstance(ordered, Array):
         common = np.result_type(ordered.dtype, values.dtype)
         ordered, values = ordered.astype(common), values.astype(common)
-    elif not isinstance(values, Array):
-        ordered = ordered.view_as(ordered.shape, np.uint8) if _is_lone_bool(ordered, values) else ordered
+    elif isinstance(ordered, Array) and not isinstance(values, Array):
+        ordered = ordered._view_as(ordered.shape, np.uint8) if _is_lone_bool(ordered, values) else ordered
         ordered, values, fill = _in_dtype_of(ordered, values, right)
     else:
         common = np.result_type(ordered.dtype, values.dtype)
         ordered, values = ordered.astype(common, copy=False), values.astype(common, copy=False)
     keys = contiguous(home.asarray(ordered))
     if order is not None:
-        keys = contiguous(take_at(Array.of(home, keys), order, 0))
-    found = Array.of(home, search(keys, home.asarray(values), right=right))
+        keys = contiguous(take_at(Array._of(home, keys), order, 0))
+    found = Array._of(home, search(keys, home.asarray(values), right=right))
     if fill is not None:
         found = map_arrays(lambda place, other: np.where(other < 0, place, other.astype(np.uint32)), found, fill)
     if on_device:
@@ -558,7 +558,7 @@ def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devic
     structure, given = structure_and_leaves(x, only_moved=True)
     if len({leaf.shape for leaf in given}) > 1 and axis is None:
         raise ValueError("a bundle of arrays of several shapes was passed; pass the axis to repeat along")
-    shaped = [leaf.reshape(-1) if axis is None else leaf for leaf in given]
+    shaped = [as_some_array(leaf).reshape(-1) if axis is None else as_some_array(leaf) for leaf in given]
     place = resolve_axis(0 if axis is None else axis, shaped[0].shape)
     lengths = {leaf.shape[place] for leaf in shaped}
     if len(lengths) > 1:
@@ -590,7 +590,7 @@ def _check_repeats(repeats: object, length: int) -> SomeArray | int:
         if one < 0:
             raise ValueError(f"repeats={one} was passed, which is negative; pass 0 or more")
         return one
-    counts = as_leaf(repeats)
+    counts = as_some_array(repeats)
     if counts.dtype.kind not in "biu" and counts.size:
         raise TypeError(f"repeats of dtype {counts.dtype} were passed; pass integers")
     if counts.ndim > 1 or counts.size not in (1, length):
@@ -611,7 +611,7 @@ def _repeat_all(array: Array, count: int, axis: int) -> Array:
         return new_array(array.device, None, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]), array.dtype)
     apart = array[(*[slice(None)] * (axis + 1), None)]
     view = broadcast(apart, (*shape[: axis + 1], count, *shape[axis + 1 :]))
-    whole = Array.of(array.device, duplicate(view))
+    whole = Array._of(array.device, duplicate(view))
     return whole.reshape(*shape[:axis], shape[axis] * count, *shape[axis + 1 :])
 
 
@@ -635,7 +635,7 @@ def _find_entries(home: Device, counts: SomeArray) -> Array:
         ends = contiguous(scan(counts.astype(np.uint32), "add", axis=0))
     else:
         ends = upload_array(home._context, sums.astype(np.uint32))
-    return Array.of(home, search(ends, total, right=True))
+    return Array._of(home, search(ends, total, right=True))
 
 
 def _take_entries(array: Array, entries: Array, axis: int) -> Array:
@@ -650,4 +650,4 @@ def _take_entries(array: Array, entries: Array, axis: int) -> Array:
         rows=((array.shape[axis], array.strides[axis]),),
         places=entries,
     )
-    return Array.of(array.device, take(indexed))
+    return Array._of(array.device, take(indexed))

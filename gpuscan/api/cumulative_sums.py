@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, new_array
+from gpuscan.api.array import Array, as_some_array, new_array
 from gpuscan.api.home import Devices
 from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_place
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import dtype_from, scalar_of
-from gpuscan.problem.arguments import as_flag, as_leaf, resolve_axis
+from gpuscan.problem.arguments import as_flag, resolve_axis
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -64,7 +64,7 @@ def cumulative_sum(
     include_initial: bool = False,
     out: object = None,
     device: Devices = None,
-) -> Any:
+) -> object:
     """Return the cumulative sum along an axis, ``y[i] = x[0] + … + x[i]``, as the array API standard defines it.
 
     Args:
@@ -172,7 +172,7 @@ def promote_dtype(dtype: AnyDType) -> AnyDType:
 def _cumulative(
     x: Any, op: str, start: int, axis: int | None, dtype: object, include_initial: bool, out: Any, device: Devices
 ) -> object:
-    x = as_leaf(x)
+    x = as_some_array(x)
     dtype = promote_dtype(x.dtype) if dtype is None else dtype_from(dtype).newbyteorder("=")
     axis = resolve_axis(axis, x.shape)
     if not as_flag("include_initial", include_initial):

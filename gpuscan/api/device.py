@@ -187,7 +187,7 @@ class Device(OpenedDevice):
         """
         if isinstance(x, Array):
             if x.device is self:
-                x.check()
+                x._check()
                 return x
             x = x.numpy()
         if isinstance(x, tuple) and len({getattr(part, "dtype", None) for part in x}) > 1:

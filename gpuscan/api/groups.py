@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray
+from gpuscan.api.array import Array, SomeArray, arrays_on_device, new_array
 from gpuscan.api.opened_device import OpenedDevice
-from gpuscan.api.outputs import execute, is_on_device
+from gpuscan.api.outputs import execute, is_on_device, write_to_numpy
 from gpuscan.api.team import Team
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.element_copy import write_elements
-from gpuscan.engine.element_copy import written as written_on_device
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.group_results import label_range, reduce_groups
-from gpuscan.engine.group_tables import combine_speculatively, count_labels, number_few, plan_table
-from gpuscan.engine.groups import mark_missing, scan_groups, sort_labels
+from gpuscan.engine.group_tables import TabledGroups, combine_speculatively, count_labels, number_few, plan_table
+from gpuscan.engine.groups import SortedLabels, mark_missing, scan_groups, sort_labels
 from gpuscan.operators.trace import Map, trace_function
 from gpuscan.planning.heuristics import group_heuristics_for
+from gpuscan.problem.arguments import as_numpy_arrays
 from gpuscan.problem.groups import (
     check_count,
     in_order,
@@ -37,9 +37,11 @@ from gpuscan.problem.groups import (
 from gpuscan.problem.labels import MISSING
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import cut
-from gpuscan.problem.results import written
 from gpuscan.problem.segments import Heads, Keys
 from gpuscan.reference import groups as reference
+
+# The labels of a call: in NumPy, or on a device as they are, sorted, or planned by a table.
+Labels: TypeAlias = AnyArray | DeviceArray | SortedLabels | TabledGroups
 
 
 def one_of(home: OpenedDevice | Team | None) -> OpenedDevice | None:
@@ -48,8 +50,12 @@ def one_of(home: OpenedDevice | Team | None) -> OpenedDevice | None:
 
 
 def execute_groups(
-    problem: Problem, labels: Any, home: OpenedDevice | Team | None, strategy: str, outputs: list[Any] | None
-) -> list[Any]:
+    problem: Problem,
+    labels: Labels,
+    home: OpenedDevice | Team | None,
+    strategy: str,
+    outputs: Sequence[SomeArray] | None,
+) -> Sequence[SomeArray]:
     """Return the result of a scan that combines only elements with equal labels.
 
     Args:
@@ -61,42 +67,48 @@ def execute_groups(
     """
     if problem.empty:
         return execute(problem, home, strategy, outputs)
-    results: list[Any]
-    missing = missing_labels(labels)
-    if missing is not None:
-        if (error := missing_error(problem)) is not None:
-            raise error
-        # They are a group of their own at first, which changes no other one. In the canonical order, where the place of
-        # a group counts, they come first, as -1 does if labels are on a device.
-        after = np.where(missing, labels.max() + np.int64(1), labels)
-        labels = np.where(missing, 0, after + 1) if problem.everywhere else after
-        results = execute_groups(problem, labels, home, strategy, None)
-        return without_missing(problem, results, missing, home, outputs)
     if isinstance(labels, np.ndarray):
+        missing = missing_labels(labels)
+        if missing is not None:
+            if (error := missing_error(problem)) is not None:
+                raise error
+            # They are a group of their own at first, which changes no other one. In the canonical order, where the
+            # place of a group counts, they come first, as -1 does if labels are on a device.
+            after = np.where(missing, labels.max() + np.int64(1), labels)
+            labels = np.where(missing, 0, after + 1) if problem.everywhere else after
+            whole = execute_groups(problem, labels, home, strategy, None)
+            return without_missing(problem, whole, missing, home, outputs)
         labels = number_labels(labels)
         if (heads := heads_of_groups(problem, labels)) is not None:
             return execute(replace(problem, heads=heads), home, strategy, outputs)
     axis = home.team.axis_of_shares(problem) if isinstance(home, Team) else None
     one = one_of(home)
     if isinstance(home, Team) and axis is not None:
+        assert isinstance(labels, np.ndarray)
         results = _run_on_team(
             home, problem, labels, axis, lambda executor, part, own: scan_groups(executor, part, own, strategy)
         )
     elif one is None:
+        assert isinstance(labels, np.ndarray)
         rows = reference.accumulate_groups(with_indices(problem), labels)
         results = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
     elif is_on_device(problem):
-        found = scan_groups(one._executor, problem, labels, strategy, out=outputs)
-        return outputs or [Array.of(one, array) for array in found]
+        places = None if outputs is None else arrays_on_device(outputs)
+        found = scan_groups(one._executor, problem, labels, strategy, out=places)
+        return places or [Array._of(one, array) for array in found]
     else:
-        results = [array.read() for array in scan_groups(one._executor, problem, labels, strategy)]
+        results = [array._read() for array in scan_groups(one._executor, problem, labels, strategy)]
         one._context.check()
-    return written(results, outputs)
+    return write_to_numpy(results, outputs)
 
 
 def without_missing(
-    problem: Problem, results: list[Any], missing: Any, home: OpenedDevice | Team | None, outputs: list[Any] | None
-) -> list[Any]:
+    problem: Problem,
+    results: Sequence[SomeArray],
+    missing: AnyArray | DeviceArray,
+    home: OpenedDevice | Team | None,
+    outputs: Sequence[SomeArray] | None,
+) -> Sequence[SomeArray]:
     """Return the results of a scan with NaN for the elements with missing labels.
 
     Args:
@@ -106,14 +118,23 @@ def without_missing(
         home, outputs: as in `execute_groups`.
     """
     if not is_on_device(problem):
-        mask = missing if isinstance(missing, np.ndarray) else missing.read() == MISSING
-        return written(with_nan(problem, results, mask), outputs)
+        mask = missing if isinstance(missing, np.ndarray) else missing._read() == MISSING
+        return write_to_numpy(with_nan(problem, as_numpy_arrays(results), mask), outputs)
     one = one_of(home)
     assert one is not None
     if isinstance(missing, np.ndarray):
         missing = upload_array(one._context, np.where(missing, MISSING, 0).astype(np.int8))
-    marked = mark_missing(problem, results, missing)
-    return [Array.of(one, array) for array in marked] if outputs is None else written_on_device(marked, outputs)
+    marked = mark_missing(problem, arrays_on_device(results), missing)
+    return [Array._of(one, array) for array in marked] if outputs is None else _write_on_device(marked, outputs)
+
+
+def _write_on_device(results: Sequence[DeviceArray], outputs: Sequence[SomeArray]) -> list[Array]:
+    """Copy results on a device to the arrays of `out`, and return these."""
+    places = arrays_on_device(outputs)
+    for result, place in zip(results, places, strict=True):
+        place._check("STORAGE")
+        write_elements(result, place)
+    return places
 
 
 def heads_of_groups(problem: Problem, labels: AnyArray) -> Heads | None:
@@ -143,7 +164,7 @@ def _run_on_team(
 
     def share(low: int, high: int, device: OpenedDevice) -> list[AnyArray]:
         own = labels[(*before, slice(low, high))] if labels.shape == problem.shape else labels
-        found = [array.read() for array in call(device._executor, cut(problem, axis, low, high), own)]
+        found = [array._read() for array in call(device._executor, cut(problem, axis, low, high), own)]
         device._context.check()
         return found
 
@@ -156,12 +177,12 @@ class CountedLabels:
     """The labels of a reduction.
 
     Attributes:
-        labels: the labels: in NumPy, or on a device as they are, sorted, or planned by a table.
+        labels: the labels.
         count: the number of groups.
         drops_last: True if labels were missing: they are one more group, the last one.
     """
 
-    labels: Any
+    labels: Labels
     count: int
     drops_last: bool = False
 
@@ -222,8 +243,8 @@ def _as_last_group(dtype: AnyDType) -> Map:
 
 
 def execute_reduction(
-    problem: Problem, counted: CountedLabels, home: OpenedDevice | Team | None, outputs: list[Any] | None
-) -> list[Any]:
+    problem: Problem, counted: CountedLabels, home: OpenedDevice | Team | None, outputs: Sequence[SomeArray] | None
+) -> Sequence[SomeArray]:
     """Return the combination of the elements of each label: the axis becomes as long as there are groups.
 
     Args:
@@ -239,21 +260,22 @@ def execute_reduction(
         return _reduce(problem, counted.labels, counted.count, home, outputs)
     before = (slice(None),) * problem.axis
     whole = _reduce(problem, counted.labels, counted.count + 1, home, None, drops_last=True)
-    kept = [array[(*before, slice(counted.count))] for array in whole]
+    index = (*before, slice(counted.count))
     if not is_on_device(problem):
-        return written([np.ascontiguousarray(array) for array in kept], outputs)
-    return [array.copy() for array in kept] if outputs is None else written_on_device(kept, outputs)
+        return write_to_numpy([np.ascontiguousarray(array[index]) for array in as_numpy_arrays(whole)], outputs)
+    kept = [array[index] for array in arrays_on_device(whole)]
+    return [array.copy() for array in kept] if outputs is None else _write_on_device(kept, outputs)
 
 
 def _reduce(
     problem: Problem,
-    labels: Any,
+    labels: Labels,
     groups: int,
     home: OpenedDevice | Team | None,
-    outputs: list[Any] | None,
+    outputs: Sequence[SomeArray] | None,
     *,
     drops_last: bool = False,
-) -> list[Any]:
+) -> Sequence[SomeArray]:
     """Return the combination of the elements of each label. `drops_last` is that of `check_full`."""
     on_device = is_on_device(problem)
     axis = home.team.axis_of_shares(problem) if isinstance(home, Team) and not problem.empty and groups else None
@@ -262,25 +284,24 @@ def _reduce(
         def reduce_part(executor: Executor, part: Problem, own: object) -> list[DeviceArray]:
             return reduce_groups(executor, part, own, groups, drops_last=drops_last)
 
-        return written(_run_on_team(home, problem, labels, axis, reduce_part), outputs)
+        assert isinstance(labels, np.ndarray)
+        return write_to_numpy(_run_on_team(home, problem, labels, axis, reduce_part), outputs)
     home = one_of(home)
     if home is None or problem.empty or not groups:
         # Without elements, labels on a device are not read.
         given = labels if isinstance(labels, np.ndarray) else np.zeros(problem.shape, np.uint8)
         rows = reference.reduce_groups(with_indices(problem), given, groups, drops_last=drops_last)
-        results: list[Any] = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
+        results = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
         if on_device:
             assert home is not None
-            results = [Array.of(home, upload_array(home._context, result)) for result in results]
+            uploaded = [new_array(home, result) for result in results]
+            return uploaded if outputs is None else _write_on_device(uploaded, outputs)
     elif on_device:
-        found = reduce_groups(home._executor, problem, labels, groups, out=outputs, drops_last=drops_last)
-        return outputs or [Array.of(home, array) for array in found]
+        places = None if outputs is None else arrays_on_device(outputs)
+        found = reduce_groups(home._executor, problem, labels, groups, out=places, drops_last=drops_last)
+        return places or [Array._of(home, array) for array in found]
     else:
         found = reduce_groups(home._executor, problem, labels, groups, drops_last=drops_last)
-        results = [array.read() for array in found]
+        results = [array._read() for array in found]
         home._context.check()
-    if not on_device:
-        return written(results, outputs)
-    for target, result in zip(outputs or (), results, strict=outputs is not None):
-        write_elements(result, target)
-    return outputs or results
+    return write_to_numpy(results, outputs)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import TypeAlias
+
+import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device, resolve_device
+from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.team import Team
 from gpuscan.device.adapters import adapter_number, names
+from gpuscan.operators.operator import Operator
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import parts_of
 
@@ -27,6 +31,9 @@ Devices: TypeAlias = (
     | None
 )
 
+# The operator of a scan.
+Operation: TypeAlias = str | np.ufunc | Operator | Callable[..., object]
+
 
 def home_of(arrays: Iterable[object], device: Device | str | int | None) -> Device | None:
     """Return the device that a call runs on: the one that its arrays are on, else the one asked for; None for NumPy.
@@ -35,7 +42,7 @@ def home_of(arrays: Iterable[object], device: Device | str | int | None) -> Devi
         ValueError: the arrays are on several devices, or on another one than `device`.
         AdapterNotFoundError, TypeError: as `resolve_device` raises them.
     """
-    homes: dict[int, Any] = {id(array.device): array.device for array in arrays if isinstance(array, Array)}
+    homes = {id(array.device): array.device for array in arrays if isinstance(array, Array)}
     if not homes:
         return resolve_device(device)
     home, *others = homes.values()
@@ -51,14 +58,14 @@ def home_of(arrays: Iterable[object], device: Device | str | int | None) -> Devi
     return home
 
 
-def _names(device: object, home: Device) -> bool:
+def _names(device: object, home: OpenedDevice) -> bool:
     """Return True if `device` is a part of the name of `home`. It may be a part of other adapters' names as well."""
     if not isinstance(device, str) or adapter_number(device) is not None:
         return False
     return names(device, home.capabilities.summary)
 
 
-def resolve_devices(given: Any) -> list[Device]:
+def resolve_devices(given: Iterable[Device | str | int | None]) -> list[Device]:
     """Return the devices that a list names.
 
     Raises:
@@ -94,7 +101,7 @@ class Distributed(ABC):
     def _scan_bundle(
         self,
         x: object,
-        op: object,
+        op: Operation,
         options: Mapping[str, object],
         *,
         out: object,
@@ -102,14 +109,14 @@ class Distributed(ABC):
         return_total: object,
         strategy: str,
         refused: Mapping[str, object],
-    ) -> Any:
+    ) -> object:
         """Return the scan of a bundle of such arrays."""
 
     @abstractmethod
     def _reduce_bundle(
         self,
         x: object,
-        op: object,
+        op: Operation,
         axis: object,
         options: dict[str, object],
         *,

@@ -166,7 +166,7 @@ class CallKey:
         return found
 
     def _of_array(self, array: DeviceArray) -> Hashable:
-        if array.owner is None:
+        if array._owner is None:
             # A caller's buffer is checked at each use.
             raise _NoKeyError
         buffer = array.buffer
@@ -180,7 +180,7 @@ class CallKey:
         # In the order in which `gpuscan.engine.launch` gives them back to arrays.
         shape, strides, sizes = array._shape, array._strides, self.sizes
         sizes += shape
-        sizes += array.offset, array.owner.nbytes
+        sizes += array.offset, array._owner.nbytes
         if strides is not None:
             sizes += strides
         return place, array._dtype, len(shape), strides is None
@@ -246,9 +246,9 @@ def launchable(function: F) -> F:
         arrays = making.arrays
         if not whole or not arrays:
             return function(*arguments, **options)
-        context = arrays[0].context
+        context = arrays[0]._context
         for other in arrays:
-            if other.context is not context:
+            if other._context is not context:
                 return function(*arguments, **options)
 
         def compute(parameters: Parameters | None, others: Sequence[object]) -> tuple[object, object]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, in_dtype
+from gpuscan.api.array import Array, SomeArray, as_some_array, in_dtype
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
@@ -17,7 +17,7 @@ from gpuscan.device.device_array import DeviceArray
 from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.linear_attention import DeviceAttention, largest_numbers
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.problem.arguments import OnDevice, as_flag, as_leaf
+from gpuscan.problem.arguments import OnDevice, as_flag
 from gpuscan.reference.attention_stages import HostAttention
 from gpuscan.sizes import apply
 
@@ -262,7 +262,7 @@ class _Call:
         """Check the arguments of a call."""
         named: dict[str, object] = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "initial_state": initial}
         named |= {"grad_o": None, "grad_final_state": None} | grads
-        given: dict[str, Any] = {name: None if each is None else as_leaf(each) for name, each in named.items()}
+        given: dict[str, Any] = {name: None if each is None else as_some_array(each) for name, each in named.items()}
         check_shapes(given)
         if grads and given["grad_o"] is None:
             raise TypeError("grad_o=None was passed; pass the gradient with respect to the outputs")
@@ -342,7 +342,7 @@ class _Call:
             ]
             q, k, v, g, beta, initial = arrays[:6]
             attention = DeviceAttention(q, k, v, g, beta, self.scale, initial)
-            results = [Array.of(home, each) for each in compute(attention, arrays[6:])]
+            results = [Array._of(home, each) for each in compute(attention, arrays[6:])]
             if len(parts) == 1:
                 return results if self.on_device else [each.numpy() for each in results]
             if not whole:

@@ -86,7 +86,7 @@ def linear_recurrence(
     dtype: object = None,
     device: Devices = None,
     reproducible: str | None = None,
-) -> Any:
+) -> object:
     """Return the states of a linear recurrence: ``h[t] = a[t] * h[t-1] + b[t]``, with ``h[-1] = initial`` or 0.
 
     Args:
@@ -322,7 +322,7 @@ def _gradients_on_cpu(problem: Problem) -> list[AnyArray]:
     if problem.size == 0:
         return results
     wide = compute_dtype(problem.source.fields[0].scalar)
-    a, grad_h, h = (leaf.astype(wide, copy=False) for leaf in problem.leaves)
+    a, grad_h, h = (leaf.astype(wide, copy=False) for leaf in problem.numpy_leaves)
     # The step to the next gate in the order of the recurrence. The gradient runs the other way.
     axis, step = problem.axis, 1 if problem.reverse else -1
     here, neighbour = _overlap(problem, step)
@@ -331,8 +331,9 @@ def _gradients_on_cpu(problem: Problem) -> list[AnyArray]:
     grad_b = linear_recurrence(gates, grad_h, axis=axis, reverse=problem.reverse, device="numpy")
     states = np.zeros_like(h)
     states[neighbour] = h[here]
-    if problem.seeds is not None:
-        start = problem.seeds[0].reshape(tuple(size for i, size in enumerate(problem.shape) if i != axis))
+    seeds = problem.numpy_seeds
+    if seeds is not None:
+        start = seeds[0].reshape(tuple(size for i, size in enumerate(problem.shape) if i != axis))
         first = [slice(None)] * h.ndim
         first[axis] = slice(0, 1) if step > 0 else slice(-1, None)
         states[tuple(first)] = np.expand_dims(start, axis)
@@ -458,7 +459,7 @@ def broadcast_to(one: str, x: SomeArray, other: str, y: SomeArray) -> SomeArray:
     if not isinstance(x, Array):
         return np.broadcast_to(x, y.shape)
     steps = (0 if n == 1 else step for n, step in zip(x.shape, x.strides, strict=True))
-    return x.view_at(y.shape, (*(0,) * lead, *steps))
+    return x._view_at(y.shape, (*(0,) * lead, *steps))
 
 
 def _array(x: object) -> SomeArray:

@@ -20,7 +20,7 @@ from gpuscan.api.loop_runs import LoopRun, stack_numbers
 from gpuscan.api.outputs import execute
 from gpuscan.api.reduce import reduce
 from gpuscan.array_types import AnyDType
-from gpuscan.elements import Field, bundle_of, compute_dtype, element_of, scalar_of, tuple_of, word_dtype
+from gpuscan.elements import Field, Scalar, bundle_of, compute_dtype, element_of, scalar_of, tuple_of, word_dtype
 from gpuscan.engine.sequential_loop import run_loop
 from gpuscan.errors import LoopError, OperatorError
 from gpuscan.operators.adjoint import map_of
@@ -41,6 +41,9 @@ _ROUNDINGS = 16
 # recover.
 _DAMPING = 0.5
 
+# What a loop ran as, or a function that finds it out.
+LateForm: TypeAlias = LoopForm | Callable[[], LoopForm] | None
+
 
 class LoopResult(tuple[Any, Any]):
     """The pair ``(carry, ys)`` that `gpuscan.loop` returns.
@@ -50,9 +53,9 @@ class LoopResult(tuple[Any, Any]):
     """
 
     iterations: int | None
-    _form: LoopForm | Callable[[], LoopForm] | None
+    _form: LateForm
 
-    def __new__(cls, carry: object, ys: object, form: Any = None, iterations: int | None = None) -> LoopResult:
+    def __new__(cls, carry: object, ys: object, form: LateForm = None, iterations: int | None = None) -> LoopResult:
         self = super().__new__(cls, (carry, ys))
         self._form, self.iterations = form, iterations
         return self
@@ -215,9 +218,9 @@ def _all_host(value: object) -> bool:
 
 
 def _run(
-    f: Any, init: object, xs: object, *, axis: int, reverse: bool, method: str, device: object, fixed: bool,
-    forms: list[LoopForm],
-) -> tuple[Any, Any]:  # fmt: skip
+    f: Callable[..., object], init: object, xs: object, *, axis: int, reverse: bool, method: str,
+    device: Device | str | int | None, fixed: bool, forms: list[LoopForm],
+) -> tuple[object, object]:  # fmt: skip
     arguments = loop_arguments(f, init, xs, axis=axis, device=device)
     if method == "sequential":
         return run_sequentially(arguments, reverse)
@@ -228,16 +231,16 @@ def _run(
 
 @launchable
 def _launch_loop(
-    f: object, init: object, xs: object, *, axis: int = 0, reverse: bool = False, method: str = "auto",
-    device: object = None, fixed: bool = False,
-) -> tuple[Any, Any]:  # fmt: skip
+    f: Callable[..., object], init: object, xs: object, *, axis: int = 0, reverse: bool = False, method: str = "auto",
+    device: Device | str | int | None = None, fixed: bool = False,
+) -> tuple[object, object]:  # fmt: skip
     return _run(f, init, xs, axis=axis, reverse=reverse, method=method, device=device, fixed=fixed, forms=[])
 
 
 # ----- Step by step
 
 
-def run_sequentially(arguments: LoopArguments, reverse: bool) -> tuple[Any, Any]:
+def run_sequentially(arguments: LoopArguments, reverse: bool) -> tuple[object, object]:
     """Return the last carry and the outputs of the loop itself, which takes one invocation for each row."""
     step, home = arguments.step, arguments.home
     outputs = [] if step.output is None else list(step.output.fields)
@@ -251,11 +254,10 @@ def run_sequentially(arguments: LoopArguments, reverse: bool) -> tuple[Any, Any]
         arrays = [home.asarray(x) for x in arguments.xs]
         states = [node.scalar for node in step.states]
         given = (arrays, step.source.fields, outputs, arguments.shape, arguments.axis, reverse)
-        final, ys = run_loop(home._context, function, numbers, states, *given)
-        found: list[Any] = [Array.of(home, each) for each in (*final, *ys)]
+        parts = run_loop(home._context, function, numbers, states, *given)
+        final, ys = ([Array._of(home, each) for each in part] for part in parts)
         if not arguments.on_device:
-            found = [each.numpy() for each in found]
-        final, ys = found[: len(final)], found[len(final) :]
+            final, ys = ([each.numpy() for each in part] for part in (final, ys))
     leaves, start = [], 0
     for field in step.carry.fields:
         leaves.append(stack_numbers(final[start : start + field.count], field, arguments.others))
@@ -282,14 +284,14 @@ def _step_of_numbers(step: Step, *, whole_words: bool) -> Map:
 
 
 def _run_on_numpy(
-    arguments: LoopArguments, function: Map, numbers: Sequence[Any], reverse: bool
-) -> tuple[list[Any], list[Any]]:
+    arguments: LoopArguments, function: Map, numbers: Sequence[SomeArray], reverse: bool
+) -> tuple[Sequence[SomeArray], Sequence[SomeArray]]:
     step, axis = arguments.step, arguments.axis
     others = arguments.others
     states = [node.scalar for node in step.states]
     carry = [np.broadcast_to(value, others).astype(compute_dtype(s)) for value, s in zip(numbers, states, strict=True)]
     xs = [
-        np.moveaxis(x, axis, 0)[(..., *at)].astype(compute_dtype(field.scalar), copy=False)
+        np.moveaxis(np.asarray(x), axis, 0)[(..., *at)].astype(compute_dtype(field.scalar), copy=False)
         for x, field in zip(arguments.xs, step.source.fields, strict=True)
         for at in np.ndindex(field.shape)
     ]
@@ -316,7 +318,7 @@ def _run_on_numpy(
 
 def run_newton(
     arguments: LoopArguments, reverse: bool, tolerance: float | None, max_iterations: int
-) -> tuple[SomeArray | np.generic, SomeArray, int]:
+) -> tuple[object, object, int]:
     """Return the last carry, the outputs, and the number of iterations.
 
     An iteration computes new carries h' from the carries h of the iteration before it, by the scan
@@ -383,7 +385,7 @@ def run_newton(
         residual = float(np.asarray(reduce(residuals, "maximum", device=home or "numpy")))
         if residual <= limit:
             for place, array in enumerate(arrays):
-                run.lasts[place] = run.last(array)
+                run.keep_last(place, array)
                 run.places[step.results[place].index] = Place(array, fields[place], 0)
             carry, ys = run.finish()
             return carry, ys, iteration
@@ -400,7 +402,7 @@ def _float_of(dtype: AnyDType) -> Any:
     return np.float32 if np.dtype(dtype).name == "bfloat16" else dtype
 
 
-def _residual(run: LoopRun, targets: list[Node], scalar: Any) -> Node:
+def _residual(run: LoopRun, targets: list[Node], scalar: Scalar) -> Node:
     """Return the largest distance of a carry from what the step gives, relative to the carry; infinity for NaN."""
     step, graph = run.step, run.step.graph
     largest: Node | None = None

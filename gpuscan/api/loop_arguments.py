@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray
+from gpuscan.api.array import Array, SomeArray, as_some_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.array_types import AnyArray, AnyDType
@@ -20,7 +20,7 @@ from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.loops.form import Derivation, derive
 from gpuscan.operators.loops.step import Step, keeps_weak, trace_step
 from gpuscan.operators.parameters import Parameter, Switch
-from gpuscan.problem.arguments import OnDevice, as_leaf, native, resolve_axis, structure_and_leaves
+from gpuscan.problem.arguments import native, resolve_axis, structure_and_leaves
 from gpuscan.recent_values import RecentValues
 
 # The most numbers of a carry, for which matrices still fit a shader.
@@ -34,8 +34,8 @@ _MAX_KEY_BYTES = 1024
 # The most combinations of dtypes that are tried for the Python numbers of init.
 _MAX_TRIES = 32
 
-_derivations: RecentValues[Any, Derivation] = RecentValues(_MAX_STEPS)
-_steps: RecentValues[Any, Any] = RecentValues(_MAX_STEPS)
+_derivations: RecentValues[Hashable, Derivation] = RecentValues(_MAX_STEPS)
+_steps: RecentValues[Hashable, Step] = RecentValues(_MAX_STEPS)
 
 
 class FixedStep:
@@ -69,13 +69,13 @@ class LoopArguments:
     """
 
     step: Step
-    init: tuple[Any, ...]
-    xs: tuple[Any, ...]
+    init: tuple[SomeArray, ...]
+    xs: tuple[SomeArray, ...]
     shape: tuple[int, ...]
     axis: int
     home: Device | None
     on_device: bool
-    key: Any
+    key: Hashable
 
     @property
     def others(self) -> tuple[int, ...]:
@@ -90,9 +90,11 @@ class LoopArguments:
         """Return the first value of each number of the carry, from `init`; None for a number on a device."""
         found: list[AnyArray | None] = []
         for leaf, field in zip(self.init, self.step.carry.fields, strict=True):
-            on_host = isinstance(leaf, np.ndarray)
-            flat = leaf.reshape(*leaf.shape[: leaf.ndim - len(field.shape)], field.count) if on_host else leaf
-            found += [flat[..., place] if on_host else None for place in range(field.count)]
+            if isinstance(leaf, Array):
+                found += [None] * field.count
+                continue
+            flat = leaf.reshape(*leaf.shape[: leaf.ndim - len(field.shape)], field.count)
+            found += [flat[..., place] for place in range(field.count)]
         return found
 
     def derivation(self) -> Derivation:
@@ -121,7 +123,7 @@ class Place:
         component: which number of the field.
     """
 
-    array: Any
+    array: SomeArray
     field: Field
     component: int
 
@@ -132,7 +134,7 @@ def loop_arguments(
     xs: object,
     *,
     axis: int,
-    device: Any,
+    device: Device | str | int | None,
     anywhere: bool = False,
 ) -> LoopArguments:
     """Return the arguments of a loop, checked and traced.
@@ -146,8 +148,8 @@ def loop_arguments(
     """
     if not callable(f):
         raise TypeError(f"f={abbreviate(f)} was passed to a loop; pass a function of (carry, x)")
-    structure, leaves = structure_and_leaves(xs)
-    leaves = [leaf if isinstance(leaf, OnDevice) else native(leaf) for leaf in leaves]
+    structure, found = structure_and_leaves(xs)
+    leaves = [native(as_some_array(leaf)) for leaf in found]
     tries = _carries(init)
     refusals: list[Exception] = []
     for carry, given in tries:
@@ -186,7 +188,11 @@ def _no_split(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], ax
 
 
 def _takes_numbers(
-    f: object, structure: Structure, leaves: Sequence[SomeArray], carry: Structure, given: Sequence[SomeArray]
+    f: Callable[..., object],
+    structure: Structure,
+    leaves: Sequence[SomeArray],
+    carry: Structure,
+    given: Sequence[Initial],
 ) -> bool:
     """Return True if the step can be traced with a carry and an x of single numbers."""
     shared = len(_find_shared([leaf.shape for leaf in leaves]))
@@ -202,13 +208,16 @@ def _takes_numbers(
 
 # ----- init
 
+# A leaf of init: an array, or a Python number, which takes the dtype that the step gives it.
+Initial: TypeAlias = SomeArray | int | float | complex | Parameter
 
-def _is_weak(value: object) -> bool:
+
+def _is_weak(value: object) -> TypeGuard[int | float | complex | Parameter]:
     kinds = (int, float, complex)
     return type(value) in kinds or type(value) is Parameter
 
 
-def _carries(init: object) -> list[tuple[Structure, list[Any]]]:
+def _carries(init: object) -> list[tuple[Structure, list[Initial]]]:
     """Return the ways to read init: a list of numbers is a bundle first, and an array otherwise."""
     ways = [_flatten(init, lists=True)]
     if _has_list(init):
@@ -222,7 +231,7 @@ def _has_list(value: object) -> bool:
     return isinstance(value, list) or (isinstance(value, tuple) and any(map(_has_list, value)))
 
 
-def _flatten(value: object, *, lists: bool) -> tuple[Structure, list[Any]]:
+def _flatten(value: object, *, lists: bool) -> tuple[Structure, list[Initial]]:
     """Return the structure of init and its leaves. Python numbers stay what they are."""
     if isinstance(value, dict):
         kind, keys, parts, factory = "dict", tuple(value), list(value.values()), None
@@ -234,9 +243,9 @@ def _flatten(value: object, *, lists: bool) -> tuple[Structure, list[Any]]:
     elif _is_weak(value):
         return LEAF, [value]
     else:
-        leaf = as_leaf(value)
+        leaf = as_some_array(value)
         scalar_of(leaf.dtype)
-        return LEAF, [leaf if isinstance(leaf, OnDevice) else native(leaf)]
+        return LEAF, [native(leaf)]
     if not parts:
         raise ValueError("an init of no arrays was passed to a loop; pass a carry of one number or more")
     found = [_flatten(part, lists=lists) for part in parts]
@@ -301,11 +310,11 @@ def _check_split(
 
 
 def _with_split(
-    f: object,
+    f: Callable[..., object],
     structure: Structure,
     leaves: Sequence[SomeArray],
     carry: Structure,
-    given: Sequence[Any],
+    given: Sequence[Initial],
     split: Split,
     axis: int,
     home: Device | None,
@@ -319,11 +328,11 @@ def _with_split(
         found = _trace(f, carry, given, states, source, weak)
         if key is not None:
             found = _steps.keep(key, found)
-    step: Step = found
-    on_device = any(isinstance(each, OnDevice) for each in (*leaves, *given))
-    arrays: list[Any] = []
+    step = found
+    on_device = any(isinstance(each, Array) for each in (*leaves, *given))
+    arrays: list[SomeArray] = []
     for value, field in zip(given, step.carry.fields, strict=True):
-        if isinstance(value, OnDevice):
+        if isinstance(value, Array):
             arrays.append(value)
             continue
         value = value.value if type(value) is Parameter else value
@@ -333,11 +342,13 @@ def _with_split(
     return LoopArguments(step, tuple(arrays), tuple(moved), shape, place, home, on_device, key)
 
 
-def _step_key(f: object, carry: Structure, given: Sequence[Any], source: Element, states: list[tuple[int, ...]]) -> Any:
+def _step_key(
+    f: object, carry: Structure, given: Sequence[Initial], source: Element, states: list[tuple[int, ...]]
+) -> Hashable:
     key = f if isinstance(f, FixedStep) else None if isinstance(f, Switch) else function_key(f)
     if key is None:
         return None
-    kinds = tuple((type(each), None) if _is_weak(each) else (None, each.dtype) for each in given)
+    kinds = tuple((None, each.dtype) if isinstance(each, (Array, np.ndarray)) else (type(each), None) for each in given)
     whole = (key, carry, kinds, source, tuple(states))
     try:
         hash(whole)
@@ -347,15 +358,15 @@ def _step_key(f: object, carry: Structure, given: Sequence[Any], source: Element
 
 
 def _trace(
-    f: Any,
+    f: Callable[..., object],
     carry: Structure,
-    given: Sequence[Any],
+    given: Sequence[Initial],
     states: Sequence[tuple[int, ...]],
     source: Element,
     weak: Sequence[bool],
 ) -> Step:
     """Return the step with the first dtypes for the Python numbers of init that fit."""
-    choices = [_dtypes(each, source) if is_weak else [each.dtype] for each, is_weak in zip(given, weak, strict=True)]
+    choices = [[each.dtype] if isinstance(each, (Array, np.ndarray)) else _dtypes(each, source) for each in given]
     narrow = [is_weak and _is_narrow(kinds[0]) for kinds, is_weak in zip(choices, weak, strict=True)]
     if any(narrow):
         first = [np.int32 if each else kinds[0] for each, kinds in zip(narrow, choices, strict=True)]

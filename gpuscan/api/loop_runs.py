@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, new_array
+from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.loop_arguments import LoopArguments, Place
-from gpuscan.api.map import map_leaves
+from gpuscan.api.map import map_fields
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.array_types import AnyArray
@@ -50,7 +49,7 @@ class _Sources:
     """
 
     def __init__(self, nodes: Sequence[Node], places: Mapping[int, Place], spare: Place) -> None:
-        self.arrays: list[Any] = []
+        self.arrays: list[SomeArray] = []
         self.fields: list[Field] = []
         found = {node: places[node.index] for node in cut_inputs(nodes, places)}
         self._of: dict[Node, tuple[int, Place]] = {}
@@ -117,12 +116,11 @@ class LoopRun:
         self.spare = next(iter(self.places.values()))
         self.x_places = dict(self.places)
         # The last value of each number of the carry, once it is known.
-        self.lasts: dict[int, Any] = {}
-        self._init_numbers: dict[int, Any] = {}
+        self.lasts: dict[int, SomeArray | np.generic] = {}
 
     # ----- The plan
 
-    def run(self) -> tuple[Any, Any]:
+    def run(self) -> tuple[object, object]:
         """Return the last carry and the outputs, in the user's structures."""
         step, stages = self.step, self.derivation.stages
         recurrent = {place for stage in stages for place in stage.places}
@@ -192,7 +190,7 @@ class LoopRun:
             if isinstance(item, int):
                 (array,) = self.map_nodes([[self.step.results[item]]], [self.field_of(item)])
                 self.set_old(item, array)
-                self.lasts[item] = self.last(array)
+                self.keep_last(item, array)
             else:
                 self._stage(item, item.places, item.places, [], set(item.places))
 
@@ -266,13 +264,13 @@ class LoopRun:
                 stored.append((nodes, field))
             else:
                 shared[number] = same
-        results: list[SomeArray] = []
+        results: Sequence[SomeArray] = []
         if stored:
             problem = self.problem(stage, [nodes for nodes, _ in stored], [field for _, field in stored])
             results = execute(problem, self.home, "auto", None)
         for place, array in zip(new, results, strict=False):
             self.places[step.results[place].index] = Place(array, self.field_of(place), 0)
-            self.lasts[place] = self.last(array)
+            self.keep_last(place, array)
         for place in wanted:
             if place in old_needed and place in new:
                 self.set_old(place, results[new.index(place)])
@@ -289,7 +287,7 @@ class LoopRun:
                 for place in stage.places:
                     fits = field.scalar == step.states[place].scalar
                     if step.results[place] is node and place not in self.lasts and fits:
-                        self.lasts[place] = _component(self.last(ys[number]), field, component)
+                        self.keep_last(place, _component(ys[number], field, component))
         return ys
 
     def problem(
@@ -298,7 +296,7 @@ class LoopRun:
         nodes: Sequence[Sequence[Node]],
         fields: Sequence[Field],
         targets: Sequence[Node] | None = None,
-        start: Sequence[object] | None = None,
+        start: Sequence[SomeArray] | None = None,
     ) -> Problem:
         """Return the scan of a stage.
 
@@ -392,7 +390,7 @@ class LoopRun:
 
     # ----- Initial values
 
-    def initial(self, place: int) -> Any:
+    def initial(self, place: int) -> SomeArray:
         """Return the values of a number of the carry in init, in a shape that broadcasts to the other axes."""
         start = 0
         for leaf, field in zip(self.arguments.init, self.step.carry.fields, strict=True):
@@ -403,15 +401,15 @@ class LoopRun:
         raise AssertionError("the carry has fewer numbers")
 
     def _seeds(
-        self, stage: Stage, element: Element, rest: Sequence[tuple[Scalar, object]], start: Sequence[Any] | None
-    ) -> tuple[Any, ...]:
+        self, stage: Stage, element: Element, rest: Sequence[tuple[Scalar, object]], start: Sequence[SomeArray] | None
+    ) -> tuple[SomeArray, ...]:
         """Return the constant map of init for each row, in the fields of an element."""
         given = [self.initial(place) for place in stage.places] if start is None else list(start)
         count = len(stage.numbers)
         rows = int(np.prod(self.arguments.others, dtype=np.int64))
         if any(isinstance(each, Array) for each in given):
             assert self.home is not None
-            seeds = list(self._seeds_on_device(stage, element, given))
+            seeds: list[SomeArray] = list(self._seeds_on_device(stage, element, given))
         else:
             wide = [
                 np.ascontiguousarray(np.broadcast_to(each, self.arguments.others))
@@ -441,19 +439,21 @@ class LoopRun:
         nodes = [[graph.cast(number.nodes[()], field.scalar)] for number, field in zip(numbers, fields, strict=True)]
         function = map_of(graph, source, nodes, bundle_of(fields))
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
-        found: Sequence[SomeArray] = map_leaves(function, arrays, shape, self.home, None)
+        found = map_fields(function, arrays, shape, self.home)
         if isinstance(stage.composition, TableMaps):
             self._check_states(stage.composition, source, arrays, shape)
         return found
 
-    def _check_states(self, maps: TableMaps, source: Element, arrays: Sequence[object], shape: tuple[int, ...]) -> None:
+    def _check_states(
+        self, maps: TableMaps, source: Element, arrays: Sequence[SomeArray], shape: tuple[int, ...]
+    ) -> None:
         """Look for values of init that are no states. What is found is read with the reports."""
         assert self.home is not None
         graph = Graph()
         inputs = [trace_node(graph, graph.input(0, i, 0, field.scalar)) for i, field in enumerate(source.fields)]
         outside = maps.is_outside(inputs).nodes[()]
         function = map_of(graph, source, [[outside]], bundle_of([Field("f", outside.scalar)]))
-        (words,) = map_leaves(function, arrays, shape, self.home, None)
+        (words,) = map_fields(function, arrays, shape, self.home)
         found = reduce(words.reshape((-1,)), "maximum")
         error = LoopError(
             f"a loop of {self.step.name} over {len(maps.states)} finite states was asked for, but init has a value "
@@ -471,14 +471,12 @@ class LoopRun:
         others = self.arguments.others
         start = self.initial(place)
         old: SomeArray
-        seed: Any
-        leaf: Any = array
         if isinstance(array, Array):
             seed = start if isinstance(start, Array) else np.broadcast_to(start, others).reshape(-1)
             element = bundle_of([field])
             problem = Problem(
                 operator=LAST,
-                leaves=(leaf,),
+                leaves=(array,),
                 source=element,
                 element=element,
                 destination=element,
@@ -500,7 +498,7 @@ class LoopRun:
                 old[tuple(first)] = np.expand_dims(np.broadcast_to(start, others), self.axis)
         self.places[self.step.states[place].index] = Place(old, field, 0)
 
-    def map_nodes(self, nodes: Sequence[Sequence[Node]], fields: Sequence[Field]) -> list[SomeArray]:
+    def map_nodes(self, nodes: Sequence[Sequence[Node]], fields: Sequence[Field]) -> Sequence[SomeArray]:
         """Return nodes as arrays, computed from the arrays that are there."""
         flat = [node for group in nodes for node in group]
         sources = _Sources(flat, self.places, self.spare)
@@ -509,7 +507,7 @@ class LoopRun:
         by_field = [[graph.cast(next(found), f.scalar) for _ in g] for g, f in zip(nodes, fields, strict=True)]
         return self.elementwise(map_of(graph, sources.element, by_field, bundle_of(list(fields))), sources.arrays)
 
-    def elementwise(self, function: Map, arrays: Sequence[Any]) -> list[SomeArray]:
+    def elementwise(self, function: Map, arrays: Sequence[SomeArray]) -> Sequence[SomeArray]:
         """Return a function of each element of arrays that share the leading shape."""
         if self.fixed or any(field.shape for field in (*function.source.fields, *function.element.fields)):
             # The kernel of maps takes one number of each array: a scan that keeps each element takes several.
@@ -524,13 +522,13 @@ class LoopRun:
                 before=function,
             )
             return execute(problem.made_reproducible() if self.fixed else problem, self.home, "auto", None)
-        return list(map_leaves(function, arrays, self.shape, self.home, None))
+        return map_fields(function, arrays, self.shape, self.home)
 
     def _map_outputs(self) -> list[SomeArray]:
         step = self.step
         assert step.output is not None
         groups = _group_by_field(step.outputs, step.output)
-        found: list[Any] = [None] * len(groups)
+        found: dict[int, SomeArray] = {}
         rest = []
         for number, (nodes, field) in enumerate(groups):
             place = self.places.get(nodes[0].index) if len(nodes) == 1 and not field.shape else None
@@ -543,18 +541,17 @@ class LoopRun:
             arrays = self.map_nodes([groups[i][0] for i in rest], [groups[i][1] for i in rest])
             for number, array in zip(rest, arrays, strict=True):
                 found[number] = array
-        return found
+        return [found[number] for number in range(len(groups))]
 
     # ----- The last carry
 
-    def last(self, array: SomeArray) -> Any:
-        """Return a copy of the last values along the axis."""
-        if not self.shape[self.axis]:
-            return None
-        last = array[(slice(None),) * self.axis + (0 if self.reverse else -1,)]
-        return last.copy() if isinstance(last, (Array, np.ndarray)) else last
+    def keep_last(self, place: int, array: SomeArray) -> None:
+        """Keep a copy of the last values along the axis, if there are any."""
+        if self.shape[self.axis]:
+            last = array[(slice(None),) * self.axis + (0 if self.reverse else -1,)]
+            self.lasts[place] = last.copy()
 
-    def finish(self) -> tuple[Any, Any]:
+    def finish(self) -> tuple[object, object]:
         """Return the last carry, and the outputs of the arrays that are there."""
         ys = None if self.step.output is None else self.step.output.structure.build_bundle(self._map_outputs())
         return self._carry(), ys
@@ -566,19 +563,19 @@ class LoopRun:
         assert self.home is not None
         return new_array(self.home, np.ascontiguousarray(array))
 
-    def _carry(self) -> Any:
+    def _carry(self) -> object:
         """Return the last carry, in the structure of init."""
         step = self.step
         count = len(step.states)
         if self.shape[self.axis] == 0:
             return self._initial_carry()
         for stage in self.derivation.stages:
-            missing = [place for place in stage.places if self.lasts.get(place) is None]
+            missing = [place for place in stage.places if place not in self.lasts]
             if missing:
                 for place, value in zip(missing, self._reduce(stage, missing), strict=True):
                     self.lasts[place] = value
         for place in self.derivation.direct:
-            if self.lasts.get(place) is None:
+            if place not in self.lasts:
                 self.lasts[place] = self._direct_last(place)
         leaves, start = [], 0
         for field in step.carry.fields:
@@ -588,12 +585,14 @@ class LoopRun:
         assert start == count
         return step.carry.structure.build_bundle(leaves)
 
-    def _initial_carry(self) -> Any:
+    def _initial_carry(self) -> object:
         leaves = []
         for leaf, field in zip(self.arguments.init, self.step.carry.fields, strict=True):
             shape = (*self.arguments.others, *field.shape)
-            is_there = isinstance(leaf, Array)
-            whole = _spread(leaf, shape) if is_there else self.on_home(np.broadcast_to(leaf, shape).copy())
+            if isinstance(leaf, Array):
+                whole: SomeArray = _spread(leaf, shape)
+            else:
+                whole = self.on_home(np.broadcast_to(leaf, shape).copy())
             leaves.append(whole if isinstance(whole, Array) or whole.ndim else whole[()])
         return self.step.carry.structure.build_bundle(leaves)
 
@@ -616,12 +615,12 @@ class LoopRun:
         problem = self.problem(stage, nodes, [self.field_of(place) for place in places])
         if self.reverse:
             at = (slice(None),) * self.axis + (slice(None, None, -1),)
-            problem = replace(problem, leaves=tuple(leaf[at] for leaf in problem.leaves), reverse=False)
+            problem = replace(problem, leaves=tuple(as_some_array(leaf)[at] for leaf in problem.leaves), reverse=False)
         problem = problem.as_reduction()
-        found: list[Any]
+        found: Sequence[SomeArray]
         if is_on_device(problem):
             assert self.home is not None
-            found = [Array.of(self.home, each) for each in scan_device(self.home._executor, problem)]
+            found = [Array._of(self.home, each) for each in scan_device(self.home._executor, problem)]
         elif self.home is None:
             found = reference.reduce_rows(problem)
         else:
@@ -682,8 +681,8 @@ def _group_by_field(nodes: Sequence[Node], element: Element) -> list[tuple[list[
     return found
 
 
-def _component(array: Any, field: Field, component: int) -> Any:
-    if array is None or not field.shape:
+def _component(array: SomeArray, field: Field, component: int) -> SomeArray:
+    if not field.shape:
         return array
     return array[(..., *list(np.ndindex(field.shape))[component])]
 
@@ -694,7 +693,7 @@ def _element(scalars: Sequence[Scalar]) -> Element:
     return Element(fields) if len(fields) == 1 else Element(fields, tuple_of(len(fields)))
 
 
-def _spread(array: Array, shape: tuple[int, ...]) -> Any:
+def _spread(array: Array, shape: tuple[int, ...]) -> Array:
     lead = len(shape) - len(array.shape)
     steps = (0 if n == 1 else step for n, step in zip(array.shape, array.strides, strict=True))
-    return array.view_at(shape, (*(0,) * lead, *steps)).copy()
+    return array._view_at(shape, (*(0,) * lead, *steps)).copy()

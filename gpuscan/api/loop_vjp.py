@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, new_array
+from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
+from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
 from gpuscan.api.loop_arguments import LoopArguments, Place, loop_arguments
 from gpuscan.api.loop_runs import LoopRun, part_of
 from gpuscan.api.outputs import execute
-from gpuscan.elements import Field, Structure
+from gpuscan.elements import Element, Field
 from gpuscan.errors import abbreviate
 from gpuscan.operators.adjoint import CONTINUOUS
 from gpuscan.operators.expression_graph import Node
 from gpuscan.operators.loops.linearisation import linearise
-from gpuscan.problem.arguments import OnDevice, as_flag, as_leaf, native
+from gpuscan.problem.arguments import as_flag, native
 from gpuscan.problem.broadcasting import sum_to_shape
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def loop_vjp(
 
 
 def gradients(
-    f: Any,
+    f: Callable[[Any, Any], object],
     init: object,
     xs: object,
     grad_ys: object,
@@ -99,7 +100,7 @@ def gradients(
     grad_carry: object,
     axis: int,
     reverse: bool,
-    device: object = None,
+    device: Device | str | int | None = None,
 ) -> tuple[Any, Any]:
     """Return what `loop_vjp` returns, computed on a device of choice."""
     arguments = loop_arguments(f, init, xs, axis=axis, device=device)
@@ -117,7 +118,9 @@ class _Backward:
         self.given = self._gradients("grad_ys", grad_ys, step.output, arguments.shape)
         self.last = self._gradients("grad_carry", grad_carry, step.carry, arguments.others)
 
-    def _gradients(self, name: str, value: object, element: Any, shape: tuple[int, ...]) -> list[Any]:
+    def _gradients(
+        self, name: str, value: object, element: Element | None, shape: tuple[int, ...]
+    ) -> list[SomeArray | None]:
         """Return the arrays of a gradient; None for each that is not given.
 
         Raises:
@@ -127,7 +130,7 @@ class _Backward:
             if value is not None:
                 raise ValueError(f"{name}={abbreviate(value)} was passed for a loop without outputs; pass None")
             return [None] * (0 if element is None else len(element.fields))
-        structure: Structure = element.structure
+        structure = element.structure
         try:
             leaves = structure.flatten(value)
         except (TypeError, ValueError, KeyError, IndexError):
@@ -135,13 +138,13 @@ class _Backward:
                 f"{name}={abbreviate(value)} was passed, but it does not nest as the results of the loop do; pass one "
                 "gradient for each array of them"
             ) from None
-        found: list[Any] = []
+        found: list[SomeArray | None] = []
         for leaf, field in zip(leaves, element.fields, strict=True):
             if leaf is None or field.scalar.kind not in CONTINUOUS:
                 found.append(None)
                 continue
-            array = as_leaf(leaf)
-            array = array if isinstance(array, OnDevice) else native(array).astype(field.scalar.dtype, copy=False)
+            array = as_some_array(leaf)
+            array = array if isinstance(array, Array) else native(array).astype(field.scalar.dtype, copy=False)
             if tuple(array.shape) != (*shape, *field.shape):
                 raise ValueError(
                     f"{name} of shape {tuple(array.shape)} was passed for results of shape {(*shape, *field.shape)}; "
@@ -156,7 +159,7 @@ class _Backward:
         assert home is not None
         return new_array(home, np.ascontiguousarray(array))
 
-    def run(self) -> tuple[Any, Any]:
+    def run(self) -> tuple[object, object]:
         """Return the gradients of init and of xs."""
         step, run, found = self.step, self.forward, self.found
         graph = step.graph
@@ -207,7 +210,7 @@ class _Backward:
                     numbers.append(number.astype(dtype))
         return [numbers[place] for place in self.found.places]
 
-    def _of_inputs(self, after: Sequence[Node], outputs: Sequence[Node | None]) -> Any:
+    def _of_inputs(self, after: Sequence[Node], outputs: Sequence[Node | None]) -> object:
         """Return the gradients of the arrays of x."""
         step, run = self.step, self.forward
         inputs = iter(step.inputs)
@@ -218,14 +221,14 @@ class _Backward:
             if field.scalar.kind in CONTINUOUS:
                 groups.append((self.found.backwards(after, outputs, own), Field("f", field.scalar, field.shape)))
                 kept.append(number)
-        leaves: list[Any] = [None] * len(step.source.fields)
+        leaves: list[SomeArray | None] = [None] * len(step.source.fields)
         if groups:
             arrays = run.map_nodes([nodes for nodes, _ in groups], [field for _, field in groups])
             for number, array in zip(kept, arrays, strict=True):
                 leaves[number] = array
         return step.source.structure.build_bundle(leaves)
 
-    def _of_init(self, after: Sequence[Node], outputs: Sequence[Node | None], olds: Sequence[Node]) -> Any:
+    def _of_init(self, after: Sequence[Node], outputs: Sequence[Node | None], olds: Sequence[Node]) -> object:
         """Return the gradients with respect to the arrays of init, the carry before the first step."""
         step, run, others = self.step, self.forward, self.arguments.others
         scalars = {place: step.states[place].scalar for place in self.found.places}
@@ -243,19 +246,19 @@ class _Backward:
             fields = [Field("f", self.found.scalar) for _ in olds]
             arrays = part_of(run, places, shape).map_nodes([[node] for node in nodes], fields)
             numbers = {place: array.reshape(others) for place, array in zip(self.found.places, arrays, strict=True)}
-        leaves: list[Any] = []
+        leaves: list[SomeArray | np.generic | None] = []
         start = 0
         for leaf, field in zip(self.arguments.init, step.carry.fields, strict=True):
-            own = [numbers.get(place) for place in range(start, start + field.count)]
+            own = range(start, start + field.count)
             start += field.count
-            if own[0] is None:
+            if own[0] not in numbers:
                 leaves.append(None)
                 continue
-            whole = self._join(own, field)
+            whole = self._join([numbers[place] for place in own], field)
             leaves.append(self._sum(whole, tuple(np.shape(leaf)), field))
         return step.carry.structure.build_bundle(leaves)
 
-    def _join(self, numbers: Sequence[Any], field: Field) -> Any:
+    def _join(self, numbers: Sequence[SomeArray], field: Field) -> SomeArray:
         others = self.arguments.others
         if not field.shape:
             return numbers[0]

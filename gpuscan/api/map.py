@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray
+from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_out
 from gpuscan.array_types import AnyArray
-from gpuscan.elements import element_of, tuple_of
+from gpuscan.elements import Element, element_of, tuple_of
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.parameters import Parameter
 from gpuscan.operators.trace import Map, trace_function
-from gpuscan.problem.arguments import Leaf, native, structure_and_leaves
+from gpuscan.problem.arguments import Leaf, as_numpy_arrays, native, structure_and_leaves
 from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.problem.problem import Problem
 from gpuscan.reference.elementwise import map_arrays
@@ -101,7 +101,7 @@ def map(
 @launchable
 def map(
     function: Callable[..., object], *arrays: object, out: object = None, device: Device | str | int | None = None
-) -> Any:
+) -> object:
     """Return a function of every element of some arrays: ``y[i] = function(a[i], b[i], …)``, computed by one kernel.
 
     Args:
@@ -143,24 +143,24 @@ def map(
     if not callable(function):
         raise TypeError(f"function={function!r} was passed to gpuscan.map; pass a function of one parameter an array")
     leaves: list[SomeArray] = []
-    parts: list[Any] = []
+    parts: list[object] = []
     for array in arrays:
         if is_number(array):
             parts.append(array)
             continue
         structure, found = structure_and_leaves(array)
         parts.append((len(leaves), structure))
-        leaves += [native(leaf) for leaf in found]
+        leaves += [native(as_some_array(leaf)) for leaf in found]
     if not leaves:
         raise TypeError("gpuscan.map was called without an array; pass one array or more after the function")
     shape = common_shape([leaf.shape for leaf in leaves])
     home = home_of(leaves, device)
 
     @functools.wraps(function)
-    def of_all(numbers: Sequence[object]) -> Any:
+    def of_all(numbers: Sequence[object]) -> object:
         return function(
             *(
-                part if is_number(part) else part[1].unflatten(numbers[part[0] : part[0] + part[1].leaf_count])
+                part[1].unflatten(numbers[part[0] : part[0] + part[1].leaf_count]) if isinstance(part, tuple) else part
                 for part in parts
             )
         )
@@ -174,7 +174,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, (bool, int, float, complex, np.generic, Parameter))
 
 
-def numbers_of(leaves: Sequence[SomeArray]) -> Any:
+def numbers_of(leaves: Sequence[SomeArray]) -> Element:
     """Return the element with one number of each array, as a tuple."""
     return element_of([leaf.dtype for leaf in leaves], tuple_of(len(leaves)))
 
@@ -195,27 +195,50 @@ def common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         ) from None
 
 
-def map_leaves(function: Map, leaves: Sequence[Any], shape: tuple[int, ...], home: Device | None, out: object) -> Any:
+def map_leaves(
+    function: Map, leaves: Sequence[SomeArray], shape: tuple[int, ...], home: Device | None, out: object
+) -> object:
     """Return the result of a traced function of a tuple of numbers, in the form in which the function returns it."""
     on_device = any(isinstance(leaf, Array) for leaf in leaves)
     outputs = check_out(_stand_in(function, leaves, shape), out, home if on_device else None)
-    results: Sequence[SomeArray]
-    if on_device:
-        assert home is not None
-        sources = [home.asarray(leaf) for leaf in leaves]
-        found = map_elements(home._context, sources, function, shape, outputs)
-        results = outputs or [Array.of(home, array) for array in found]
-    elif home is None:
-        results = outputs or _empty(function, shape)
-        for target, values in zip(results, map_arrays(function, leaves, shape), strict=True):
-            target[...] = values
-    else:
-        results = outputs or _empty(function, shape)
-        _map_host(home, function, leaves, shape, results)
+    results = map_fields(function, leaves, shape, home, outputs)
     if out is not None:
         return out
     # NumPy's functions give numbers, not arrays of shape ().
-    return function.element.structure.build_bundle([part if on_device or part.shape else part[()] for part in results])
+    parts = [part if isinstance(part, Array) or part.shape else part[()] for part in results]
+    return function.element.structure.build_bundle(parts)
+
+
+def map_fields(
+    function: Map,
+    leaves: Sequence[SomeArray],
+    shape: tuple[int, ...],
+    home: Device | None,
+    outputs: Sequence[SomeArray] | None = None,
+) -> Sequence[SomeArray]:
+    """Return the result of a traced function of a tuple of numbers: one array for each field.
+
+    Args:
+        function: the function.
+        leaves: an array for each number.
+        shape: the shape that the arrays broadcast to.
+        home: the device to run on; None for NumPy.
+        outputs: the arrays of `out`, checked; new ones without.
+    """
+    if any(isinstance(leaf, Array) for leaf in leaves):
+        assert home is not None
+        sources = [home.asarray(leaf) for leaf in leaves]
+        places = None if outputs is None else arrays_on_device(outputs)
+        found = map_elements(home._context, sources, function, shape, places)
+        return places or [Array._of(home, array) for array in found]
+    given = as_numpy_arrays(leaves)
+    results = _empty(function, shape) if outputs is None else as_numpy_arrays(outputs)
+    if home is None:
+        for target, values in zip(results, map_arrays(function, given, shape), strict=True):
+            target[...] = values
+    else:
+        _map_host(home, function, given, shape, results)
+    return results
 
 
 def _stand_in(function: Map, leaves: Sequence[Leaf], shape: tuple[int, ...]) -> Problem:
@@ -247,7 +270,7 @@ def _map_host(
         targets = [result[(slice(None),) * axis + (piece,)] if shape else result for result in results]
         lead = targets[0].shape[: len(shape)]
         for target, array in zip(targets, map_elements(home._context, sources, function, lead), strict=True):
-            target[...] = array.read()
+            target[...] = array._read()
     home._context.check()
 
 

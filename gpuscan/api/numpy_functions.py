@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, answer_protocols, new_array
+from gpuscan.api.array import Array, Axes, Kind, Out, SomeArray, answer_protocols, as_some_array, by_numpy, new_array
 from gpuscan.api.array_indices import places_of_mask, take_along_axis, take_at
 from gpuscan.api.counting import bincount, histogram, repeat, searchsorted
 from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
@@ -28,15 +28,19 @@ from gpuscan.errors import OperatorError
 from gpuscan.operators.operator import operator
 from gpuscan.operators.parameters import as_parameter
 from gpuscan.operators.traced_array import name_of_function
-from gpuscan.problem.arguments import as_leaf, resolve_axis, tuple_of_integers
+from gpuscan.problem.arguments import resolve_axis, tuple_of_integers
 from gpuscan.problem.broadcasting import broadcast_shapes
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from gpuscan.api.annotations import Value
 
 # A function that computes on the device what a function of NumPy computes. It takes the same arguments.
-Form = Callable[..., Any]
+Form = Callable[..., object]
 F = TypeVar("F", bound=Form)
+# The rules of NumPy that say which dtypes values may be converted to.
+Casting: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 _FORMS: dict[Callable[..., object], Form] = {}
 
 
@@ -70,7 +74,7 @@ def _form_of(*functions: Callable[..., object]) -> Callable[[F], F]:
     return add_form
 
 
-def _axes(axis: object, ndim: int) -> Sequence[int]:
+def _axes(axis: int | tuple[int, ...] | None, ndim: int) -> Sequence[int]:
     """Return the axes that an argument of a NumPy function names: one, several, or None for all."""
     return range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
 
@@ -126,30 +130,30 @@ _form_of(np.all)(_extreme(np.logical_and))
 
 
 @_form_of(np.mean)
-def _mean(a: object, axis: object = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+def _mean(a: object, axis: Axes = None, dtype: Kind = None, out: Out = None, keepdims: bool = False) -> Array:
     array = _array("np.mean", a)
     kind = array.dtype if dtype is None else np.dtype(dtype)
     if kind.kind in "biu":
         raise not_on_device(f"np.mean of {kind}", "the mean of integers is float64; pass dtype=np.float32")
     # Halves are summed as float32, as in NumPy.
     wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
-    total: Any = apply_ufunc(np.add, "reduce", (array,), {"axis": axis, "dtype": wide, "keepdims": keepdims})
-    mean = total / as_parameter(prod(array.shape[each] for each in _axes(axis, array.ndim)))
-    return mean.astype(kind, copy=False) if out is None else np.positive(mean, out=out)
+    total = apply_ufunc(np.add, "reduce", (array,), {"axis": axis, "dtype": wide, "keepdims": keepdims})
+    mean = _array("np.mean", total) / as_parameter(prod(array.shape[each] for each in _axes(axis, array.ndim)))
+    return mean.astype(kind, copy=False) if out is None else _convert_to(out, mean)
 
 
 @_form_of(np.var)
 def _var(
     a: object,
-    axis: object = None,
-    dtype: Any = None,
-    out: Any = None,
+    axis: Axes = None,
+    dtype: Kind = None,
+    out: Out = None,
     ddof: float = 0,
     keepdims: bool = False,
     *,
-    mean: object = np._NoValue,
+    mean: Any = np._NoValue,
     correction: Any = np._NoValue,
-) -> Any:
+) -> Array:
     array = _array("np.var", a)
     kind = array.dtype if dtype is None else np.dtype(dtype)
     if kind.kind in "biu":
@@ -164,26 +168,41 @@ def _var(
         squares = map_arrays(lambda x, m: (x - m).real ** 2 + (x - m).imag ** 2, array, middle)
     else:
         squares = map_arrays(lambda x, m: (x - m) * (x - m), array, middle)
-    total: Any = apply_ufunc(np.add, "reduce", (squares,), {"axis": axis, "keepdims": keepdims})
+    total = apply_ufunc(np.add, "reduce", (squares,), {"axis": axis, "keepdims": keepdims})
     count = prod(array.shape[each] for each in _axes(axis, array.ndim))
-    found = total / as_parameter(max(count - ddof, 0))
+    found = _array("np.var", total) / as_parameter(max(count - ddof, 0))
     narrow = kind if kind.kind == "f" else found.dtype
-    return found.astype(narrow, copy=False) if out is None else np.positive(found, out=out)
+    return found.astype(narrow, copy=False) if out is None else _convert_to(out, found)
 
 
 @_form_of(np.std)
-def _std(a: object, axis: object = None, dtype: object = None, out: Any = None, *args: Any, **options: Any) -> Any:
-    found = np.sqrt(_var(a, axis, dtype, None, *args, **options))
-    return found if out is None else np.positive(found, out=out)
+def _std(
+    a: object,
+    axis: Axes = None,
+    dtype: Kind = None,
+    out: Out = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    mean: Any = np._NoValue,
+    correction: Any = np._NoValue,
+) -> Array:
+    variance = _var(a, axis, dtype, None, ddof, keepdims, mean=mean, correction=correction)
+    found = by_numpy(np.sqrt, variance)
+    return found if out is None else _convert_to(out, found)
 
 
-def _sorting(function: Form, name: str) -> Form:
+def _convert_to(out: Array, found: Array) -> Array:
+    """Write a result to the array of `out`, in the dtype of that array."""
+    return by_numpy(np.positive, found, out=out)
+
+
+def _sorting(function: Callable[..., Array], name: str) -> Form:
     def form(a: object, axis: int | None = -1, kind: object = None, *, stable: bool | None = None) -> Array:
         del kind, stable  # Every sort is stable.
         array = _array(name, a)
         array, axis = (array.reshape(-1), -1) if axis is None else (array, axis)
-        found: Array = function(array, axis=axis)
-        return found
+        return function(array, axis=axis)
 
     return form
 
@@ -232,7 +251,13 @@ _form_of(np.bincount)(lambda x, /, weights=None, minlength=0: bincount(x, weight
 
 
 @_form_of(np.histogram)
-def _histogram(a: Any, bins: Any = 10, range: Any = None, density: object = None, weights: Any = None) -> Any:  # noqa: A002
+def _histogram(
+    a: Array,
+    bins: int | str | ArrayLike = 10,
+    range: tuple[float, float] | None = None,  # noqa: A002
+    density: bool | None = None,
+    weights: ArrayLike | None = None,
+) -> object:
     if density:
         raise not_on_device(
             "np.histogram(density=True)", "divide the counts by their sum and by the widths of the bins"
@@ -260,8 +285,8 @@ def _store_result(found: Array, out: object) -> Array:
 @_form_of(np.quantile)
 def _quantile(
     a: object,
-    q: Any,
-    axis: Any = None,
+    q: ArrayLike,
+    axis: Axes = None,
     out: object = None,
     overwrite_input: bool = False,
     method: QuantileMethod = "linear",
@@ -273,7 +298,7 @@ def _quantile(
 
 @_form_of(np.median)
 def _median(
-    a: object, axis: Any = None, out: object = None, overwrite_input: bool = False, keepdims: bool = False
+    a: object, axis: Axes = None, out: object = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> object:
     del overwrite_input
     return _store_result(median(_array("np.median", a), axis=axis, keepdims=keepdims), out)
@@ -291,11 +316,11 @@ def _diff(a: object, n: int = 1, axis: int = -1, prepend: object = np._NoValue, 
     for given in (prepend, array, append):
         if given is np._NoValue:
             continue
-        part = as_leaf(given)
+        part = as_some_array(given)
         if not part.ndim:
             part = np.broadcast_to(part, (*array.shape[:place], 1, *array.shape[place + 1 :]))
         ends.append(part)
-    found: Any = _concatenate(ends, place) if len(ends) > 1 else array
+    found = _concatenate(ends, place) if len(ends) > 1 else array
     before = (slice(None),) * place
     for _ in range(n):
         later, earlier = found[(*before, slice(1, None))], found[(*before, slice(None, -1))]
@@ -362,7 +387,7 @@ def _clip(
     a: object,
     a_min: object = None,
     a_max: object = None,
-    out: Any = None,
+    out: Out = None,
     *,
     min: object = None,  # noqa: A002
     max: object = None,  # noqa: A002
@@ -387,7 +412,7 @@ def _array_equal(a1: SomeArray, a2: SomeArray, equal_nan: bool = False) -> bool:
 
 
 @_form_of(np.isclose)
-def _isclose(a: object, b: object, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+def _isclose(a: object, b: object, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> object:
     def close(a: Value, b: Value) -> Any:
         near = (a == b) | (np.isfinite(b) & (np.abs(a - b) <= atol + rtol * np.abs(b)))
         return near | (np.isnan(a) & np.isnan(b)) if equal_nan else near
@@ -415,7 +440,7 @@ _form_of(np.round, np.around)(lambda a, decimals=0, out=None: map_arrays(lambda 
 
 
 @_form_of(np.squeeze)
-def _squeeze(a: object, axis: object = None) -> Array:
+def _squeeze(a: object, axis: Axes = None) -> Array:
     array = _array("np.squeeze", a)
     chosen = {resolve_axis(each, array.shape) for each in _axes(axis, array.ndim)}
     if axis is not None and any(array.shape[each] != 1 for each in chosen):
@@ -438,7 +463,7 @@ def _empty_like(prototype: Array, dtype: object = None) -> Array:
 
 @_form_of(np.full_like)
 def _full_like(a: object, fill_value: object, dtype: object = None) -> Array:
-    made: Array = _empty_like(_array("np.full_like", a), dtype)
+    made = _empty_like(_array("np.full_like", a), dtype)
     made[...] = fill_value
     return made
 
@@ -448,8 +473,8 @@ _form_of(np.ones_like)(lambda a, dtype=None: _full_like(a, 1, dtype))
 
 
 @_form_of(np.concatenate)
-def _concatenate(arrays: Iterable[object], /, axis: int | None = 0, out: Any = None, *, dtype: object = None) -> Array:
-    parts = [as_leaf(each) for each in arrays]
+def _concatenate(arrays: Iterable[object], /, axis: int | None = 0, out: Out = None, *, dtype: object = None) -> Array:
+    parts = [as_some_array(each) for each in arrays]
     if axis is None:
         parts, axis = [each.reshape(-1) for each in parts], 0
     first = next(each for each in (*parts, out) if isinstance(each, Array))
@@ -464,7 +489,7 @@ def _concatenate(arrays: Iterable[object], /, axis: int | None = 0, out: Any = N
     length = sum(each.shape[axis] for each in parts)
     shape = (*first.shape[:axis], length, *first.shape[axis + 1 :])
     kind = np.result_type(*(each.dtype for each in parts)) if dtype is None else dtype
-    made: Array = new_array(first.device, None, shape, kind) if out is None else out
+    made = new_array(first.device, None, shape, kind) if out is None else out
     check_place(made, shape, made.dtype, first.device)
     end = 0
     for each in parts:
@@ -474,19 +499,18 @@ def _concatenate(arrays: Iterable[object], /, axis: int | None = 0, out: Any = N
 
 
 @_form_of(np.stack)
-def _stack(arrays: Sequence[object], axis: int = 0, out: object = None, *, dtype: object = None) -> Array:
-    parts = [as_leaf(each) for each in arrays]
+def _stack(arrays: Sequence[object], axis: int = 0, out: Out = None, *, dtype: object = None) -> Array:
+    parts = [as_some_array(each) for each in arrays]
     place = resolve_axis(axis, (1, *parts[0].shape))
     at = (slice(None),) * place + (None,)
-    joined: Array = _concatenate([each[at] for each in parts], place, out, dtype=dtype)
-    return joined
+    return _concatenate([each[at] for each in parts], place, out, dtype=dtype)
 
 
 @_form_of(np.copyto)
-def _copyto(dst: object, src: Any, casting: Any = "same_kind", where: object = True) -> None:
+def _copyto(dst: object, src: ArrayLike, casting: Casting = "same_kind", where: object = True) -> None:
     target = _array("np.copyto to an array", dst)
     if not (is_number(src) and not isinstance(src, np.generic)):
-        kind = as_leaf(src).dtype
+        kind = as_some_array(src).dtype
         if not np.can_cast(kind, target.dtype, casting):
             raise TypeError(
                 f"values of dtype {kind} were to be copied to an array of dtype {target.dtype}, which "
@@ -506,7 +530,7 @@ def _size(a: Array, axis: int | None = None) -> int:
 
 
 @_form_of(np.flip)
-def _flip(m: object, axis: object = None) -> Array:
+def _flip(m: object, axis: Axes = None) -> Array:
     array = _array("np.flip", m)
     turned = {resolve_axis(each, array.shape) for each in _axes(axis, array.ndim)}
     return array[tuple(slice(None, None, -1 if i in turned else 1) for i in range(array.ndim))]
@@ -527,8 +551,7 @@ def _broadcast_to(array: Array, shape: int | tuple[int, ...]) -> Array:
     if broadcast_shapes(array.shape, wanted) != wanted:
         raise ValueError(f"an array of shape {array.shape} was to be broadcast to {wanted}; pass a shape that it fits")
     view = broadcast(array, wanted)
-    found: Array = array.view_at(wanted, view.strides)
-    return found
+    return array._view_at(wanted, view.strides)
 
 
 # ----- Elements at indices
@@ -542,7 +565,7 @@ _form_of(np.imag)(lambda val: val.imag)
 def _take(a: object, indices: object, axis: int | None = None, out: object = None, mode: str = "raise") -> Array:
     array = _array("np.take", a)
     array, axis = (array.reshape(-1), 0) if axis is None else (array, resolve_axis(axis, array.shape))
-    given = as_leaf(indices)
+    given = as_some_array(indices)
     if not given.size and not isinstance(given, Array):
         given = given.astype(np.intp)
     if given.dtype.kind not in "iu":
@@ -564,24 +587,23 @@ def _take_along_axis(arr: object, indices: object, axis: int | None = -1) -> Arr
     return take_along_axis(array, indices, axis)
 
 
-def _copy_to(out: Any, found: Array) -> Array:
+def _copy_to(out: object, found: Array) -> Array:
     """Copy a result to the array of `out`, which has to have its shape and dtype."""
     check_place(out, found.shape, found.dtype, found.device)
-    out[...] = found
-    target: Array = out
+    target = _array("out", out)
+    target[...] = found
     return target
 
 
 @_form_of(np.roll)
-def _roll(a: object, shift: Any, axis: Any = None) -> Array:
+def _roll(a: object, shift: int | tuple[int, ...], axis: Axes = None) -> Array:
     array = _array("np.roll", a)
     if axis is None:
-        rolled: Array = _roll(array.reshape(-1), shift, 0)
-        return rolled.reshape(array.shape)
+        return _roll(array.reshape(-1), shift, 0).reshape(array.shape)
     moves = [0] * array.ndim
     for step, each in np.broadcast(shift, axis):
         moves[resolve_axis(int(each), array.shape)] += int(step)
-    made: Array = new_array(array.device, None, array.shape, array.dtype)
+    made = new_array(array.device, None, array.shape, array.dtype)
     # Along each axis, the begin of the array goes after its end.
     cuts = [(step % max(n, 1), n) for step, n in zip(moves, array.shape, strict=True)]
     stretches = [
@@ -601,8 +623,7 @@ def _tile(A: object, reps: object) -> Array:  # noqa: N803 (NumPy's name)
     pairs = tuple(length for pair in zip(counts, shape, strict=True) for length in pair)
     apart = array.reshape(tuple(length for n in shape for length in (1, n)))
     lengths = tuple(count * n for count, n in zip(counts, shape, strict=True))
-    repeated: Array = _broadcast_to(apart, pairs)
-    return repeated.copy().reshape(lengths)
+    return _broadcast_to(apart, pairs).copy().reshape(lengths)
 
 
 answer_protocols(function=launchable(apply_function))

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray
+from gpuscan.api.array import Array, SomeArray, arrays_on_device
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.team import Team
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.strides import overlaps_itself
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
-from gpuscan.problem.arguments import OnDevice, fields_of, is_masked, structure_and_leaves
+from gpuscan.problem.arguments import OnDevice, as_numpy_arrays, fields_of, is_masked, structure_and_leaves
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import assemble_arrays, written
 from gpuscan.problem.segments import Keys
@@ -36,7 +35,7 @@ def is_on_device(problem: Problem) -> bool:
 
 def check_out(
     problem: Problem, out: object, home: OpenedDevice | Team | None, shape: tuple[int, ...] | None = None
-) -> list[Any] | None:
+) -> list[SomeArray] | None:
     """Return the arrays of `out`, depth first; None without.
 
     Args:
@@ -61,15 +60,17 @@ def check_out(
     else:
         arrays = fields_of(out, problem.destination, "out")
     lead = problem.shape if shape is None else shape
-    for array, field in zip(arrays, problem.destination.fields, strict=True):
+    outputs = [
         check_place(array, (*lead, *field.shape), field.scalar.dtype, home)
-    check_separate(arrays)
-    return arrays
+        for array, field in zip(arrays, problem.destination.fields, strict=True)
+    ]
+    check_separate(outputs)
+    return outputs
 
 
-def check_place(array: Any, shape: tuple[int, ...], dtype: AnyDType, home: OpenedDevice | Team | None) -> None:
-    """Raise an error if a result of this shape and dtype cannot be written to an array of `out`."""
-    _check_kind(array, home)
+def check_place(given: object, shape: tuple[int, ...], dtype: AnyDType, home: OpenedDevice | Team | None) -> SomeArray:
+    """Return an array of `out`, or raise an error if a result of this shape and dtype cannot be written to it."""
+    array = _check_kind(given, home)
     if array.shape != shape:
         raise ValueError(
             f"out of shape {array.shape} was passed for a result of shape {shape}; pass an array of that shape"
@@ -80,16 +81,17 @@ def check_place(array: Any, shape: tuple[int, ...], dtype: AnyDType, home: Opene
             f"or dtype={array.dtype.newbyteorder('=')} to a function that takes it"
         )
     if isinstance(array, Array):
-        array.check("STORAGE")
+        array._check("STORAGE")
+    return array
 
 
-def check_separate(arrays: Sequence[object]) -> None:
+def check_separate(arrays: Sequence[SomeArray]) -> None:
     """Raise an error if two arrays of `out` share memory."""
     if any(_share_bytes(a, b) for a, b in combinations(arrays, 2)):
         raise ValueError("two fields of out share memory, so results would overwrite each other; pass separate arrays")
 
 
-def _check_kind(array: object, home: OpenedDevice | Team | None) -> None:
+def _check_kind(array: object, home: OpenedDevice | Team | None) -> SomeArray:
     if home is not None:
         if not isinstance(array, Array) or array.device is not home:
             raise TypeError(
@@ -98,12 +100,13 @@ def _check_kind(array: object, home: OpenedDevice | Team | None) -> None:
             )
         if not array.is_contiguous:
             _check_overlap(array)
-        return
+        return array
     if not isinstance(array, np.ndarray) or is_masked(array):
         raise TypeError(f"out of type {type(array).__name__} was passed for a NumPy result; pass a NumPy array")
     if not array.flags.writeable:
         raise ValueError("a read-only out was passed; pass an array that can be written")
     _check_overlap(array)
+    return array
 
 
 def _check_overlap(array: SomeArray) -> None:
@@ -115,16 +118,16 @@ def _check_overlap(array: SomeArray) -> None:
         )
 
 
-def _share_bytes(a: object, b: Any) -> bool:
+def _share_bytes(a: SomeArray, b: SomeArray) -> bool:
     """Return True if a byte belongs to both arrays; False as well where that is too hard to tell."""
-    if isinstance(a, Array):
-        return a.shares_memory(b)
+    if isinstance(a, Array) or isinstance(b, Array):
+        return isinstance(a, Array) and isinstance(b, Array) and a._shares_memory(b)
     with suppress(np.exceptions.TooHardError):
         return np.shares_memory(a, b, max_work=_SEARCH_STEPS)  # type: ignore[arg-type]
     return False
 
 
-def copy_if_overlapping(leaf: Any, outputs: Sequence[Any]) -> Any:
+def copy_if_overlapping(leaf: AnyArray, outputs: Sequence[AnyArray]) -> AnyArray:
     """Return the array, or a copy if results would overwrite what is still to be read.
 
     Large arrays are scanned part by part, so an element may be replaced by its own result, and by no other.
@@ -136,16 +139,18 @@ def copy_if_overlapping(leaf: Any, outputs: Sequence[Any]) -> Any:
     return leaf
 
 
-def copy_overlaps(problem: Problem, outputs: Sequence[object]) -> Problem:
+def copy_overlaps(problem: Problem, outputs: Sequence[AnyArray]) -> Problem:
     """Return the problem with copies of the arrays that `outputs` would overwrite too early."""
-    problem = problem.with_leaves(tuple(copy_if_overlapping(leaf, outputs) for leaf in problem.leaves))
+    problem = problem.with_leaves(tuple(copy_if_overlapping(leaf, outputs) for leaf in problem.numpy_leaves))
     if problem.heads is not None and isinstance(problem.heads.cut, Keys) and not problem.heads.on_device:
         keys = Keys(copy_if_overlapping(problem.heads.cut.array, outputs))
         problem = replace(problem, heads=replace(problem.heads, cut=keys))
     return problem
 
 
-def execute(problem: Problem, home: OpenedDevice | Team | None, strategy: str, outputs: list[Any] | None) -> list[Any]:
+def execute(
+    problem: Problem, home: OpenedDevice | Team | None, strategy: str, outputs: Sequence[SomeArray] | None
+) -> Sequence[SomeArray]:
     """Return the result of a problem, one array for each field, on its device or by NumPy.
 
     Args:
@@ -156,23 +161,30 @@ def execute(problem: Problem, home: OpenedDevice | Team | None, strategy: str, o
     """
     if is_on_device(problem):
         assert isinstance(home, OpenedDevice)
-        found = scan_device(home._executor, problem, strategy, out=outputs)
-        return outputs or [Array.of(home, array) for array in found]
+        places = None if outputs is None else arrays_on_device(outputs)
+        found = scan_device(home._executor, problem, strategy, out=places)
+        return places or [Array._of(home, array) for array in found]
     if problem.empty:
         lead = () if problem.keep_last_only else problem.shape
         fields = problem.destination.fields
         return outputs or [np.empty((*lead, *f.shape), f.scalar.dtype) for f in fields]
+    targets = None if outputs is None else as_numpy_arrays(outputs)
     if home is not None:
-        if outputs is not None:
-            problem = copy_overlaps(problem, outputs)
+        if targets is not None:
+            problem = copy_overlaps(problem, targets)
         if isinstance(home, Team):
-            return home.team.scan(problem, strategy, outputs)
-        return scan_host(home._executor, problem, strategy, outputs=outputs)
+            return home.team.scan(problem, strategy, targets)
+        return scan_host(home._executor, problem, strategy, outputs=targets)
     results = [np.ascontiguousarray(problem.from_rows(row)) for row in reference.accumulate(problem)]
-    return written(results, outputs)
+    return written(results, targets)
 
 
-def in_form_of(problem: Problem, x: object, results: Sequence[object]) -> Any:
+def write_to_numpy(results: list[AnyArray], outputs: Sequence[SomeArray] | None) -> list[AnyArray]:
+    """Write results of NumPy to the arrays of `out`, if it was passed, and return the arrays that have the results."""
+    return written(results, None if outputs is None else as_numpy_arrays(outputs))
+
+
+def in_form_of(problem: Problem, x: object, results: Sequence[SomeArray | np.generic]) -> object:
     """Return the results as the caller's value nests its arrays, or as the maps made of it."""
     structure = problem.destination.structure
     like = x if structure == problem.source.structure else None

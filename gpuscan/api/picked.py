@@ -15,41 +15,42 @@ class Picked(Array):
 
     Attributes:
         count: the length, as one 32-bit word on the device. `Plan.record` takes it as ``length=``.
-        trailing: the axes of one entry.
     """
 
     def __init__(self, memory: Array, dtype: AnyDType, trailing: tuple[int, ...], count: Array) -> None:
-        self.device, self.context = memory.device, memory.context
-        self.buffer, self.offset, self.owner = memory.buffer, memory.offset, memory.owner
+        self.device, self._context = memory.device, memory._context
+        self.buffer, self.offset, self._owner = memory.buffer, memory.offset, memory._owner
         self._dtype = dtype
         self.count = count
-        self.trailing = trailing
+        self._trailing = trailing  # the axes of one entry
 
     @property
-    def knows_length(self) -> bool:  # type: ignore[override]
+    def _knows_length(self) -> bool:  # type: ignore[override]
         """True if the length was asked for, so that it is known here as well."""
         return "_shape" in vars(self)
 
-    def end_sizes(self) -> None:
+    def _end_sizes(self) -> None:
         """Replace sizes by the numbers of this call, which is recorded now."""
-        self.trailing = concrete(self.trailing)
-        self.count.end_sizes()
-        super().end_sizes()
+        self._trailing = concrete(self._trailing)
+        self.count._end_sizes()
+        super()._end_sizes()
 
     @cached_property
     def _shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """The shape as NumPy defines it. The first use waits for the GPU."""
-        return (int(self.count.numpy()[0]), *self.trailing)
+        return (int(self.count.numpy()[0]), *self._trailing)
 
-    def with_known_shape(self) -> Array:
+    def _with_known_shape(self) -> Array:
         """Return the picked entries that there are by now. Unread reports stay unread."""
         if "_shape" in vars(self):
             return self
-        entry = prod(self.trailing) * int(self.dtype.itemsize)
-        length = int(self.count.read()[0])
+        entry = prod(self._trailing) * int(self.dtype.itemsize)
+        length = int(self.count._read()[0])
         # A run that timed out leaves any number.
         most = (self.buffer.size - self.offset) // entry if entry else length
-        return Array(self.device, self.buffer, (min(length, most), *self.trailing), self.dtype, self.offset, self.owner)
+        return Array(
+            self.device, self.buffer, (min(length, most), *self._trailing), self.dtype, self.offset, self._owner
+        )
 
     @cached_property
     def nbytes(self) -> int:  # type: ignore[override]

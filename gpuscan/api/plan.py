@@ -16,11 +16,11 @@ from gpuscan.api.launches import Numbered, launchable
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.picked import Picked
-from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.array_types import AnyDType
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.buffer_pool import ALIGNMENT
+from gpuscan.device.caller_checks import check_buffer, check_encoder, recording
 from gpuscan.device.device_array import DeviceArray, upload_array
-from gpuscan.device.foreign_buffers import check_buffer, check_encoder, recording
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import round_up
@@ -37,7 +37,7 @@ from gpuscan.planning.column_tiles import takes_vectors
 from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
-from gpuscan.problem.arguments import as_array, native, structure_and_leaves
+from gpuscan.problem.arguments import Leaf, as_array, native, structure_and_leaves
 from gpuscan.problem.column_vectors import as_vectors
 from gpuscan.problem.fixed_bits import check_not_everywhere
 from gpuscan.problem.groups import check_labels, missing_error, missing_labels, number_labels, with_indices
@@ -220,7 +220,7 @@ class Plan(Numbered):
     def _compute(self, array: object, out: object) -> object:
         for own in self._own_arrays:
             # No one else can write to them.
-            self.device._context.note_constant(own.buffer, own.owner)
+            self.device._context.note_constant(own.buffer, own._owner)
         if not isinstance(array, Array):
             array = as_array(array)
         if array.shape != self.shape:
@@ -253,7 +253,7 @@ class Plan(Numbered):
     def _own_arrays(self) -> list[DeviceArray]:
         """The arrays on the device that the plan keeps: copies of the caller's, and sorted labels."""
         heads, labels = self._problem.heads, self._labels
-        arrays: list[DeviceArray | AnyArray | None] = [*(self._problem.seeds or ())]
+        arrays: list[Leaf | None] = [*(self._problem.seeds or ())]
         if heads is not None:
             arrays.append(heads.cut.array)
         if labels is not None:
@@ -332,15 +332,15 @@ class Plan(Numbered):
             buffers = Buffers(
                 bound[: len(sources)],
                 bound[len(sources) :],
-                seeds=None if seeds is None else seeds.binding(),
-                heads=None if heads is None else heads.binding(),
+                seeds=None if seeds is None else seeds._binding(),
+                heads=None if heads is None else heads._binding(),
                 captured=captured,
             )
             with recording(context.wgpu_device):
                 run = record(context, plan, encoder, buffers, length=count)
             auxiliary = [array for array in (seeds, heads) if array is not None]
             for array in (*arrays_in((src, dst, length)), *auxiliary):
-                array.keep_for_recorded_commands()
+                array._keep_for_recorded_commands()
             if plan.posts or plan.loops or not context.runs.is_verified(plan):
                 context.runs.add_recorded(run)
 
@@ -441,7 +441,7 @@ def places_of(context: DeviceContext, problem: Problem, name: str, given: object
         if isinstance(value, Array) and value.dtype != field.scalar.dtype:
             raise TypeError(f"{name} is an array of dtype {value.dtype}; the plan has {field.scalar.dtype} there")
         if isinstance(value, Array):
-            value.check()
+            value._check()
             if not value.is_contiguous:
                 raise ValueError(
                     f"{name} is a view of shape {value.shape} and strides {value.strides}; a recorded plan reads and "
@@ -487,7 +487,7 @@ def length_of(context: DeviceContext, problem: Problem, given: object) -> Length
         )
     buffer, offset = place_of(given, "length")
     if isinstance(given, Array):
-        given.check()
+        given._check()
         if given.dtype not in (np.uint32, np.int32):
             raise TypeError(f"length= is a 32-bit word; an array of {given.dtype} was passed. Pass a uint32")
         if given.nbytes < 4:
@@ -604,8 +604,8 @@ def place_of(value: object, name: str) -> Place:
 
 def extent(array: Array) -> int:
     """Return the bytes of the array; if only the GPU knows its length, the bytes of its longest form."""
-    if isinstance(array, Picked) and array.owner is not None:
-        return array.owner.nbytes
+    if isinstance(array, Picked) and array._owner is not None:
+        return array._owner.nbytes
     return int(array.nbytes)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.api.array import Array, SomeArray, arrays_on_device
 from gpuscan.api.device import Device
 from gpuscan.api.groups import count_groups, execute_reduction, one_of
 from gpuscan.api.home import Devices, find_distributed, home_for, team_or_home
@@ -23,7 +23,7 @@ from gpuscan.engine.device_seeds import seeds_by_rows, seeds_on_host
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.named_operators import resolve
-from gpuscan.problem.arguments import as_flag, check_one_cut
+from gpuscan.problem.arguments import as_flag, as_numpy_arrays, check_one_cut
 from gpuscan.problem.labels import category_count
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import assemble_arrays
@@ -66,7 +66,7 @@ def reduce(x: object, op: Operation = ..., **options: Unpack[AnyReduction]) -> A
 @launchable
 def reduce(
     x: object,
-    op: object = "add",
+    op: Operation = "add",
     *,
     axis: int | tuple[int, ...] | None = None,
     initial: object = None,
@@ -80,7 +80,7 @@ def reduce(
     num_groups: int | None = None,
     device: Devices = None,
     reproducible: str | None = None,
-) -> Any:
+) -> object:
     """Return the combination of all elements of an array, along one or more axes, or within each segment or group.
 
     The result is ``op(…op(op(initial, x[0]), x[1])…, x[n-1])``, the last element of the scan. The combinations form a
@@ -192,32 +192,33 @@ def reduce(
     return assemble_arrays(structure, shaped, x if structure == problem.source.structure else None)
 
 
-def _results(problem: Problem, home: Device | Team | None, outputs: list[Any] | None) -> list[Any]:
+def _results(problem: Problem, home: Device | Team | None, outputs: Sequence[SomeArray] | None) -> Sequence[SomeArray]:
     """Return the results, (*results shape, *element shape) for each field, and write them to `outputs`."""
-    results: list[AnyArray]
     fields = problem.destination.fields
     if is_on_device(problem):
         assert isinstance(home, Device)
+        places = None if outputs is None else arrays_on_device(outputs)
         if problem.empty:
             nothing = problem.with_leaves(tuple(np.empty(leaf.shape, leaf.dtype) for leaf in problem.leaves))
-            return _on_device(home, reference.reduce_rows(seeds_on_host(nothing)), outputs)
+            return _on_device(home, reference.reduce_rows(seeds_on_host(nothing)), places)
         rows = None
-        if outputs is not None:
+        if places is not None:
             shapes = [(*problem.results_shape, *field.shape) for field in fields]
-            pairs = zip(outputs, shapes, strict=True)
+            pairs = zip(places, shapes, strict=True)
             rows = [array.reshape(shape) if array.is_contiguous else array for array, shape in pairs]
-        return [Array.of(home, result) for result in scan_device(home._executor, problem, out=rows)]
+        return [Array._of(home, result) for result in scan_device(home._executor, problem, out=rows)]
     on_numpy = home is None or problem.empty
     if isinstance(home, Team) and not on_numpy:
         results = home.team.scan(problem)
     else:
         results = reference.reduce_rows(problem) if on_numpy else scan_host(home._executor, problem)  # type: ignore[union-attr]
-    for output, result in zip(outputs or (), results, strict=outputs is not None):
+    targets = as_numpy_arrays(outputs or ())
+    for output, result in zip(targets, results, strict=outputs is not None):
         output[...] = result.reshape(output.shape)
     return results
 
 
-def _on_device(home: Device, results: list[Any], outputs: list[Any] | None) -> list[Array]:
+def _on_device(home: Device, results: Sequence[AnyArray], outputs: Sequence[Array] | None) -> list[Array]:
     """Return results of no elements as arrays on the device, and write them to `outputs`."""
     for output, result in zip(outputs or (), results, strict=outputs is not None):
         write_elements(upload_array(home._context, result.reshape(output.shape)), output)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, new_array
+from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.groups import one_of
 from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.launches import launchable
@@ -22,7 +22,6 @@ from gpuscan.engine.compaction import gather_entries
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.runs import Runs, reduce_runs
 from gpuscan.operators.operator import operator
-from gpuscan.problem.arguments import Leaf, as_leaf
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.labels import keys_of
 from gpuscan.problem.problem import Problem
@@ -47,7 +46,7 @@ def reduce_by_key(
     keys: object, x: ArrayLike, op: Operation = ..., *, device: Devices = ...
 ) -> tuple[Any, AnyArray]: ...
 @launchable
-def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Devices = None) -> Any:
+def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Devices = None) -> object:
     """Return the key and the combination of each run of equal keys.
 
     A run is a longest stretch of neighbours with equal keys. Run r begins at ``s[r]`` and ends before ``s[r+1]``, and
@@ -88,11 +87,11 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
         ((array([1, 1, 2]), array(['a', 'b', 'b'], dtype='<U1')), array([3, 1, 5]))
     """
     is_bundle = isinstance(keys, dict) or (isinstance(keys, (tuple, list)) and holds_arrays(keys))
-    parts: list[Any] = []
+    parts: list[SomeArray] = []
     if is_bundle:
-        over_arrays(lambda part: parts.append(as_leaf(part)), keys)
+        over_arrays(lambda part: parts.append(as_some_array(part)), keys)
     else:
-        parts.append(as_leaf(keys))
+        parts.append(as_some_array(keys))
     for part in parts:
         if part.ndim != 1 or part.shape != parts[0].shape:
             shown = part.shape if len(parts) == 1 else " and ".join(str(each.shape) for each in (parts[0], part))
@@ -113,7 +112,7 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
         there = home is not None and is_on_device(problem)
         placed: list[Any] = list(results)
         if there and home is not None:
-            placed = [Array.of(home, upload_array(home._context, result)) for result in results]
+            placed = [Array._of(home, upload_array(home._context, result)) for result in results]
         found = [part[:0] if isinstance(part, Array) else part[starts] for part in parts]
     else:
         runs = reduce_runs(home._executor, problem)
@@ -123,7 +122,7 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
     return over_arrays(lambda _: next(firsts), keys) if is_bundle else found[0], in_form_of(problem, x, placed)
 
 
-def _run_starts(parts: Sequence[Leaf]) -> SomeArray:
+def _run_starts(parts: Sequence[SomeArray]) -> SomeArray:
     """Return for each element where its run begins, which is where one of several arrays of keys changed last."""
     starts: list[SomeArray] = []
     for part in parts:
@@ -139,21 +138,21 @@ def _run_starts(parts: Sequence[Leaf]) -> SomeArray:
 
 def _keys_of(home: OpenedDevice, runs: Runs, keys: SomeArray) -> AnyArray | Picked:
     """Return the first key of each run, where the keys are."""
-    count = Array.of(home, runs.count)
+    count = Array._of(home, runs.count)
     if not isinstance(keys, Array):
-        found: AnyArray = keys[runs.starts.view_as((int(count.numpy()[0]),)).read()]
+        found: AnyArray = keys[runs.starts._view_as((int(count.numpy()[0]),))._read()]
         return found
     first = gather_entries(home._context, contiguous(keys), runs.starts, runs.count)
-    return Picked(Array.of(home, first), keys.dtype, (), count)
+    return Picked(Array._of(home, first), keys.dtype, (), count)
 
 
 def _results_of(home: OpenedDevice, problem: Problem, runs: Runs) -> list[Picked] | list[AnyArray]:
     """Return the results of the runs: on the device if the elements were there."""
-    count = Array.of(home, runs.count)
+    count = Array._of(home, runs.count)
     fields = problem.destination.fields
     if is_on_device(problem):
         pairs = zip(runs.results, fields, strict=True)
-        return [Picked(Array.of(home, result), f.scalar.dtype, f.shape, count) for result, f in pairs]
+        return [Picked(Array._of(home, result), f.scalar.dtype, f.shape, count) for result, f in pairs]
     length = int(count.numpy()[0])
     home._context.check()
-    return [result.view_as((length, *f.shape)).read() for result, f in zip(runs.results, fields, strict=True)]
+    return [result._view_as((length, *f.shape))._read() for result, f in zip(runs.results, fields, strict=True)]

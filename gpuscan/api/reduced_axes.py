@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from gpuscan.api.array import SomeArray, as_some_array
 from gpuscan.operators.operator import Operator
-from gpuscan.problem.arguments import as_leaf, resolve_axis, structure_and_leaves
+from gpuscan.problem.arguments import resolve_axis, structure_and_leaves
 from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.results import over_arrays, own_axes
 
@@ -47,11 +48,11 @@ class ReducedAxes:
         lengths = (1 if i in self.axes else n for i, n in enumerate(self.shape) if keepdims or i not in self.axes)
         return tuple(lengths)
 
-    def combine_axes(self, array: Any) -> Any:
+    def combine_axes(self, given: object) -> SomeArray:
         """Return the array with the combined axes as one, in C order. An array on a device stays there."""
+        array = as_some_array(given)
         if len(self.axes) == 1:
             return array
-        array = as_leaf(array)
         if not self.consecutive:
             array = array.transpose((*self.others, *self.axes, *range(len(self.shape), array.ndim)))
         lengths = [self.shape[i] for i in self.others]

@@ -82,9 +82,9 @@ def of_segments(problem: Problem) -> Problem:
     return problem.as_reduction(heads=heads, fill=fill)
 
 
-def _fill_of(problem: Problem) -> tuple[Any, ...] | None:
+def _fill_of(problem: Problem) -> tuple[AnyArray, ...] | None:
     """Return the result of a group or segment without elements; None if it has none."""
-    seeds = problem.seeds or identities(problem)
+    seeds = problem.numpy_seeds or identities(problem)
     return None if seeds is None else tuple(reference.store_seeds(problem, seeds))
 
 

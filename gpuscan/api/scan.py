@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray
+from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array
 from gpuscan.api.device import Device
 from gpuscan.api.groups import execute_groups
 from gpuscan.api.home import Devices, find_distributed, home_for, team_or_home
@@ -23,7 +23,7 @@ from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.operators.trace import ROUNDED_WHEN_STORED, Map, trace_function
 from gpuscan.planning.strategies import Strategy, check_strategy
-from gpuscan.problem.arguments import Leaf, as_flag, as_leaf, check_one_cut
+from gpuscan.problem.arguments import as_flag, as_numpy_arrays, check_one_cut
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.groups import check_labels
@@ -92,7 +92,7 @@ def scan(x: object, op: Operation = ..., *, return_total: bool, **options: Unpac
 @launchable
 def scan(
     x: object,
-    op: object = "add",
+    op: Operation = "add",
     *,
     axis: int | None = None,
     exclusive: bool = False,
@@ -110,7 +110,7 @@ def scan(
     device: Devices = None,
     strategy: Strategy = "auto",
     reproducible: str | None = None,
-) -> Any:
+) -> object:
     """Return the running combination of an array's elements along an axis.
 
     ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])``. The combinations form a fixed tree that does not depend on timing:
@@ -264,12 +264,12 @@ def total_of(
     problem: Problem,
     given: object,
     x: object,
-    op: object,
+    op: Operation,
     options: dict[str, object],
     home: Device | Team | None,
     *,
     grouped: bool,
-) -> Callable[[Sequence[Any]], Any]:
+) -> Callable[[Sequence[SomeArray]], object]:
     """Return a function that gives the total of a scan from its results.
 
     What it needs of the input is read now, because the results may be written over the input.
@@ -309,13 +309,13 @@ def completes_last_results(problem: Problem) -> bool:
     return exclusive and plain and numbers and not rounded and not alone
 
 
-def last_elements(problem: Problem) -> list[Leaf]:
+def last_elements(problem: Problem) -> list[SomeArray]:
     """Return copies of the last element of each row in the order of the scan, in rows of length 1."""
     place = (slice(None),) * problem.axis + (slice(0, 1) if problem.reverse else slice(-1, None),)
-    return [leaf[place].copy() for leaf in problem.leaves]
+    return [as_some_array(leaf)[place].copy() for leaf in problem.leaves]
 
 
-def compute_totals(problem: Problem, x: object, elements: list[Any], results: Sequence[Any]) -> Any:
+def compute_totals(problem: Problem, x: object, elements: list[SomeArray], results: Sequence[SomeArray]) -> object:
     """Return the totals of an exclusive scan in the form of the input, one combination for each row.
 
     Args:
@@ -325,13 +325,14 @@ def compute_totals(problem: Problem, x: object, elements: list[Any], results: Se
         results: the results of the scan.
     """
     place = (slice(None),) * problem.axis + (0 if problem.reverse else -1,)
-    lasts = [result[place] for result in results]
     if is_on_device(problem):
-        first = lasts[0]
-        ends = [element.reshape(first.shape) for element in elements]
-        found = map_elements(first.context, [*lasts, *ends], _combination(problem), first.shape)
-        return in_form_of(problem, x, [Array.of(first.device, array) for array in found])
+        ends = [result[place] for result in arrays_on_device(results)]
+        first = ends[0]
+        ends += [element.reshape(first.shape) for element in arrays_on_device(elements)]
+        found = map_elements(first._context, ends, _combination(problem), first.shape)
+        return in_form_of(problem, x, [Array._of(first.device, array) for array in found])
     fields = problem.element.fields
+    lasts = [result[place] for result in as_numpy_arrays(results)]
     seeds = tuple(last.reshape(problem.rows, *field.shape) for last, field in zip(lasts, fields, strict=True))
     shape = (*problem.shape[: problem.axis], 1, *problem.shape[problem.axis + 1 :])
     alone = replace(problem, leaves=tuple(elements), shape=shape, exclusive=False, initial=True, seeds=seeds)
@@ -362,7 +363,9 @@ def last_results(problem: Problem, x: object, results: Sequence[SomeArray]) -> o
     return in_form_of(problem, x, [part.copy() if isinstance(part, (Array, np.ndarray)) else part for part in lasts])
 
 
-def reduce_in_order(problem: Problem, x: object, op: Any, options: dict[str, Any], home: Device | Team | None) -> Any:
+def reduce_in_order(
+    problem: Problem, x: object, op: Operation, options: dict[str, Any], home: Device | Team | None
+) -> object:
     """Return the reduction of each row in the order of the scan: a pass of its own over the elements."""
     shared = {name: options[name] for name in _SHARED}
     if problem.reverse:
@@ -380,4 +383,4 @@ def _from_the_end(before: object, length: int) -> object:
 
 
 def _make_flip(axis: int) -> Callable[[SomeArray], object]:
-    return lambda array: as_leaf(array)[(slice(None),) * axis + (slice(None, None, -1),)]
+    return lambda array: as_some_array(array)[(slice(None),) * axis + (slice(None, None, -1),)]

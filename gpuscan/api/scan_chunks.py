@@ -303,7 +303,7 @@ def _scan_on_device(
                 scan_device(executor, stretch, strategy, out=own)
                 carry = _carry_on_device(executor, stretch, own)
                 start += stretch.size
-        yield in_form_of(problem, x, [Array.of(home, result) for result in results])
+        yield in_form_of(problem, x, [Array._of(home, result) for result in results])
 
 
 def _carry_on_device(executor: Executor, problem: Problem, results: list[DeviceArray]) -> tuple[DeviceArray, ...]:
@@ -404,7 +404,7 @@ def after_last(problem: Problem, carry: list[Any]) -> list[Any]:
     """Return what the next chunk begins with: the last result, and for exclusive scans the last element as well."""
     if not problem.exclusive:
         return carry
-    last_elements = [leaf[-1:] for leaf in problem.leaves]
+    last_elements = [leaf[-1:] for leaf in problem.numpy_leaves]
     again = replace(
         problem,
         leaves=tuple(last_elements),

@@ -306,7 +306,7 @@ class _Backward:
         found: dict[str, Arrays] = {}
         if not wanted & {"begun", "previous"}:
             return found
-        seeds: Sequence[AnyArray] | None = forward.seeds
+        seeds: Sequence[AnyArray] | None = forward.numpy_seeds
         if seeds is None:
             seeds = [np.broadcast_to(value, (forward.rows, *value.shape)) for value in self.derived.start]
         if "begun" in wanted:
@@ -384,7 +384,7 @@ class _Backward:
     # ----- Runs
 
     def _run(self, problem: Problem) -> Arrays:
-        return execute(problem, self.home, "auto", None)
+        return list(execute(problem, self.home, "auto", None))
 
     def _of_initial(self, firsts: Arrays, initial: object) -> object:
         """Return the gradient of `initial`: what the first elements give, summed over what it is broadcast to."""
@@ -409,7 +409,7 @@ class _Backward:
         elif self.home is None:
             totals = reference.reduce_rows(problem)
         elif is_on_device(problem):
-            totals = [Array.of(self.home, each) for each in scan_device(self.home._executor, problem)]
+            totals = [Array._of(self.home, each) for each in scan_device(self.home._executor, problem)]
         else:
             totals = scan_host(self.home._executor, problem)
         gradients: Arrays = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, get_args, ove
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, new_array
+from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.compact import check_mask
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, first_home
@@ -26,7 +26,6 @@ from gpuscan.problem.arguments import (
     as_bits,
     as_flag,
     as_integer,
-    as_leaf,
     from_bits,
     resolve_axis,
     structure_and_leaves,
@@ -60,7 +59,9 @@ def top_k(
     x: ArrayLike, k: int, /, *, axis: int = ..., largest: bool = ..., device: Devices = ...
 ) -> tuple[AnyArray, NDArray[np.int64]]: ...
 @launchable
-def top_k(x: object, k: int, /, *, axis: int = -1, largest: bool = True, device: Devices = None) -> tuple[Any, Any]:
+def top_k(
+    x: object, k: int, /, *, axis: int = -1, largest: bool = True, device: Devices = None
+) -> tuple[SomeArray, SomeArray]:
     """Return the k greatest elements along an axis, the greatest first, and their indices.
 
     ``values[i] = x[indices[i]]`` with ``indices = argsort(x, descending=largest)[:k]``: of equal elements, the one with
@@ -97,7 +98,7 @@ def top_k(x: object, k: int, /, *, axis: int = -1, largest: bool = True, device:
     kept = as_integer(k)
     if kept is None:
         raise TypeError(f"k={k!r} was passed, but it is a number of elements; pass an integer")
-    leaf = as_leaf(x)
+    leaf = as_some_array(x)
     home = first_home((leaf,), device)
     keys, place, _, dates = check_keys(
         leaf, axis, largest, True, "numpy" if home is None else home, "searched for its first elements"
@@ -109,8 +110,8 @@ def top_k(x: object, k: int, /, *, axis: int = -1, largest: bool = True, device:
         )
     descending = bool(largest)
     if home is None:
-        order = reference.argsort(keys, place, descending)[(*[slice(None)] * place, slice(kept))]
-        values: Any = np.take_along_axis(keys.astype(keys.dtype.newbyteorder("="), copy=False), order, place)
+        order = reference.argsort(np.asarray(keys), place, descending)[(*[slice(None)] * place, slice(kept))]
+        values = np.take_along_axis(keys.astype(keys.dtype.newbyteorder("="), copy=False), order, place)
         return values if dates is None else as_dates(values, dates, descending), order
     found, indices = _first_keys(home, home.asarray(keys), place, kept, descending)
     if isinstance(keys, Array):
@@ -133,7 +134,7 @@ def _first_keys(home: Device, keys: Array, axis: int, kept: int, descending: boo
         assert found.keys is not None
         assert found.places is not None
         first = (*[slice(None)] * axis, slice(kept))
-        return Array.of(home, found.keys)[first].copy(), Array.of(home, found.places)[first].copy()
+        return Array._of(home, found.keys)[first].copy(), Array._of(home, found.places)[first].copy()
     inner = prod(shape[axis + 1 :])
     rows = transpose_elements(contiguous(keys), length, inner, dtype.itemsize)
     count = keys.size // length
@@ -142,8 +143,8 @@ def _first_keys(home: Device, keys: Array, axis: int, kept: int, descending: boo
     made = []
     for array, kind in ((ordered.keys, dtype), (ordered.places, np.dtype(np.uint32))):
         assert array is not None
-        moved = transpose_elements(array.view_as(result, kind), inner, kept, kind.itemsize)
-        made.append(Array.of(home, moved))
+        moved = transpose_elements(array._view_as(result, kind), inner, kept, kind.itemsize)
+        made.append(Array._of(home, moved))
     return made[0], made[1]
 
 
@@ -161,7 +162,7 @@ def partition_by(x: B, mask: ArrayLike, /, *, device: Devices = ...) -> tuple[B,
 @overload
 def partition_by(x: ArrayLike, mask: ArrayLike, /, *, device: Devices = ...) -> tuple[AnyArray, AnyArray]: ...
 @launchable
-def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple[Any, Any]:
+def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple[object, object]:
     """Return the entries that a mask picks, and the others: ``(x[mask], x[~mask])``, each in their order.
 
     It takes one pass: the mask is scanned, and each entry is stored as soon as its place is known.
@@ -188,8 +189,9 @@ def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple
         >>> gs.partition_by(x, x > 2)
         (array([3, 4, 5], dtype=int32), array([1, 1], dtype=int32))
     """
-    structure, given = structure_and_leaves(x, only_moved=True)
-    chosen = as_leaf(mask)
+    structure, found = structure_and_leaves(x, only_moved=True)
+    given = [as_some_array(leaf) for leaf in found]
+    chosen = as_some_array(mask)
     check_mask(chosen, [leaf.shape for leaf in given])
     home = first_home((*given, chosen), device)
     on_device = any(isinstance(each, Array) for each in (*given, chosen))
@@ -198,13 +200,13 @@ def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple
         return assemble_arrays(structure, parts[0], x), assemble_arrays(structure, parts[1], x)
     leaves = [leaf if on_device else as_bits(leaf) for leaf in given]
     arrays = [home.asarray(leaf) for leaf in leaves]
-    found = partition_on_device(home._executor, arrays, home.asarray(chosen))
+    parted = partition_on_device(home._executor, arrays, home.asarray(chosen))
     sides = []
-    for entries, count in ((found.entries, found.count), (found.others, found.others_count)):
-        length = Array.of(home, count)
+    for entries, count in ((parted.entries, parted.count), (parted.others, parted.others_count)):
+        length = Array._of(home, count)
         sides.append(
             [
-                Picked(Array.of(home, memory), array.dtype, array.shape[1:], length)
+                Picked(Array._of(home, memory), array.dtype, array.shape[1:], length)
                 for memory, array in zip(entries, arrays, strict=True)
             ]
         )
@@ -273,7 +275,7 @@ def quantile(
     method: QuantileMethod = "linear",
     keepdims: bool = False,
     device: Devices = None,
-) -> Any:
+) -> object:
     """Return quantiles of an array along an axis, exactly: the element at the place q of the sorted axis.
 
     With n elements along the axis, sorted into s, ``method="linear"`` gives ``s[i] + (s[i+1] - s[i]) * g`` with i and g
@@ -309,7 +311,7 @@ def quantile(
     """
     if method not in _METHODS:
         raise ValueError(f"method={method!r} was passed; pass one of {', '.join(_METHODS)}")
-    array = as_leaf(x)
+    array = as_some_array(x)
     wanted = np.asarray(q)
     if wanted.dtype.kind not in "fiu" or (wanted.size and not (wanted.min() >= 0 and wanted.max() <= 1)):
         raise ValueError(f"q={q!r} was passed, but quantiles are numbers from 0 to 1")
@@ -342,7 +344,7 @@ def median(x: ArrayLike, /, *, axis: Axes = ..., **options: Unpack[QuantileOptio
 @launchable
 def median(
     x: object, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, device: Devices = None
-) -> Any:
+) -> object:
     """Return the median of an array along an axis, exactly: the middle element, or the mean of the middle two.
 
     NaN anywhere in a row makes its median NaN.
@@ -366,7 +368,7 @@ def median(
         >>> float(gs.median(np.array([3, 1, 4, 1], np.float32)))
         2.0
     """
-    array = as_leaf(x)
+    array = as_some_array(x)
     if scalar_of(array.dtype).kind == "complex":
         raise TypeError(
             f"the median of numbers of dtype {array.dtype} was asked for, but complex numbers have no order. Pass "
@@ -387,13 +389,13 @@ def median(
     return found if isinstance(found, Array) or found.shape else found[()]
 
 
-def _of_nothing(home: Device, rows: Array) -> Array:
+def _of_nothing(home: Device, rows: SomeArray) -> Array:
     """Return the medians of rows without elements."""
     dtype = _float_dtype(home, rows.dtype)
     return new_array(home, np.full(rows.shape[:-1], np.nan, dtype))
 
 
-def _rows_along(array: SomeArray, axis: object) -> tuple[Any, tuple[int, ...]]:
+def _rows_along(array: SomeArray, axis: object) -> tuple[SomeArray, tuple[int, ...]]:
     """Return an array with some axes joined to its last one, and its shape with length 1 along these axes."""
     if axis is None:
         return array.reshape(-1), (1,) * array.ndim

@@ -105,7 +105,7 @@ class SelectiveScan:
             found = selective_scan(*(device.asarray(_within(array, part)) for array in arrays))
             # Parts are contiguous, because the first axes are cut first, so results are read straight to their place.
             pairs = zip(found, outputs, strict=True)
-            return [start_call(device._readers, partial(array.read, into[part])).result for array, into in pairs]
+            return [start_call(device._readers, partial(array._read, into[part])).result for array, into in pairs]
 
         # The weights of a group may be more numbers than its input.
         inner = length * -(-max(states, shape[2]) // shape[2])
@@ -180,10 +180,10 @@ class SelectiveScan:
             own = [_within(array, part) for array in (*arrays, *weights)]
             found = selective_gradients(gradient_sources(device._context, *own))
             # All kernels are compiled before another thread reads: OpenGL's drivers let one thread in at a time.
-            sums = [reduce(DeviceArray.of(device, array), axis=0, device=device) for array in found[2:]]
+            sums = [reduce(DeviceArray._of(device, array), axis=0, device=device) for array in found[2:]]
             inputs = zip(found[:2], of_inputs, strict=True)
             pending: list[Pending] = [
-                start_call(device._readers, partial(array.read, into[part])).result for array, into in inputs
+                start_call(device._readers, partial(array._read, into[part])).result for array, into in inputs
             ]
             return [*pending, *_read_all(device, sums)]
 
@@ -231,7 +231,7 @@ class DeviceScan:
         """Return y, in the shape of `u`, and the states after the last step, with a time axis of length 1."""
         if _fits(self.home, self.A.dtype, self._shape) and self._is_bindable:
             found = selective_scan(*map(self._make_bindable, self.arrays))
-            y, last = (DeviceArray.of(self.home, each) for each in found)
+            y, last = (DeviceArray._of(self.home, each) for each in found)
             return y, last
         run = StateRun(self.home, self.arrays)
         h = run.states()[1]
@@ -249,7 +249,7 @@ class DeviceScan:
         if fits and can_differentiate(context, prod(lead), channels, states, length):
             given = map(self._make_bindable, (*self.arrays, grad_y, grad_last))
             found: list[DeviceArray] = [
-                DeviceArray.of(self.home, each) for each in selective_gradients(gradient_sources(context, *given))
+                DeviceArray._of(self.home, each) for each in selective_gradients(gradient_sources(context, *given))
             ]
             # Several strips of channels have a sum each, of all batches.
             found[2:] = [reduce(each, axis=0) for each in found[2:]]

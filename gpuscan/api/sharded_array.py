@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Never, TypeVar, Unpack
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray
-from gpuscan.api.home import Distributed, resolve_devices
+from gpuscan.api.home import Devices, Distributed, resolve_devices
 from gpuscan.api.outputs import check_place, check_separate
 from gpuscan.api.reduce import reduce
 from gpuscan.api.reduced_axes import ReducedAxes, find_axes
@@ -75,7 +75,7 @@ class ShardedArray(Distributed):
         self.devices = tuple({id(shard.device): shard.device for shard in shards}.values())
 
     @classmethod
-    def from_numpy(cls, x: object, devices: object, axis: int = 0) -> ShardedArray:
+    def from_numpy(cls, x: object, devices: Devices, axis: int = 0) -> ShardedArray:
         """Copy an array to several devices, each stretch of an axis to one of them, in proportion to their speed.
 
         An axis of 2^24 places or more is taken for the axis of a scan. The first device then gets the first stretch and
@@ -121,7 +121,7 @@ class ShardedArray(Distributed):
     def _scan_bundle(
         self,
         x: object,
-        op: object,
+        op: Operation,
         options: Mapping[str, object],
         *,
         out: object,
@@ -129,7 +129,7 @@ class ShardedArray(Distributed):
         return_total: object,
         strategy: str,
         refused: Mapping[str, object],
-    ) -> Any:
+    ) -> object:
         """Return the scan of a bundle of sharded arrays, divided as they are.
 
         Args:
@@ -178,14 +178,14 @@ class ShardedArray(Distributed):
     def _reduce_bundle(
         self,
         x: object,
-        op: object,
+        op: Operation,
         axis: object,
         options: dict[str, Any],
         *,
         keepdims: object,
         out: object,
         refused: dict[str, object],
-    ) -> Any:
+    ) -> object:
         """Return the reduction of a bundle of sharded arrays.
 
         Along the divided axis the result is NumPy's; along another one it is sharded.
@@ -255,20 +255,17 @@ def find_sharded_leaves(x: object) -> list[ShardedArray]:
         TypeError: some of its arrays are sharded, and others are not.
         ValueError: they are sharded in different ways.
     """
-    others: list[Any] = []
-    found: list[ShardedArray] = []
-
-    def note(leaf: Any) -> None:
-        (found if isinstance(leaf, ShardedArray) else others).append(leaf)
-
     if isinstance(x, ShardedArray):
         return [x]
+    leaves: list[object] = []
     if isinstance(x, (tuple, dict, list)):
         with suppress(RecursionError):  # `problem/arguments.py` refuses bundles that nest so deep
             if parts_of(x) is not None:
-                over_arrays(note, x)
+                over_arrays(leaves.append, x)
+    found = [leaf for leaf in leaves if isinstance(leaf, ShardedArray)]
     if not found:
         return []
+    others = [leaf for leaf in leaves if not isinstance(leaf, ShardedArray)]
     if others:
         raise TypeError(
             f"a bundle of a gpuscan.ShardedArray and {type(others[0]).__name__} was passed, but its arrays must be "
@@ -290,7 +287,7 @@ def are_divided_alike(one: ShardedArray, other: ShardedArray) -> bool:
     return all(a.device is b.device and a.shape[one.axis] == b.shape[one.axis] for a, b in pairs)
 
 
-def shard_of(x: object, number: int) -> Any:
+def shard_of(x: object, number: int) -> object:
     """Return the same bundle of the shards of this number."""
     return over_arrays(lambda leaf: leaf.shards[number], x)
 
@@ -302,7 +299,7 @@ def shard_of(x: object, number: int) -> Any:
 _OF_REDUCTIONS = ("axis", "reverse", "initial", "dtype", "before", "after")
 
 
-def _reduction(x: object, op: Any, axes: ReducedAxes, options: dict[str, Any]) -> Any:
+def _reduction(x: object, op: Operation, axes: ReducedAxes, options: dict[str, Any]) -> object:
     """Return the reduction of a bundle of sharded arrays without the axes."""
     (first, *_) = find_sharded_leaves(x)
     if 0 in first.shape:
@@ -349,7 +346,7 @@ def _join_shards(found: Sequence[Sequence[DeviceArray]], first: ShardedArray, ax
     """Return the arrays that each shard's results, one for each field, are the shards of."""
     devices = [shard.device for shard in first.shards]
     return [
-        ShardedArray(tuple(Array.of(d, r[place]) for d, r in zip(devices, found, strict=True)), axis)
+        ShardedArray(tuple(Array._of(d, r[place]) for d, r in zip(devices, found, strict=True)), axis)
         for place in range(len(found[0]))
     ]
 
@@ -358,7 +355,7 @@ def _make_bundle(shards: Sequence[Shard], arrays: Sequence[object]) -> object:
     return shards[0].problem.destination.structure.build_bundle(arrays)
 
 
-def _last_results(problem: Problem, results: Sequence[ShardedArray]) -> Any:
+def _last_results(problem: Problem, results: Sequence[ShardedArray]) -> object:
     """Return the last result of each row in the order of the scan: NumPy's along the divided axis, else sharded."""
     structure, axis = problem.destination.structure, problem.axis
     place = (slice(None),) * axis + (0 if problem.reverse else -1,)
@@ -371,7 +368,7 @@ def _last_results(problem: Problem, results: Sequence[ShardedArray]) -> Any:
     return structure.build_bundle(_join_shards(lasts, first, first.axis - (first.axis > axis)))
 
 
-def _total(x: object, op: Any, first: ShardedArray, options: dict[str, Any], pairs: bool) -> Any:
+def _total(x: object, op: Operation, first: ShardedArray, options: dict[str, Any], pairs: bool) -> object:
     """Return the reduction of each row in the order of the scan: a pass of its own over the elements."""
     if 0 in first.shape:
         shared = {name: value for name, value in options.items() if name != "reverse"}
@@ -379,7 +376,7 @@ def _total(x: object, op: Any, first: ShardedArray, options: dict[str, Any], pai
     return _reduce_rows(make_shard_problems(x, op, first, options, pairs), first)
 
 
-def _reduce_rows(problems: Sequence[Problem], first: ShardedArray) -> Any:
+def _reduce_rows(problems: Sequence[Problem], first: ShardedArray) -> object:
     """Return the reduction of each row: NumPy's along the divided axis, else sharded."""
     problem = problems[0]
     divided = problem.axis == first.axis
@@ -394,11 +391,11 @@ def _reduce_rows(problems: Sequence[Problem], first: ShardedArray) -> Any:
     viewed = []
     for each, part in zip(problems, parts, strict=True):
         lead = tuple(n for i, n in enumerate(each.shape) if i != each.axis)
-        viewed.append([array.view_as((*lead, *f.shape)) for array, f in zip(part, fields, strict=True)])
+        viewed.append([array._view_as((*lead, *f.shape)) for array, f in zip(part, fields, strict=True)])
     return structure.build_bundle(_join_shards(viewed, first, first.axis - (first.axis > problem.axis)))
 
 
-def _reduce_segments(problems: Sequence[Problem], first: ShardedArray, segments: object) -> Any:
+def _reduce_segments(problems: Sequence[Problem], first: ShardedArray, segments: object) -> object:
     """Return the reduction of segments along the divided axis, as NumPy arrays.
 
     Raises:
@@ -475,7 +472,7 @@ def make_shard_problems(
         if axis != first.axis:
             rows = (*(slice(None),) * (first.axis - (first.axis > axis)), slice(begin, end))
             fields = problem.element.fields
-            wide = [seed.reshape((*others, *f.shape))[rows] for seed, f in zip(seeds, fields, strict=True)]
+            wide = [np.asarray(seed).reshape((*others, *f.shape))[rows] for seed, f in zip(seeds, fields, strict=True)]
             seeds = tuple(each.reshape(-1, *f.shape) for each, f in zip(wide, fields, strict=True))
         started.append(replace(problem, seeds=seeds, initial=True, exclusive=as_flag("exclusive", exclusive)))
     return started
@@ -606,8 +603,8 @@ def check_sharded_out(problem: Problem, out: object, first: ShardedArray) -> lis
     """
     if out is None:
         return None
-    arrays: list[Any] = fields_of(out, problem.destination, "out")
-    for array, field in zip(arrays, problem.destination.fields, strict=True):
+    arrays: list[ShardedArray] = []
+    for array, field in zip(fields_of(out, problem.destination, "out"), problem.destination.fields, strict=True):
         if not isinstance(array, ShardedArray):
             raise TypeError(
                 f"out of type {type(array).__name__} was passed, but the input is a gpuscan.ShardedArray; pass one "
@@ -621,6 +618,7 @@ def check_sharded_out(problem: Problem, out: object, first: ShardedArray) -> lis
             )
         for shard in array.shards:
             check_place(shard, shard.shape, field.scalar.dtype, shard.device)
+        arrays.append(array)
     for number in range(len(first.shards)):
         check_separate([array.shards[number] for array in arrays])
     return arrays
@@ -634,7 +632,7 @@ def may_refuse(strategy: str) -> bool:
 def overlap(arrays: Sequence[ShardedArray], others: Sequence[ShardedArray]) -> bool:
     """Return True if two arrays of equal parts share memory."""
     shards = [zip(a.shards, b.shards, strict=True) for a, b in product(arrays, others)]
-    return any(one.shares_memory(other) for one, other in chain.from_iterable(shards))
+    return any(one._shares_memory(other) for one, other in chain.from_iterable(shards))
 
 
 def with_axes(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.api.array import Array, SomeArray, as_some_array
 from gpuscan.api.array_indices import take_along_axis, take_at
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
@@ -23,7 +23,7 @@ from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.operators.operator import operator
-from gpuscan.problem.arguments import as_bits, as_flag, from_bits, resolve_axis, structure_and_leaves
+from gpuscan.problem.arguments import as_bits, as_flag, as_numpy_arrays, from_bits, resolve_axis, structure_and_leaves
 from gpuscan.problem.results import assemble_arrays
 from gpuscan.reference import sort as reference
 
@@ -53,9 +53,9 @@ def sort(
     axis: int | None = -1,
     descending: bool = False,
     stable: bool = True,
-    segments: object = None,
+    segments: ArrayLike | None = None,
     device: Device | str | int | None = None,
-) -> Any:
+) -> object:
     """Return a copy of an array with the elements along an axis in order.
 
     ``y[i] = x[p[i]]`` with ``p = argsort(x)``, so that ``y[i] <= y[i+1]``. Equal elements keep their order, in
@@ -111,7 +111,7 @@ def sort(
         assert home is not None
         found = sort_device(home._executor, keys, place, descending=bool(descending)).keys
         assert found is not None
-        return Array.of(home, found)
+        return Array._of(home, found)
     if home is None:
         native = keys.astype(keys.dtype.newbyteorder("="), copy=False)
         sorted_keys = np.take_along_axis(native, reference.argsort(keys, place, bool(descending)), place)
@@ -135,7 +135,7 @@ def argsort(
     axis: int | None = -1,
     descending: bool = False,
     stable: bool = True,
-    segments: object = None,
+    segments: ArrayLike | None = None,
     device: Device | str | int | None = None,
 ) -> object:
     """Return the indices that sort an array along an axis.
@@ -165,13 +165,13 @@ def argsort(
         stays = isinstance(keys, Array) or isinstance(segments, Array)
         return order.numpy().astype(np.int64) if isinstance(order, Array) and not stays else order
     if home is None:
-        return reference.argsort(keys, place, bool(descending))
+        return reference.argsort(np.asarray(keys), place, bool(descending))
     on_device = keys if isinstance(keys, Array) else upload_array(home._context, keys)
     found = sort_device(
         home._executor, on_device, place, descending=bool(descending), with_keys=False, with_places=True
     ).places
     assert found is not None
-    return Array.of(home, found) if isinstance(keys, Array) else read_checked(home, found).astype(np.int64)
+    return Array._of(home, found) if isinstance(keys, Array) else read_checked(home, found).astype(np.int64)
 
 
 @overload
@@ -185,7 +185,7 @@ def sort_by_key(keys: ArrayLike, values: Several, *, descending: bool = ...) -> 
 @overload
 def sort_by_key(keys: ArrayLike, values: ArrayLike, *, descending: bool = ...) -> tuple[AnyArray, AnyArray]: ...
 @launchable
-def sort_by_key(keys: object, values: object, *, descending: bool = False) -> tuple[Any, Any]:
+def sort_by_key(keys: object, values: object, *, descending: bool = False) -> tuple[object, object]:
     """Sort keys, and move values along with them: ``(keys[p], values[p])`` with ``p = argsort(keys)``.
 
     The sort is stable, as `gpuscan.sort` is, and orders the keys in the same way.
@@ -224,22 +224,21 @@ def sort_by_key(keys: object, values: object, *, descending: bool = False) -> tu
                 f"{len(given)} keys were passed for values of shape {leaf.shape}; pass one key for each entry of the "
                 "first axis"
             )
-    moved_keys: Any
-    results: list[Any]
     if home is not None and any(isinstance(array, Array) for array in (given, *leaves)):
         if dates is not None:
             scalar_of(dates)  # The error for dates on a device.
         arrays = [home.asarray(leaf) for leaf in leaves]
         moved_keys, results = _move_entries(home, home.asarray(given), arrays, bool(descending))
-    else:
-        order = (
-            reference.argsort(given, place, bool(descending))
-            if home is None
-            else argsort(given, descending=descending, device=home)
-        )
-        sorted_keys, *results = (a[order].astype(a.dtype.newbyteorder("="), copy=False) for a in (given, *leaves))
-        moved_keys = sorted_keys if dates is None else as_dates(sorted_keys, dates, descending)
-    return moved_keys, assemble_arrays(structure, results, values)
+        return moved_keys, assemble_arrays(structure, results, values)
+    keys_and_values = as_numpy_arrays([given, *leaves])
+    order = (
+        reference.argsort(keys_and_values[0], place, bool(descending))
+        if home is None
+        else argsort(keys_and_values[0], descending=descending, device=home)
+    )
+    sorted_keys, *moved = (a[order].astype(a.dtype.newbyteorder("="), copy=False) for a in keys_and_values)
+    in_order = sorted_keys if dates is None else as_dates(sorted_keys, dates, descending)
+    return in_order, assemble_arrays(structure, moved, values)
 
 
 def _arrays_of(segments: object) -> list[Array]:
@@ -247,7 +246,9 @@ def _arrays_of(segments: object) -> list[Array]:
     return [segments] if isinstance(segments, Array) else []
 
 
-def _argsort_segments(home: Device | None, keys: Any, axis: int, descending: bool, segments: Any) -> AnyArray | Array:
+def _argsort_segments(
+    home: Device | None, keys: SomeArray, axis: int, descending: bool, segments: ArrayLike
+) -> AnyArray | Array:
     """Return the indices along an axis that sort each segment of it: an array on the device, or a NumPy array.
 
     Keys are sorted as if there were no segments. A second stable sort then brings the keys of each segment together.
@@ -256,9 +257,9 @@ def _argsort_segments(home: Device | None, keys: Any, axis: int, descending: boo
     places = np.arange(length, dtype=np.uint32)
     if home is None:
         starts = scan(places, _KEEP_LEFT, axis=0, segments=segments, device="numpy")
-        first = reference.argsort(keys, axis, descending)
+        first = reference.argsort(np.asarray(keys), axis, descending)
         return np.take_along_axis(first, reference.argsort(starts[first], axis, False), axis)
-    own = Array.of(home, all_indices(home._context, length)) if length else home.asarray(places)
+    own = Array._of(home, all_indices(home._context, length)) if length else home.asarray(places)
     firsts = scan(own, _KEEP_LEFT, axis=0, segments=segments)
     executor = home._executor
     found = sort_device(
@@ -266,30 +267,30 @@ def _argsort_segments(home: Device | None, keys: Any, axis: int, descending: boo
     ).places
     assert found is not None
     if not found.size:
-        return Array.of(home, found)
-    by_key = Array.of(home, found)
+        return Array._of(home, found)
+    by_key = Array._of(home, found)
     again = sort_device(executor, take_at(firsts, by_key, 0), axis, with_keys=False, with_places=True).places
     assert again is not None
-    return take_along_axis(by_key, Array.of(home, again), axis)
+    return take_along_axis(by_key, Array._of(home, again), axis)
 
 
 def _move_entries(home: Device, keys: Array, leaves: list[Array], descending: bool) -> tuple[Array, list[Array]]:
     """Return the keys in order, and the entries of the arrays that belong to them, on the device."""
     executor = home._executor
     for leaf in leaves:
-        leaf.check("STORAGE")
+        leaf._check("STORAGE")
     entries = [contiguous(leaf) for leaf in leaves]
     if len(leaves) == 1 and entry_bytes(leaves[0]) == 4:
         found = sort_device(executor, keys, 0, descending=descending, words=entries[0])
         assert found.places is not None
-        moved = [found.places.view_as(leaves[0].shape, leaves[0].dtype)]
+        moved = [found.places._view_as(leaves[0].shape, leaves[0].dtype)]
     else:
         found = sort_device(executor, keys, 0, descending=descending, with_places=True)
         assert found.places is not None
         order = Permutation(home._context, found.places)
         moved = [order.apply(leaf) for leaf in entries]
     assert found.keys is not None
-    return Array.of(home, found.keys), [Array.of(home, array) for array in moved]
+    return Array._of(home, found.keys), [Array._of(home, array) for array in moved]
 
 
 def check_keys(
@@ -297,10 +298,10 @@ def check_keys(
     axis: int | None,
     descending: object,
     stable: object,
-    device: Any,
+    device: Device | str | int | None,
     what: str,
     moved: Sequence[object] | None = None,
-) -> tuple[Any, int, Device | None, AnyDType | None]:
+) -> tuple[SomeArray, int, Device | None, AnyDType | None]:
     """Return the keys as one array of numbers, the axis counted from 0, the device or None, and the dtype of dates.
 
     Args:
@@ -319,7 +320,7 @@ def check_keys(
             f"a bundle of {structure.leaf_count} arrays was to be {what}, but keys are one array. Pass that array, and "
             "move others along with it by gs.sort_by_key"
         )
-    (keys,) = leaves
+    keys = as_some_array(leaves[0])
     if not keys.shape:
         raise np.exceptions.AxisError(
             f"an array of shape () was to be {what}, which has no axis. Pass x[np.newaxis] for a single element"
@@ -342,7 +343,7 @@ def check_keys(
 # greatest number, which is last in ascending order.
 
 
-def as_numbers(dates: AnyArray, descending: object) -> AnyArray:
+def as_numbers(dates: SomeArray, descending: object) -> SomeArray:
     """Return numbers in the order of dates or durations, with NaT last."""
     numbers = as_bits(dates)
     return numbers if descending else numbers - np.int64(1)
@@ -355,6 +356,6 @@ def as_dates(numbers: AnyArray, dtype: AnyDType, descending: object) -> AnyArray
 
 def read_checked(home: Device, array: DeviceArray) -> AnyArray:
     """Return a NumPy copy of a result, once the reports of its runs are read."""
-    result = array.read()
+    result = array._read()
     home._context.check()
     return result

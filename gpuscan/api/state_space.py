@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, in_dtype
+from gpuscan.api.array import Array, SomeArray, as_some_array, in_dtype
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.map import map as map_arrays
@@ -17,7 +17,7 @@ from gpuscan.api.reduce import reduce
 from gpuscan.api.selective_scan import DeviceScan, SelectiveScan
 from gpuscan.array_types import AnyDType
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.problem.arguments import OnDevice, as_flag, as_leaf
+from gpuscan.problem.arguments import OnDevice, as_flag
 
 if TYPE_CHECKING:
     from gpuscan.api.annotations import Value
@@ -187,7 +187,7 @@ def selective_state_update(
             "gpuscan.Array"
         )
     given = {"x": x, "dt": dt, "A": A, "B": B, "C": C, "D": D, "z": z, "dt_bias": dt_bias}
-    arrays: dict[str, Any] = {name: None if each is None else as_leaf(each) for name, each in given.items()}
+    arrays: dict[str, Any] = {name: None if each is None else as_some_array(each) for name, each in given.items()}
     check_update_shapes(tuple(state.shape), {n: tuple(each.shape) for n, each in arrays.items() if each is not None})
     if on_device:
         home = home_of([state, *arrays.values()], None)
@@ -234,7 +234,7 @@ class _Call:
 
     @classmethod
     def of(cls, named: Mapping[str, object], device: Device | str | int | None) -> _Call:
-        given: dict[str, Any] = {name: None if each is None else as_leaf(each) for name, each in named.items()}
+        given: dict[str, Any] = {name: None if each is None else as_some_array(each) for name, each in named.items()}
         for name in ("u", "delta", "A", "B", "C", *(["grad_y"] if "grad_y" in named else [])):
             if given[name] is None:
                 raise TypeError(f"{name}=None was passed; pass an array")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, answer_protocols
+from gpuscan.api.array import Array, answer_protocols, as_some_array
 from gpuscan.api.array_indices import take_at
 from gpuscan.api.cumulative_sums import promote_dtype
 from gpuscan.api.home import home_of
@@ -23,7 +23,7 @@ from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.parameters import Parameter, spelling
 from gpuscan.operators.trace import Map, trace_function
-from gpuscan.problem.arguments import as_array, as_leaf, native, resolve_axis
+from gpuscan.problem.arguments import as_array, native, resolve_axis
 
 # For these ufuncs, integers are combined in 64 bits, as in NumPy.
 _PROMOTED = (np.add, np.multiply)
@@ -108,7 +108,7 @@ def _call_ufunc(
 ) -> Any:
     dtype = options.pop("dtype", None)
     _refuse(name, options)
-    values = [value if is_number(value) else as_leaf(value) for value in inputs]
+    values = [value if is_number(value) else as_some_array(value) for value in inputs]
     if ufunc is np.power and (dtype is None or np.dtype(dtype).kind in "iu"):
         _check_exponents(*values)
     values = [_as_argument(ufunc, value, values) for value in values]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, new_array
+from gpuscan.api.array import Array, as_some_array, new_array
+from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, first_home
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
@@ -24,7 +25,7 @@ from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.runs import run_lengths
 from gpuscan.engine.sorting import sort_device
-from gpuscan.problem.arguments import as_bits, as_leaf, from_bits
+from gpuscan.problem.arguments import as_bits, from_bits
 from gpuscan.reference import sort as reference
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def unique_values(x: Of[S], /, *, device: Devices = ...) -> NDArray[S]: ...
 @overload
 def unique_values(x: ArrayLike, /, *, device: Devices = ...) -> AnyArray: ...
 @launchable
-def unique_values(x: object, /, *, device: Devices = None) -> Any:
+def unique_values(x: object, /, *, device: Devices = None) -> object:
     """Return each value of an array once, in order.
 
     ``values[0] < values[1] < …``, and every element of `x` is one of them. The array is sorted, and the first element
@@ -231,7 +232,7 @@ def run_length_encode(x: object, /, *, device: Devices = None) -> RunLengths[Any
         >>> gs.run_length_encode(np.array([7, 7, 2, 2, 2, 7], np.int32))
         RunLengths(values=array([7, 2, 7], dtype=int32), counts=array([2, 3, 1]))
     """
-    given = as_leaf(x)
+    given = as_some_array(x)
     if given.ndim != 1:
         raise ValueError(
             f"an array of shape {given.shape} was to be encoded, but runs are stretches of one row. Pass an array of "
@@ -244,9 +245,9 @@ def run_length_encode(x: object, /, *, device: Devices = None) -> RunLengths[Any
     if home is None or not keys.size:
         if isinstance(given, Array):
             return RunLengths(given.copy(), new_array(given.device, None, (0,), np.uint32))
-        starts = np.flatnonzero(_changes_in(keys)).astype(np.int64, copy=False)
-        values = given[starts].astype(given.dtype.newbyteorder("="), copy=False)
-        return RunLengths(values, np.diff(np.append(starts, given.size)))
+        starts = np.flatnonzero(_changes_in(np.asarray(keys))).astype(np.int64, copy=False)
+        first = given[starts].astype(given.dtype.newbyteorder("="), copy=False)
+        return RunLengths(first, np.diff(np.append(starts, given.size)))
     source = bindable(contiguous(keys) if isinstance(keys, DeviceArray) else upload_array(home._context, keys))
     runs = run_lengths(home._executor, source)
     values = _as_picked(home, gather_entries(home._context, source, runs.starts, runs.count), source.dtype, runs.count)
@@ -274,14 +275,14 @@ def find_unique(
         indices, inverse: True for the first place of each value, and for the inverse indices.
         equal_nan: True to take all NaN for one value.
     """
-    given = as_leaf(x)
+    given = as_some_array(x)
     on_device = isinstance(given, Array)
     flat = given.reshape(-1)
     one = None if device is None else first_home((flat,), device)
-    where: object = "numpy" if device is not None and one is None else one
+    where: Device | str | None = "numpy" if device is not None and one is None else one
     keys, _, home, dates = check_keys(flat, 0, False, True, where, "searched for unique values")
     if home is None or not keys.size:
-        parts = _unique_by_numpy(keys.numpy() if on_device else keys, equal_nan)
+        parts = _unique_by_numpy(np.asarray(keys), equal_nan)
         if isinstance(given, Array):
             narrow = [parts[0], *(part.astype(np.uint32) for part in parts[1:])]
             parts = tuple(new_array(given.device, part) for part in narrow)
@@ -327,7 +328,7 @@ def _unique_on_device(home: OpenedDevice, keys: Any, indices: bool, inverse: boo
     source = keys if isinstance(keys, DeviceArray) else upload_array(context, keys)
     found = sort_device(home._executor, source, 0, with_places=indices or inverse)
     assert found.keys is not None
-    ordered = Array.of(home, found.keys)
+    ordered = Array._of(home, found.keys)
     scalar = scalar_of(ordered.dtype)
     alike = equal_nan and scalar.kind == "float"
     compared = map_arrays(_comparable(scalar), _bits_of(ordered)) if alike else ordered
@@ -342,13 +343,13 @@ def _unique_on_device(home: OpenedDevice, keys: Any, indices: bool, inverse: boo
     if inverse:
         assert found.places is not None
         in_order = _run_numbers(home, compared, scalar if not alike else None)
-        numbers = Array.of(home, Permutation(context, found.places).undo(in_order))
+        numbers = Array._of(home, Permutation(context, found.places).undo(in_order))
     return values, firsts, numbers, counts
 
 
 def _as_picked(home: OpenedDevice, memory: DeviceArray, dtype: AnyDType, count: DeviceArray) -> Picked:
     """Return memory that begins with `count` entries as an array of that length."""
-    return Picked(Array.of(home, memory), dtype, (), Array.of(home, count))
+    return Picked(Array._of(home, memory), dtype, (), Array._of(home, count))
 
 
 def _run_numbers(home: OpenedDevice, ordered: Array, scalar: Scalar | None) -> Array:
@@ -369,7 +370,7 @@ def _run_numbers(home: OpenedDevice, ordered: Array, scalar: Scalar | None) -> A
 
 def _bits_of(array: Array) -> Array:
     """Return numbers as unsigned integers."""
-    return array.view_as(array.shape, np.dtype(f"u{array.dtype.itemsize}"))
+    return array._view_as(array.shape, np.dtype(f"u{array.dtype.itemsize}"))
 
 
 @cache

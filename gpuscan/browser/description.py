@@ -115,9 +115,10 @@ def _types(fields: Sequence[Mapping[str, object]]) -> str:
 
 def _seed(problem: Problem) -> list[int] | None:
     """Return the words of the identity that an exclusive scan begins with."""
-    if problem.seeds is None:
+    seeds = problem.numpy_seeds
+    if seeds is None:
         return None
-    words: list[int] = words_of(problem.element, problem.seeds).reshape(-1).tolist()
+    words: list[int] = words_of(problem.element, seeds).reshape(-1).tolist()
     return words
 
 

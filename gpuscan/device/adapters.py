@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gpuscan.device import forks
+from gpuscan.device.adapter_requirements import LEAST_LIMITS, choose_features
 from gpuscan.device.backends import module_of, package_of, webgpu
 from gpuscan.device.driver_advice import driver_advice
 from gpuscan.device.guards import make_fork_error
 from gpuscan.device.interrupts import exit_held
-from gpuscan.device.requirements import LEAST_LIMITS, choose_features
 from gpuscan.device.webgpu_log import libraries_quiet
 from gpuscan.errors import AdapterNotFoundError
 from gpuscan.problem.arguments import as_integer

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from gpuscan._version import __version__
 from gpuscan.device import disk_cache
+from gpuscan.device.adapter_requirements import FLOAT64_FEATURES, choose_features, choose_limits, limits_within
 from gpuscan.device.adapters import fresh, summary_of
 from gpuscan.device.backends import implementation, timestamp_period, webgpu
 from gpuscan.device.interrupts import interrupts_held
-from gpuscan.device.requirements import FLOAT64_FEATURES, choose_features, choose_limits, limits_within
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.templates import render
 

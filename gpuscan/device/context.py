@@ -18,6 +18,14 @@ import numpy as np
 
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device import tile_cache
+from gpuscan.device.adapter_requirements import (
+    FLOAT64_FEATURES,
+    check_given_device,
+    check_limits,
+    choose_features,
+    choose_limits,
+    limits_within,
+)
 from gpuscan.device.adapters import choose_adapter, fresh
 from gpuscan.device.backends import error_type, is_gpu_device, webgpu
 from gpuscan.device.bind_groups import BindGroups
@@ -37,14 +45,6 @@ from gpuscan.device.reports import (
     RunLog,
     SortRun,
     Verdict,
-)
-from gpuscan.device.requirements import (
-    FLOAT64_FEATURES,
-    check_given_device,
-    check_limits,
-    choose_features,
-    choose_limits,
-    limits_within,
 )
 from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import Begun, RunKind, TileState
@@ -501,7 +501,7 @@ class DeviceContext:
 
     @cached_property
     def lone_layout(self) -> wgpu.GPUBindGroupLayout:
-        """The layout of a bind group of one buffer, which `foreign_buffers.check_state` uses."""
+        """The layout of a bind group of one buffer, which `caller_checks.check_state` uses."""
         entry = {"binding": 0, "visibility": webgpu().ShaderStage.COMPUTE, "buffer": {"type": "read-only-storage"}}
         return self.wgpu_device.create_bind_group_layout(entries=[entry])
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.buffer_pool import ALIGNMENT, Allocation, SizedAllocation
-from gpuscan.device.foreign_buffers import check_state, check_usages
+from gpuscan.device.caller_checks import check_state, check_usages
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Binding
-from gpuscan.device.strides import c_strides, reach
+from gpuscan.device.strides import c_strides, index_layout, is_c_order, reach
 from gpuscan.device.transfer import download, round_up, upload
 from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.errors import UnsupportedDtypeError
@@ -33,16 +33,16 @@ class DeviceArray(OnDevice):
     Shaders bind arrays in C order. `gpuscan.engine.element_copy.contiguous` makes one of any view.
 
     Attributes:
-        context: the device that owns the buffer.
+        _context: the device that owns the buffer.
         buffer: the wgpu buffer.
         offset: the byte of the buffer where the first element begins.
         shape, dtype, nbytes, strides: as NumPy defines them.
-        owner: the allocation that the buffer belongs to, or None for a buffer that a caller made.
+        _owner: the allocation that the buffer belongs to, or None for a buffer that a caller made.
     """
 
     nbytes: int
     # False while only the device knows how many elements there are.
-    knows_length = True
+    _knows_length = True
     # None for an array in C order.
     _strides: tuple[int, ...] | None = None
 
@@ -55,13 +55,13 @@ class DeviceArray(OnDevice):
         offset: int = 0,
         owner: Allocation | None = None,
     ) -> None:
-        self.context = context
+        self._context = context
         self.buffer = buffer
         self._shape = shape
         self._dtype: AnyDType = np.dtype(dtype)
         self.offset = offset
         self.nbytes = prod(shape) * self._dtype.itemsize
-        self.owner = owner
+        self._owner = owner
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -86,16 +86,6 @@ class DeviceArray(OnDevice):
         )
 
     @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of numbers in the array."""
-        return prod(self.shape)
-
-    @property
     def strides(self) -> tuple[int, ...]:
         """The bytes from one element to the next along each axis."""
         return c_strides(self.shape, self._dtype.itemsize) if self._strides is None else self._strides
@@ -106,22 +96,22 @@ class DeviceArray(OnDevice):
         return self._strides is None
 
     @property
-    def extent(self) -> tuple[int, int]:
+    def _extent(self) -> tuple[int, int]:
         """The first byte of the buffer that belongs to the array, and the end of its last one."""
         low, high = reach(self.shape, self.strides, self.dtype.itemsize)
         return self.offset + low, self.offset + high
 
     @property
-    def buffer_bytes(self) -> int:
+    def _buffer_bytes(self) -> int:
         """The bytes of the buffer."""
-        return self.buffer.size if self.owner is None else self.owner.kind[1]
+        return self.buffer.size if self._owner is None else self._owner.kind[1]
 
     @property
-    def covers_allocation(self) -> bool:
+    def _covers_allocation(self) -> bool:
         """True if the array is all that its buffer was allocated for."""
-        return self.owner is not None and self.offset == 0 and self.owner.nbytes == self.nbytes and self.is_contiguous
+        return self._owner is not None and self.offset == 0 and self._owner.nbytes == self.nbytes and self.is_contiguous
 
-    def check(self, *usages: str) -> None:
+    def _check(self, *usages: str) -> None:
         """Check a caller's buffer before it is used.
 
         Args:
@@ -130,43 +120,50 @@ class DeviceArray(OnDevice):
         Raises:
             ValueError: the buffer is mapped, was destroyed, or lacks a usage.
         """
-        if self.owner is None:
+        if self._owner is None:
             check_usages(self.buffer, usages)
-            check_state(self.context, self.buffer, "the buffer of an array")
+            check_state(self._context, self.buffer, "the buffer of an array")
 
-    def can_be(self, usage: str) -> bool:
+    def _can_be(self, usage: str) -> bool:
         """Return True if the buffer has the usage. Buffers of the pool have every usage that gpuscan needs."""
-        return self.owner is not None or bool(self.buffer.usage & getattr(self.context.usage, usage))
+        return self._owner is not None or bool(self.buffer.usage & getattr(self._context.usage, usage))
 
-    def keep_for_recorded_commands(self) -> None:
+    def _keep_for_recorded_commands(self) -> None:
         """Keep the memory for commands that the caller may submit after the array is gone."""
-        if self.owner is not None:
-            self.owner.mark_recorded()
+        if self._owner is not None:
+            self._owner.mark_recorded()
 
-    def view_as(self, shape: tuple[int, ...], dtype: object = None, offset: int = 0) -> DeviceArray:
+    def _view_as(self, shape: tuple[int, ...], dtype: object = None, offset: int = 0) -> DeviceArray:
         """Return an array in C order in the same bytes, from `offset` bytes after the begin of this one."""
-        self.check_contiguous()
+        self._check_contiguous()
         return DeviceArray(
-            self.context, self.buffer, shape, self.dtype if dtype is None else dtype, self.offset + offset, self.owner
+            self._context, self.buffer, shape, self.dtype if dtype is None else dtype, self.offset + offset, self._owner
         )
 
-    def made(
+    def __getitem__(self, index: object) -> DeviceArray:
+        """Return a view by basic indexing."""
+        shape, strides, offset = index_layout(self.shape, self.strides, index)
+        view = DeviceArray(self._context, self.buffer, shape, self._dtype, self.offset + offset, self._owner)
+        view._strides = None if is_c_order(shape, strides, self._dtype.itemsize) else strides
+        return view
+
+    def _made(
         self, owner: Allocation, shape: tuple[int, ...], dtype: object, offset: int, strides: tuple[int, ...] | None
     ) -> DeviceArray:
         """Return an array on the same device, over memory of the pool."""
-        array = DeviceArray(self.context, owner.buffer, shape, dtype, offset, owner)
+        array = DeviceArray(self._context, owner.buffer, shape, dtype, offset, owner)
         array._strides = strides
         return array
 
-    def end_sizes(self) -> None:
+    def _end_sizes(self) -> None:
         """Replace sizes by the numbers of this call, which is recorded now."""
         for name in ("_shape", "offset", "_strides", "nbytes"):
             if name in vars(self):
                 setattr(self, name, concrete(vars(self)[name]))
-        if isinstance(self.owner, SizedAllocation):
-            self.owner = self.owner.base
+        if isinstance(self._owner, SizedAllocation):
+            self._owner = self._owner.base
 
-    def check_contiguous(self) -> None:
+    def _check_contiguous(self) -> None:
         """Raise ValueError unless the elements are neighbours in C order."""
         if not self.is_contiguous:
             raise ValueError(
@@ -174,36 +171,36 @@ class DeviceArray(OnDevice):
                 "neighbours. Pass array.copy()"
             )
 
-    def binding(self) -> Binding:
+    def _binding(self) -> Binding:
         """Return the part of the buffer that a shader binds: the array, up to a multiple of 16 bytes."""
-        self.check_contiguous()
+        self._check_contiguous()
         return Binding(self.buffer, self.offset, round_up(self.nbytes, ALIGNMENT))
 
     @property
-    def is_bindable(self) -> bool:
+    def _is_bindable(self) -> bool:
         """True if a shader can bind the array where it is."""
-        aligned = self.offset % self.context.offset_alignment == 0 and self.is_contiguous
-        return aligned and self.offset + round_up(self.nbytes, ALIGNMENT) <= self.buffer_bytes
+        aligned = self.offset % self._context.offset_alignment == 0 and self.is_contiguous
+        return aligned and self.offset + round_up(self.nbytes, ALIGNMENT) <= self._buffer_bytes
 
     @property
-    def is_writable_in_vectors(self) -> bool:
+    def _is_writable_in_vectors(self) -> bool:
         """True if a shader may write whole 16-byte vectors, because no other data shares the last one."""
-        return self.is_bindable and (self.covers_allocation or self.nbytes % ALIGNMENT == 0)
+        return self._is_bindable and (self._covers_allocation or self.nbytes % ALIGNMENT == 0)
 
-    def read(self, into: AnyArray | None = None) -> AnyArray:
+    def _read(self, into: AnyArray | None = None) -> AnyArray:
         """Return a NumPy copy of an array in C order. Wait for the GPU, but do not read the unread reports.
 
         Args:
             into: a contiguous array of the same shape and dtype to write (default: a new one).
         """
-        self.check_contiguous()
+        self._check_contiguous()
         result = np.empty(self.shape, self.dtype) if into is None else into
         if not result.nbytes:
             return result
         start, skipped = self.offset // 4 * 4, self.offset % 4
-        with guarded(self.context):
-            self.check("COPY_SRC")
-            queue, pool = self.context.queue, self.context.pool
+        with guarded(self._context):
+            self._check("COPY_SRC")
+            queue, pool = self._context.queue, self._context.pool
             if skipped == 0:
                 download(queue, pool, self.buffer, start, result)
             else:
@@ -263,7 +260,7 @@ def upload_array(context: DeviceContext, given: AnyArray, dtype: object = None) 
     program of the kind uses this copy.
     """
     array = empty(context, given.shape, given.dtype if dtype is None else dtype)
-    context.note_constant(array.buffer, array.owner)
+    context.note_constant(array.buffer, array._owner)
     if array.nbytes:
         with guarded(context), context.pause_recording():
             if given.dtype.newbyteorder("=") == array.dtype or not given.flags.c_contiguous:
@@ -276,7 +273,7 @@ def upload_words(context: DeviceContext, numbers: Sequence[int]) -> DeviceArray:
     """Return 32-bit numbers on the device. If they are sizes, calls of other sizes get others."""
     array = upload_array(context, np.array(concrete(tuple(numbers)), np.uint32))
     if has_size(numbers) and (recording := context.recording) is not None:
-        recording.constant(array.buffer, array.owner, apply(struct.Struct(f"<{len(numbers)}I").pack, *numbers))
+        recording.constant(array.buffer, array._owner, apply(struct.Struct(f"<{len(numbers)}I").pack, *numbers))
     return array
 
 

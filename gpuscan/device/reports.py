@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -190,7 +190,7 @@ class Verdict(NamedTuple):
 
     array: Words
     reader: Callable[..., Exception | None]
-    known: tuple[Any, ...]
+    known: tuple[object, ...]
 
     def error(self, words: list[int]) -> Exception | None:
         """Return the error that the words tell of; None if the argument is right."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import wgpu
@@ -112,7 +112,7 @@ class Stage(NamedTuple):
     parts: tuple[Part, ...]
     slots: tuple[int, ...]
     indirect: bool
-    place: tuple[Any, ...]
+    place: tuple[object, ...]
     run: int | None
     offset: int | None
 

@@ -69,7 +69,7 @@ def resolve_indices(
         if not places.size:
             return places
         for number, (index, (axis, length)) in enumerate(zip(indices, axes, strict=True)):
-            index.check("STORAGE")
+            index._check("STORAGE")
             given = bindable(contiguous(index))
             _check_binding(context, given.nbytes, "indices")
             _resolve(given, length, places, index_error, (axis, length), first=number == 0)
@@ -86,9 +86,9 @@ def number_labels(labels: DeviceArray, count: int) -> DeviceArray:
         labels: the labels.
         count: the number of groups.
     """
-    context = labels.context
+    context = labels._context
     with guarded(context), context.lock:
-        labels.check("STORAGE")
+        labels._check("STORAGE")
         numbers = empty(context, labels.shape, np.uint32)
         given = bindable(contiguous(labels))
         _resolve(given, count, numbers, labels_error, (count,), labels=True)
@@ -107,11 +107,11 @@ def _resolve(
     labels: bool = False,
 ) -> None:
     """Submit the stage that turns indices or labels into places; `error` reads `known` and its verdict."""
-    context, size = indices.context, places.size
+    context, size = indices._context, places.size
     # It is not cleared before later runs, so that none hides what an earlier one has found.
     verdict = upload_array(context, np.zeros(4, np.uint32))
     context.read_verdict_later(Verdict(verdict, error, known))
-    bound = [array.binding() for array in (indices, places, verdict)]
+    bound = [array._binding() for array in (indices, places, verdict)]
     values = {"scalar": scalar_of(indices.dtype), "first": first, "labels": labels}
     held, numbers = are_owned(indices), [size, length]
     submit_stage(context, "arrays/resolve_indices.wgsl", numbers, bound, size, size, held, **values)
@@ -123,9 +123,9 @@ def take(indexed: IndexedArray) -> DeviceArray:
     Raises:
         DeviceMemoryError: an array exceeds a binding.
     """
-    array, context = indexed.array, indexed.array.context
+    array, context = indexed.array, indexed.array._context
     with guarded(context), context.lock:
-        array.check("STORAGE")
+        array._check("STORAGE")
         result = empty(context, indexed.shape, array.dtype)
         if not result.nbytes:
             return result
@@ -135,7 +135,7 @@ def take(indexed: IndexedArray) -> DeviceArray:
         words = -(-result.nbytes // 4)
         source, base = _bind(array)
         numbers = [(array.offset - base) // unit, 0, result.nbytes // unit, 0, *_numbers_of(axes, indexed, unit)]
-        bound = [source, bindable(indexed.places).binding(), result.binding()]
+        bound = [source, bindable(indexed.places)._binding(), result._binding()]
         values = {"words": WORDS, "unit": unit, "rank": len(axes), "indexed": len(indexed.rows)}
         held = are_owned(array, indexed.places)
         submit_stage(context, "arrays/take.wgsl", numbers, bound, -(-words // WORDS), result.size, held, **values)
@@ -156,8 +156,8 @@ def put(executor: Executor, indexed: IndexedArray, values: DeviceArray, *, uniqu
     """
     array, context, places = indexed.array, executor.context, indexed.places
     with guarded(context), context.lock:
-        array.check("STORAGE")
-        values.check("STORAGE")
+        array._check("STORAGE")
+        values._check("STORAGE")
         if not values.nbytes:
             return
         if values.buffer is array.buffer:
@@ -170,7 +170,7 @@ def put(executor: Executor, indexed: IndexedArray, values: DeviceArray, *, uniqu
         (target, base), (source, source_base) = _bind(array), _bind(values)
         firsts = [(array.offset - base) // unit, (values.offset - source_base) // unit]
         numbers = [*firsts, units, 0, *_numbers_of(axes, indexed, unit)]
-        bound = [source, places.binding(), target]
+        bound = [source, places._binding(), target]
         template = {"steps": WORDS, "unit": unit, "rank": len(axes), "indexed": len(indexed.rows)}
         held = are_owned(array, values, places)
         submit_stage(context, "arrays/put.wgsl", numbers, bound, -(-units // WORDS), values.size, held, **template)
@@ -206,21 +206,21 @@ def _numbers_of(axes: list[tuple[int, ...]], indexed: IndexedArray, unit: int) -
 def _keep_last(executor: Executor, places: DeviceArray) -> DeviceArray:
     """Return the places, with the last of equal ones alone."""
     context, count = executor.context, places.size
-    flat = contiguous(places).view_as((count,))
+    flat = contiguous(places)._view_as((count,))
     found = sort_device(executor, flat, 0, with_places=True)
     assert found.keys is not None
     assert found.places is not None
     kept = duplicate(flat)
-    bound = [array.binding() for array in (bindable(found.keys), bindable(found.places), kept)]
+    bound = [array._binding() for array in (bindable(found.keys), bindable(found.places), kept)]
     submit_stage(context, "arrays/keep_last.wgsl", [count], bound, count, count, True)
     return kept
 
 
 def _bind(array: DeviceArray) -> tuple[Binding, int]:
     """Return the binding of all bytes that belong to an array, and the byte of its buffer where it begins."""
-    low, high = array.extent
-    _check_binding(array.context, high - low, "an array")
-    return bind_stretch(array.context, array, low, high)
+    low, high = array._extent
+    _check_binding(array._context, high - low, "an array")
+    return bind_stretch(array._context, array, low, high)
 
 
 def _check_binding(context: DeviceContext, nbytes: int, what: str) -> None:

@@ -61,15 +61,15 @@ def place_of_array(array: DeviceArray, field: Field) -> ArrayPlace | None:
         return None
     row = axes[-1][0] * array.dtype.itemsize if axes else array.nbytes
     pitch = axes[0][1] if len(axes) == 2 else row
-    context = array.context
-    low, high = array.extent
+    context = array._context
+    low, high = array._extent
     base = low // context.offset_alignment * context.offset_alignment
     size = round_up(high - base)
     if (
         pitch % unit
         or abs(pitch) > ARRAYS.max_pitch * row
         or size > context.binding_limit
-        or base + size > array.buffer_bytes
+        or base + size > array._buffer_bytes
     ):
         return None
     return ArrayPlace(

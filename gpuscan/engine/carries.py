@@ -24,7 +24,7 @@ Carry = tuple[AnyArray, ...] | None
 
 def seeds_of(problem: Problem) -> Carry:
     """Return the values that the scan begins with at each head, if they are combined with the elements."""
-    return problem.seeds if problem.initial else None
+    return problem.numpy_seeds if problem.initial else None
 
 
 def start_from_carry(problem: Problem, carry: Carry) -> Problem:
@@ -89,7 +89,7 @@ def combine_values(
 
 def reduce_rows(executor: Executor, problem: Problem, start: Carry) -> tuple[AnyArray, ...]:
     """Return the combination of a carry and all elements of each row, in full precision."""
-    values = tuple(each.read() for each in reduce_on_device(executor, problem, start))
+    values = tuple(each._read() for each in reduce_on_device(executor, problem, start))
     executor.context.check()
     return values
 
@@ -117,7 +117,7 @@ def ends_with_carry(problem: Problem) -> bool:
 def last_carry(executor: Executor, problem: Problem, results: Sequence[DeviceArray]) -> tuple[AnyArray, ...]:
     """Return the combination of all elements of each row, given the results of their scan."""
     low, high = in_memory(problem, problem.row_length - 1, problem.row_length)
-    ends = [contiguous(stretch_of(result, problem.axis, low, high)).read() for result in results]
+    ends = [contiguous(stretch_of(result, problem.axis, low, high))._read() for result in results]
     executor.context.check()
     fields = problem.element.fields
     last = tuple(end.reshape(problem.rows, *f.shape) for end, f in zip(ends, fields, strict=True))

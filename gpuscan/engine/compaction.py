@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd, prod
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from gpuscan.errors import GpuscanError
 from gpuscan.operators.operator import operator
 from gpuscan.operators.trace import Map
 from gpuscan.planning.kernel import OTHERS_AT
+from gpuscan.problem.arguments import Leaf
 from gpuscan.problem.compaction import compaction_problem, words_of_entry
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
 from gpuscan.problem.problem import Problem, make_problem
@@ -59,7 +59,7 @@ class Compacted:
 
         A run that timed out leaves any number, so the caller checks the reports before it uses the entries.
         """
-        return min(int(self.count.read()[0]), most)
+        return min(int(self.count._read()[0]), most)
 
 
 def compact_on_device(
@@ -145,7 +145,7 @@ def partition_on_device(executor: Executor, leaves: Sequence[DeviceArray], mask:
         none = upload_array(context, np.zeros(1, np.uint32))
         return Partitioned(leaves, leaves, none, none)
     counts = empty(context, (OTHERS_AT + 1,), np.uint32)
-    picked, others = counts.view_as((1,)), counts.view_as((1,), offset=4 * OTHERS_AT)
+    picked, others = counts._view_as((1,)), counts._view_as((1,), offset=4 * OTHERS_AT)
     moved = [leaf for leaf in leaves if entry_bytes(leaf)]
     sizes = [entry_bytes(leaf) for leaf in moved]
     bound = 3 * len(moved) + 4 <= context.capabilities.limits[STORAGE_LIMIT]
@@ -170,12 +170,12 @@ def _partition_arrays(
     Each result has as many places as its array; the entries fill the first of them.
     """
     words = [_as_words(leaf) for leaf in leaves]
-    problem = compaction_problem(words, mask.view_as(mask.shape, np.uint8), partitions=True)
+    problem = compaction_problem(words, mask._view_as(mask.shape, np.uint8), partitions=True)
     found = scan_device(executor, problem, count=counts)
-    return [array.view_as(leaf.shape, leaf.dtype) for array, leaf in zip(found, (*leaves, *leaves), strict=True)]
+    return [array._view_as(leaf.shape, leaf.dtype) for array, leaf in zip(found, (*leaves, *leaves), strict=True)]
 
 
-def max_entries(context: DeviceContext, leaves: Sequence[Any]) -> int:
+def max_entries(context: DeviceContext, leaves: Sequence[Leaf]) -> int:
     """Return how many entries can be picked from at a time.
 
     Raises:
@@ -183,7 +183,7 @@ def max_entries(context: DeviceContext, leaves: Sequence[Any]) -> int:
     """
     widest = max(4, *(entry_bytes(leaf) for leaf in leaves))
     limit = context.binding_limit
-    if widest > limit and len(leaves[0]):
+    if widest > limit and leaves[0].shape[0]:
         raise GpuscanError(
             f"entries of {widest} bytes were passed, but {context.capabilities.summary} binds at most {limit} bytes. "
             "Pick with NumPy: x[mask], or GPUSCAN_ADAPTER=numpy in the environment"
@@ -193,14 +193,14 @@ def max_entries(context: DeviceContext, leaves: Sequence[Any]) -> int:
     return most if most < 256 else most // 256 * 256
 
 
-def entry_bytes(leaf: DeviceArray) -> int:
+def entry_bytes(leaf: Leaf) -> int:
     """Return the bytes of one entry of the first axis."""
     return int(prod(leaf.shape[1:]) * leaf.dtype.itemsize)
 
 
 def _entries(array: DeviceArray, start: int, stop: int) -> DeviceArray:
     """Return the entries from `start` to `stop` as a view."""
-    return array.view_as((stop - start, *array.shape[1:]), offset=start * entry_bytes(array))
+    return array._view_as((stop - start, *array.shape[1:]), offset=start * entry_bytes(array))
 
 
 def _compact_part(
@@ -225,7 +225,7 @@ def _count_entries(executor: Executor, mask: DeviceArray | Map) -> DeviceArray:
     """Return how many entries the mask picks, as one word on the device."""
     if isinstance(mask, Map) or not mask.size:
         return upload_array(executor.context, np.zeros(1, np.uint32))
-    problem = make_problem(mask.view_as(mask.shape, np.uint8), "add", dtype=np.uint32)
+    problem = make_problem(mask._view_as(mask.shape, np.uint8), "add", dtype=np.uint32)
     (count,) = scan_device(executor, replace(problem, keep_last_only=True))
     return count
 
@@ -256,7 +256,7 @@ def _evaluate_predicate(executor: Executor, leaves: Sequence[DeviceArray], predi
     shape = (leaves[0].shape[0], 1)
     problem = Problem(
         operator=_KEEP_LEFT,
-        leaves=tuple(leaves),  # type: ignore[arg-type]
+        leaves=tuple(leaves),
         source=predicate.source,
         element=predicate.element,
         destination=predicate.element,
@@ -265,13 +265,13 @@ def _evaluate_predicate(executor: Executor, leaves: Sequence[DeviceArray], predi
         before=predicate,
     )
     (mask,) = scan_device(executor, problem)
-    return mask.view_as(shape[:1])
+    return mask._view_as(shape[:1])
 
 
 def _as_words(leaf: DeviceArray) -> DeviceArray:
     """Return the array as unsigned words, or as parts of words: (n, numbers of an entry)."""
     dtype, count = words_of_entry(entry_bytes(leaf))
-    return leaf.view_as((leaf.shape[0], count), dtype)
+    return leaf._view_as((leaf.shape[0], count), dtype)
 
 
 def _scatter_entries(
@@ -282,7 +282,7 @@ def _scatter_entries(
     out: Sequence[DeviceArray] | None,
 ) -> list[DeviceArray]:
     """Scan the mask, store each picked entry at the place that its sum gives, and write their number to `count`."""
-    flags = mask if isinstance(mask, Map) else mask.view_as(mask.shape, np.uint8)
+    flags = mask if isinstance(mask, Map) else mask._view_as(mask.shape, np.uint8)
     problem = compaction_problem([_as_words(leaf) for leaf in leaves], flags)
     words = None if out is None else [_as_words(result) for result in out]
     return scan_device(executor, problem, out=words, count=count)
@@ -300,11 +300,11 @@ def gather_entries(
     like = leaf if out is None else out
     words = -(-like.nbytes // 4)
     with guarded(context), context.lock:
-        direct = out is not None and out.is_writable_in_vectors and out.buffer is not leaf.buffer
+        direct = out is not None and out._is_writable_in_vectors and out.buffer is not leaf.buffer
         target = out if out is not None and direct else empty(context, like.shape, like.dtype)
         numbers = [entry_bytes(leaf) // unit, words]
         arrays = (bindable(leaf), indices, count, target)
-        bound, held = [array.binding() for array in arrays], are_owned(*arrays)
+        bound, held = [array._binding() for array in arrays], are_owned(*arrays)
         invocations = min(words, _MAX_GATHER_INVOCATIONS)
         submit_stage(context, "arrays/gather.wgsl", numbers, bound, invocations, like.shape[0], held, unit=unit)
         if out is not None and not direct:

@@ -41,7 +41,7 @@ def convolve(
         UnsupportedDtypeError: the adapter has no 64-bit floats.
         GpuscanError: there are more taps than the device binds with the samples that they reach.
     """
-    context, size = samples.context, samples.dtype.itemsize
+    context, size = samples._context, samples.dtype.itemsize
     if size == 8 and not context.capabilities.float64:
         raise context.float64_error("float64 was passed", "the array as array.astype(np.float32)")
     inner, length, count = prod(samples.shape[axis + 1 :]), samples.shape[axis], samples.size
@@ -66,8 +66,8 @@ def convolve(
         numbers = [stop - start, start, low, length, inner, len(taps), first.shape[axis]]
         bound = [
             Binding(source.buffer, source.offset + low * size, round_up((stop - low) * size)),
-            coefficients.binding(),
-            added.binding(),
+            coefficients._binding(),
+            added._binding(),
             Binding(result.buffer, result.offset + start * size, round_up((stop - start) * size)),
         ]
         kind = "f64" if size == 8 else "f32"

@@ -30,14 +30,14 @@ def _check_bindable(array: DeviceArray, what: str) -> DeviceArray:
     Raises:
         DeviceMemoryError: it exceeds a binding.
     """
-    context = array.context
+    context = array._context
     limit = context.binding_limit
     if array.nbytes > limit or array.size >= 2**31:
         raise DeviceMemoryError(
             f"an array of {array.nbytes} bytes was to be {what} on {context.capabilities.summary}, which binds at most "
             f"{limit} bytes. Take a part of it at a time, or a copy on the CPU: array.numpy()"
         )
-    array.check("STORAGE")
+    array._check("STORAGE")
     return bindable(contiguous(array))
 
 
@@ -52,7 +52,7 @@ def _submit(
     **values: object,
 ) -> None:
     """Submit a stage of this module, and before it what clears arrays. The caller holds the lock."""
-    bound: list[Binding] = [uniform_of(context, numbers), *(array.binding() for array in arrays)]
+    bound: list[Binding] = [uniform_of(context, numbers), *(array._binding() for array in arrays)]
     stage = stage_dispatch(context, f"counting/{name}.wgsl", bound, workgroups, arrays[0].size, **values)
     steps: list[Step] = [*(Clear(array.buffer, array.offset, round_up(array.nbytes)) for array in clears), stage]
     context.submit(steps, sum(array.nbytes for array in arrays), held=are_owned(*arrays))
@@ -83,7 +83,7 @@ def count_labels(labels: DeviceArray, bins: int) -> tuple[DeviceArray, DeviceArr
         labels: integers or bools, one or more of them.
         bins: 1 or more.
     """
-    context = labels.context
+    context = labels._context
     with guarded(context), context.lock:
         verdict = empty(context, (2,), np.uint32)
         return _count(_check_bindable(labels, "counted"), bins, verdict), verdict
@@ -96,13 +96,13 @@ def count_bins(values: DeviceArray, edges: Edges) -> DeviceArray:
         values: numbers, one or more of them.
         edges: the edges of the bins.
     """
-    context = values.context
+    context = values._context
     with guarded(context), context.lock:
         return _count(_check_bindable(values, "counted"), edges.numbers.size - 1, None, edges)
 
 
 def _count(values: DeviceArray, bins: int, verdict: DeviceArray | None, edges: Edges | None = None) -> DeviceArray:
-    context, scalar = values.context, scalar_of(values.dtype)
+    context, scalar = values._context, scalar_of(values.dtype)
     plan = plan_count(scalar, values.size, bins, context.capabilities, edged=edges is not None)
     counts = empty(context, (bins,), np.uint32)
     uniform = edges is not None and edges.scale > 0 and scalar.bits < 64
@@ -146,7 +146,7 @@ def search(
     Raises:
         DeviceMemoryError: an array exceeds a binding.
     """
-    context = ordered.context
+    context = ordered._context
     own = isinstance(searched, int)
     shape = (searched,) if isinstance(searched, int) else searched.shape
     with guarded(context), context.lock:
@@ -201,7 +201,7 @@ def select(
     Raises:
         DeviceMemoryError: the keys exceed a binding.
     """
-    context, scalar = keys.context, scalar_of(keys.dtype)
+    context, scalar = keys._context, scalar_of(keys.dtype)
     row_length = keys.size // rows
     with guarded(context), context.lock:
         bound = _check_bindable(keys, "searched for the first keys")

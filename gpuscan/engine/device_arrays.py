@@ -111,9 +111,12 @@ def scan_device(
         return results
     with guarded(context), context.lock:
         problem = with_offsets_there(context, problem)
-        leaves = [leaf if isinstance(leaf, DeviceArray) else upload_array(context, leaf) for leaf in problem.leaves]
+        leaves = [
+            leaf if isinstance(leaf, DeviceArray) else upload_array(context, np.asarray(leaf))
+            for leaf in problem.leaves
+        ]
         for array in (*leaves, *results):
-            array.check("STORAGE")
+            array._check("STORAGE")
         call = _Call(executor, problem, strategy, leaves, results, count, options)
         limit = context.capabilities.limits[STORAGE_LIMIT]
         if binds_too_many(problem, limit):
@@ -146,7 +149,7 @@ def scan_device(
 def _in_c_order(call: _Call) -> Iterator[_Call]:
     """Give the call with arrays in C order: copies of views, and new arrays, copied to views of results at the end."""
     leaves = [contiguous(leaf) for leaf in call.leaves]
-    targets = [each if each.is_contiguous else empty(each.context, each.shape, each.dtype) for each in call.results]
+    targets = [each if each.is_contiguous else empty(each._context, each.shape, each.dtype) for each in call.results]
     yield replace(call, leaves=leaves, results=targets)
     _write_results(targets, call.results)
 
@@ -166,7 +169,7 @@ def _scan_whole(call: _Call, layout: Layout) -> None:
     executor, problem, strategy = call.executor, call.problem, call.strategy
     leaves, results, options = call.leaves, call.results, call.options
     context, spec, fields = executor.context, layout.spec, problem.source.fields
-    read = [None if leaf.is_bindable else place_of_array(leaf, f) for leaf, f in zip(leaves, fields, strict=True)]
+    read = [None if leaf._is_bindable else place_of_array(leaf, f) for leaf, f in zip(leaves, fields, strict=True)]
     written = _places_of_results(problem, results)
     in_place = _in_place(problem, spec, leaves, results, written)
     if in_place and strategy == "fallback":
@@ -223,10 +226,10 @@ def _places_of_results(problem: Problem, results: Sequence[DeviceArray]) -> list
     if problem.keep_last_only or problem.compacts:
         return places
     for i, (result, f) in enumerate(zip(results, problem.destination.fields, strict=True)):
-        if not (result.is_writable_in_vectors or f.scalar.packed):
+        if not (result._is_writable_in_vectors or f.scalar.packed):
             places[i] = place_of_array(result, f)
     bound = [
-        place.binding if place else result.binding() if result.is_contiguous else None
+        place.binding if place else result._binding() if result.is_contiguous else None
         for place, result in zip(places, results, strict=True)
     ]
     if any(a and b and a.overlaps(b) for a, b in combinations(bound, 2)):
@@ -249,7 +252,9 @@ def _in_place(
         for a, b in zip(leaves, results, strict=True)
     )
     pairs = zip(results, written, strict=True)
-    return same and not shares_words(spec, spec.length) and all(a.is_writable_in_vectors or place for a, place in pairs)
+    return (
+        same and not shares_words(spec, spec.length) and all(a._is_writable_in_vectors or place for a, place in pairs)
+    )
 
 
 # ----- Segments
@@ -376,7 +381,7 @@ def _scan_rows_together(call: _Call) -> None:
         view = flip_view(view, 2) if turned else view
         sources.append(copy_view(view, (*rows, *f.shape), f.scalar.dtype))
     reverse = problem.reverse and not turned
-    together = replace(problem, leaves=tuple(sources), shape=rows, axis=1, reverse=reverse)  # type: ignore[arg-type]
+    together = replace(problem, leaves=tuple(sources), shape=rows, axis=1, reverse=reverse)
     if problem.keep_last_only and problem.heads is None:
         scan_device(call.executor, together, call.strategy, out=call.results, **call.options)
         return
@@ -397,7 +402,7 @@ def _scan_rows_together(call: _Call) -> None:
 
 def pack_device_arrays(problem: Problem, leaves: Sequence[DeviceArray]) -> list[DeviceArray]:
     """Pack the fields into the arrays that carry them, on the device."""
-    context = leaves[0].context
+    context = leaves[0]._context
     carriers = make_packed_element(problem.source).fields
     arrays = [empty(context, (*problem.shape, *carrier.shape), carrier.scalar.dtype) for carrier in carriers]
     for leaf, f, (carrier, start) in zip(leaves, problem.source.fields, places(problem.source), strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from gpuscan.elements import word_dtype
 from gpuscan.engine.element_copy import StridedView, elements_of, scatter, write_elements
 from gpuscan.engine.elementwise import broadcast, convert_array
 from gpuscan.engine.preparation import check_seeds, seed_words
+from gpuscan.problem.arguments import Leaf
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -32,15 +33,15 @@ def seeds_by_rows(problem: Problem) -> Problem:
     if not any(isinstance(seed, DeviceArray) for seed in problem.seeds or ()):
         return problem
     others = tuple(size for i, size in enumerate(problem.shape) if i != problem.axis)
-    seeds: list[Any] = []
+    seeds: list[Leaf] = []
     for seed, field in zip(problem.seeds or (), problem.seed_element.fields, strict=True):
         if isinstance(seed, DeviceArray):
-            rows = empty(seed.context, (*others, *field.shape), field.scalar.dtype)
+            rows = empty(seed._context, (*others, *field.shape), field.scalar.dtype)
             if rows.nbytes:
-                with guarded(seed.context), seed.context.lock:
-                    seed.check("STORAGE")
+                with guarded(seed._context), seed._context.lock:
+                    seed._check("STORAGE")
                     write_elements(broadcast(_in_dtype(seed, rows.dtype), rows.shape), rows)
-            seed = rows.view_as((problem.rows, *field.shape))
+            seed = rows._view_as((problem.rows, *field.shape))
         seeds.append(seed)
     return replace(problem, seeds=tuple(seeds))
 
@@ -49,7 +50,7 @@ def seeds_on_host(problem: Problem) -> Problem:
     """Return the problem with the seeds that `seeds_by_rows` placed on the device as NumPy arrays."""
     if not any(isinstance(seed, DeviceArray) for seed in problem.seeds or ()):
         return problem
-    seeds = (seed.read() if isinstance(seed, DeviceArray) else seed for seed in problem.seeds or ())
+    seeds = (seed._read() if isinstance(seed, DeviceArray) else seed for seed in problem.seeds or ())
     return replace(problem, seeds=tuple(seeds))
 
 
@@ -87,4 +88,4 @@ def bind_seeds(
 
 
 def _in_dtype(array: DeviceArray, dtype: AnyDType) -> DeviceArray:
-    return array if array.dtype == dtype else convert_array(array.context, array, dtype)
+    return array if array.dtype == dtype else convert_array(array._context, array, dtype)

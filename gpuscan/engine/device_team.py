@@ -328,7 +328,7 @@ def _scan_stripe(
     if problem.empty:
         after.set_result(before.result())
         return
-    leaves = [upload_array(context, leaf) for leaf in problem.leaves]
+    leaves = [upload_array(context, leaf) for leaf in problem.numpy_leaves]
     length = problem.row_length
     first, last = stripe.heads or (length, 0)
     if not stripe.last:
@@ -354,21 +354,14 @@ def _scan_stripe(
 
 def cut_stripe(problem: Problem, leaves: Sequence[DeviceArray], begin: int, end: int) -> Problem:
     """Return the scan of a part of a stripe, along the first axis, of arrays on the device."""
-    low, high = in_memory(problem, begin, end)
-    views = []
-    for leaf in leaves:
-        place_bytes = leaf.nbytes // leaf.shape[0]
-        views.append(leaf.view_as((high - low, *leaf.shape[1:]), offset=low * place_bytes))
-    # The arrays are on the device already; this cuts the seeds and the heads.
-    part = cut(replace(problem, leaves=()), 0, low, high)
-    return replace(part, leaves=tuple(views))  # type: ignore[arg-type]
+    return cut(replace(problem, leaves=tuple(leaves)), 0, *in_memory(problem, begin, end))
 
 
 def write(results: Sequence[DeviceArray], outputs: Arrays) -> None:
     """Read results from a device into arrays of as many elements."""
     for result, output in zip(results, outputs, strict=True):
-        shaped = result.view_as(output.shape)
+        shaped = result._view_as(output.shape)
         if output.flags.c_contiguous and output.dtype == result.dtype:
-            shaped.read(output)
+            shaped._read(output)
         else:
-            output[...] = shaped.read()
+            output[...] = shaped._read()

@@ -80,7 +80,7 @@ class StridedView:
 
 def view_of(array: DeviceArray, shape: Sequence[int], element_bytes: int) -> StridedView:
     """Return the whole array, in C order, as a view (*shape) of elements of this many bytes."""
-    array.check_contiguous()
+    array._check_contiguous()
     strides, step = [], element_bytes
     for length in reversed(shape):
         strides.append(step)
@@ -104,7 +104,7 @@ def flip_view(view: StridedView, axis: int) -> StridedView:
 
 def copy_view(view: StridedView, shape: tuple[int, ...], dtype: object) -> DeviceArray:
     """Return the view's elements as a new array of this shape and dtype."""
-    result = empty(view.array.context, shape, dtype)
+    result = empty(view.array._context, shape, dtype)
     copy_elements(view, result)
     return result
 
@@ -123,7 +123,7 @@ def stretch_of(array: DeviceArray, axis: int, low: int, high: int) -> DeviceArra
 
 def with_strides(array: DeviceArray, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> DeviceArray:
     """Return the view of an array's buffer at these strides, `offset` bytes after the array's first element."""
-    view = DeviceArray(array.context, array.buffer, shape, array.dtype, array.offset + offset, array.owner)
+    view = DeviceArray(array._context, array.buffer, shape, array.dtype, array.offset + offset, array._owner)
     view._strides = None if is_c_order(shape, strides, array.dtype.itemsize) else strides
     return view
 
@@ -135,7 +135,7 @@ def duplicate(array: DeviceArray) -> DeviceArray:
 
 def bindable(array: DeviceArray) -> DeviceArray:
     """Return the array itself, which is in C order, if shaders can bind it where it is, else a copy."""
-    return array if array.is_bindable else duplicate(array)
+    return array if array._is_bindable else duplicate(array)
 
 
 def transpose_elements(array: DeviceArray, rows: int, columns: int, element_bytes: int) -> DeviceArray:
@@ -152,7 +152,7 @@ def contiguous(array: DeviceArray) -> DeviceArray:
     """Return the array itself if its elements are neighbours in C order, else a copy in which they are."""
     if array.is_contiguous:
         return array
-    with guarded(array.context):
+    with guarded(array._context):
         return duplicate(array)
 
 
@@ -163,9 +163,9 @@ def write_elements(source: DeviceArray, result: DeviceArray) -> None:
     if result.is_contiguous:
         copy_elements(elements_of(source), result)
         return
-    with result.context.lock:
-        source.check("STORAGE")
-        result.check("STORAGE")
+    with result._context.lock:
+        source._check("STORAGE")
+        result._check("STORAGE")
         size, axes = result.dtype.itemsize, join_axes(result.shape, result.strides)
         if size < 4 and len(axes) == 2 and axes[0][1] > 0 and axes[1][1] == size:
             # Rows of neighbours are written in whole words.
@@ -179,7 +179,7 @@ def written(results: list[DeviceArray], out: Sequence[DeviceArray] | None) -> li
     if out is None:
         return results
     for result, target in zip(results, out, strict=True):
-        target.check("STORAGE")
+        target._check("STORAGE")
         write_elements(result, target)
     return list(out)
 
@@ -198,21 +198,21 @@ def copy_elements(
     """
     if not view.nbytes:
         return
-    context = result.context
+    context = result._context
     run = view.nbytes if run is None else run
     pitch = run if pitch is None else pitch
     start = result.offset + offset
     with context.lock:
         by_driver = run == pitch and view.is_contiguous and not (view.start | start | view.nbytes) % 4
-        by_driver = by_driver and view.array.can_be("COPY_SRC") and result.can_be("COPY_DST")
+        by_driver = by_driver and view.array._can_be("COPY_SRC") and result._can_be("COPY_DST")
         if by_driver and not _is_for_kernel(context, view.nbytes):
-            view.array.check()
-            result.check()
+            view.array._check()
+            result._check()
             step = Copy(view.array.buffer, view.start, result.buffer, start, view.nbytes)
             context.submit([step], view.nbytes, held=are_owned(view.array, result))
             return
-        view.array.check("STORAGE")
-        result.check("STORAGE")
+        view.array._check("STORAGE")
+        result._check("STORAGE")
         _copy_by_kernel(view, result, start, run, pitch)
 
 
@@ -223,7 +223,7 @@ def _is_for_kernel(context: DeviceContext, nbytes: int) -> bool:
 
 
 def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int, pitch: int) -> None:
-    context = result.context
+    context = result._context
     axes = join_axes(view.shape, view.strides)
     low, high = view.extent
     rows = view.nbytes // run
@@ -276,7 +276,7 @@ def _copy_by_tiles(
         source, target: the views.
         bound, bases: their bindings, and the bytes of the buffers where these begin.
     """
-    context = source.array.context
+    context = source.array._context
     least = heuristics_for(context.capabilities.adapter_type).min_tiled_copy_bytes
     if least is None or source.nbytes < least:
         return False
@@ -309,10 +309,10 @@ def _copy_by_tiles(
 
 def _copy_in_halves(view: StridedView, result: DeviceArray, start: int, run: int, pitch: int) -> None:
     """Copy a view that exceeds a binding: half of the rows at a time, or half of the columns if rows are too long."""
-    limit, offset, shape = result.context.binding_limit, start - result.offset, view.shape
+    limit, offset, shape = result._context.binding_limit, start - result.offset, view.shape
     if not shape:
         raise GpuscanError(
-            f"a copy on {result.context.capabilities.summary} was asked for, but one element of {view.element_bytes} "
+            f"a copy on {result._context.capabilities.summary} was asked for, but one element of {view.element_bytes} "
             f"bytes does not fit the {limit} bytes that it binds. Copy on the CPU: array.numpy()"
         )
     contiguous = run == pitch or run == view.nbytes
@@ -342,7 +342,7 @@ def scatter(source: StridedView, target: StridedView) -> None:
     """Copy one view to another of the same shape in another buffer."""
     if not source.nbytes:
         return
-    context = target.array.context
+    context = target.array._context
     axes = join_axes(source.shape, source.strides, target.strides)
     distances = [step for _, *steps in axes for step in steps]
     unit = reveal(gcd(4, source.element_bytes, source.start, target.start, *distances))

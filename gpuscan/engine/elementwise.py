@@ -94,7 +94,7 @@ def map_elements(
         return results
     with guarded(context), context.lock:
         for array in (*sources, *results):
-            array.check("STORAGE")
+            array._check("STORAGE")
         code, used = elementwise_code(function, context.capabilities.native_int64)
         _check_count(context, len(used), len(fields))
         views = [broadcast(sources[index], shape) for index in used]
@@ -159,7 +159,7 @@ def _is_direct(result: DeviceArray, sources: Sequence[DeviceArray]) -> bool:
         or (source.offset == result.offset and source.strides == result.strides and source.dtype == result.dtype)
         for source in sources
     )
-    return result.is_writable_in_vectors and all(same)
+    return result._is_writable_in_vectors and all(same)
 
 
 def _join_run_axes(context: DeviceContext, run: _Run, shape: tuple[int, ...]) -> _Run:
@@ -185,7 +185,7 @@ def _is_vector(source: DeviceArray, stride: int) -> bool:
     size = source.dtype.itemsize
     if stride != size or source.offset % min(ALIGNMENT, VECTOR_CHUNK * size):
         return False
-    return bool(round_up(source.extent[1], ALIGNMENT) <= source.buffer_bytes)
+    return bool(round_up(source._extent[1], ALIGNMENT) <= source._buffer_bytes)
 
 
 def _piece_length(context: DeviceContext, run: _Run, size: int) -> int:

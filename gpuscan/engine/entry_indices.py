@@ -26,7 +26,7 @@ def indices_of_rows(context: DeviceContext, places: DeviceArray, rows: int, leng
     size = rows * length
     with guarded(context), context.lock:
         indices = empty(context, (size,), np.uint32)
-        numbers, bound = [size, length, places.size], [places.binding(), indices.binding()]
+        numbers, bound = [size, length, places.size], [places._binding(), indices._binding()]
         submit_stage(context, "arrays/row_indices.wgsl", numbers, bound, size, size, are_owned(places))
     return indices
 

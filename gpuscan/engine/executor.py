@@ -165,7 +165,7 @@ class Executor:
                 shared.carry(flight.number) if part.spec.carried else None,
                 shared.carry(flight.number + 1) if part.spec.carry_out else None,
                 None if job.heads is None else job.heads.binding(part, buffers, kept),
-                None if job.count is None else job.count.binding(),
+                None if job.count is None else job.count._binding(),
                 shared.captured,
                 shared.views,
             )

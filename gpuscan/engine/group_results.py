@@ -34,11 +34,11 @@ def label_range(found: SortedLabels) -> tuple[int, int]:
     length = labels.shape[-1]
     rows = labels.size // length
     ends = []
-    with guarded(labels.context), labels.context.lock:
+    with guarded(labels._context), labels._context.lock:
         for place in (0, length - 1):
             view = StridedView(labels, place * size, (rows,), (length * size,), size)
-            ends.append(copy_view(view, (rows,), labels.dtype).read())
-    labels.context.check()
+            ends.append(copy_view(view, (rows,), labels.dtype)._read())
+    labels._context.check()
     return int(ends[0].min()), int(ends[1].max())
 
 
@@ -85,7 +85,7 @@ def reduce_groups(
         inside = found.problem
         marks = _marks_of(found.labels, problem.row_length, groups)
         if problem.fill is None:
-            check_full(problem, marks.read().reshape(-1, groups), drops_last=drops_last)
+            check_full(problem, marks._read().reshape(-1, groups), drops_last=drops_last)
         # One result for each group that has elements, row by row.
         most = problem.rows * min(groups, problem.row_length)
         full = [empty(context, (most, *f.shape), f.scalar.dtype) for f in fields]
@@ -101,19 +101,19 @@ def reduce_groups(
                 shape = problem.rows, groups, f.storage_bytes
                 spread_segments(array, ranks, fill, result, shape, ranks_of_all_rows=marks.size > groups)
             moved = transpose_elements(result, problem.inner, groups, f.storage_bytes)
-            results.append(moved.view_as((*lead, *f.shape)))
+            results.append(moved._view_as((*lead, *f.shape)))
         return written(results, out)
 
 
 def _marks_of(labels: DeviceArray, length: int, groups: int) -> DeviceArray:
     """Return 1 for each group that has elements, and 0 for each other one: (rows of the labels, groups)."""
-    context = labels.context
+    context = labels._context
     marks = empty(context, (labels.size // length * groups,), np.uint32)
     source, call = bindable(labels), uniform_of(context, [labels.size, length, groups])
-    bound = [call, source.binding(), marks.binding()]
+    bound = [call, source._binding(), marks._binding()]
     values = {"workgroup_size": WORKGROUP_SIZE, "scalar": scalar_of(labels.dtype)}
     workgroups = -(-labels.size // WORKGROUP_SIZE)
     stage = stage_dispatch(context, "arrays/mark_groups.wgsl", bound, workgroups, labels.size, **values)
-    clear = Clear(marks.buffer, 0, marks.buffer_bytes)
+    clear = Clear(marks.buffer, 0, marks._buffer_bytes)
     context.submit([clear, stage], labels.nbytes + marks.nbytes, held=are_owned(source))
     return marks

@@ -140,7 +140,7 @@ def memory_key(labels: DeviceArray) -> tuple[object, ...]:
 def _largest_of(executor: Executor, labels: DeviceArray) -> int:
     """Return the largest label, taken for an unsigned number. It is read from the device."""
     dtype = f"u{labels.dtype.itemsize}"
-    unsigned = DeviceArray(labels.context, labels.buffer, (labels.size,), dtype, labels.offset, labels.owner)
+    unsigned = DeviceArray(labels._context, labels.buffer, (labels.size,), dtype, labels.offset, labels._owner)
     problem = find_or_make_problem(unsigned, "maximum", axis=0, exclusive=False, reverse=False)
     (result,) = scan_device(executor, problem.as_reduction())
     context = executor.context
@@ -155,7 +155,7 @@ def _by_rows(problem: Problem, labels: DeviceArray) -> DeviceArray:
     by_element = labels.shape == problem.shape and problem.rows > 1
     if by_element:
         labels = transpose_elements(labels, length, inner, labels.dtype.itemsize)
-    return labels.view_as((problem.rows, length) if by_element else (length,))
+    return labels._view_as((problem.rows, length) if by_element else (length,))
 
 
 class TableOptions(TypedDict, total=False):
@@ -289,7 +289,7 @@ def scan_by_table(
     results = [empty(context, (problem.size, *f.shape), f.scalar.dtype) for f in fields]
     run_stages(context, groups, leaves, results, groups.memory)
     results = [
-        transpose_elements(each, inner, length, f.storage_bytes).view_as((*problem.shape, *f.shape))
+        transpose_elements(each, inner, length, f.storage_bytes)._view_as((*problem.shape, *f.shape))
         for each, f in zip(results, fields, strict=True)
     ]
     return written(results, out)
@@ -316,12 +316,12 @@ def reduce_by_table(
     results = [empty(context, (table.results, *f.shape), f.scalar.dtype) for f in fields]
     memory = run_stages(context, groups, leaves, results, groups.memory)
     if problem.fill is None:
-        marks = memory.view_as((table.results,), offset=4 * (table.words - table.results))
-        check_full(problem, marks.read().reshape(-1, table.count), drops_last=drops_last)
+        marks = memory._view_as((table.results,), offset=4 * (table.words - table.results))
+        check_full(problem, marks._read().reshape(-1, table.count), drops_last=drops_last)
     lead = list(problem.shape)
     lead[problem.axis] = table.count
     results = [
-        transpose_elements(each, problem.inner, table.count, f.storage_bytes).view_as((*lead, *f.shape))
+        transpose_elements(each, problem.inner, table.count, f.storage_bytes)._view_as((*lead, *f.shape))
         for each, f in zip(results, fields, strict=True)
     ]
     return written(results, out)
@@ -331,13 +331,13 @@ def _can_be_written(out: Sequence[DeviceArray], read: Sequence[DeviceArray]) -> 
     """Return True if shaders can write straight to these arrays while they read the others."""
     buffers = {id(array.buffer) for array in (*out, *read)}
     return len(buffers) == len({id(array.buffer) for array in read}) + len(out) and all(
-        array.is_writable_in_vectors and array.can_be("STORAGE") and array.can_be("COPY_DST") for array in out
+        array._is_writable_in_vectors and array._can_be("STORAGE") and array._can_be("COPY_DST") for array in out
     )
 
 
 def _bindable(array: DeviceArray) -> DeviceArray:
     """Return the array itself if shaders can bind it where it is, else a copy. A caller's buffer is checked."""
-    array.check("STORAGE")
+    array._check("STORAGE")
     return bindable(array)
 
 
@@ -371,7 +371,7 @@ def run_stages(
     table, spec = groups.table, groups.spec
     memory = memory or empty(context, (table.words,), np.uint32)
     bound, kept = _bindings(context, groups, leaves, results)
-    bound["table"] = memory.binding()
+    bound["table"] = memory._binding()
     step = table.row_length if groups.labels.ndim > 1 else 0
     numbers = [
         *(table.row_length, table.stretch, table.stretches, table.rows * table.stretches),
@@ -384,7 +384,7 @@ def run_stages(
         steps.append(Clear(memory.buffer, memory.offset, 4 * table.cleared_words))
     if largest is not None:
         steps.append(Clear(largest.buffer, largest.offset, 4))
-        bound["largest"] = largest.binding()
+        bound["largest"] = largest._binding()
     for array, result in zip(table.kernels[-1].destinations, results, strict=True):
         if array.atomic:
             steps.append(Clear(result.buffer, result.offset, round_up(result.nbytes, ALIGNMENT)))
@@ -406,20 +406,20 @@ def _bindings(
 ) -> tuple[dict[str, Binding], list[DeviceArray]]:
     """Return what the stages bind by name, without the table, and the arrays that were made for it."""
     problem, spec = groups.problem, groups.spec
-    bound = {"labels": groups.labels.binding()}
-    bound |= {f"source{i}": leaf.binding() for i, leaf in enumerate(leaves)}
-    bound |= {f"destination{i}": result.binding() for i, result in enumerate(results)}
+    bound = {"labels": groups.labels._binding()}
+    bound |= {f"source{i}": leaf._binding() for i, leaf in enumerate(leaves)}
+    bound |= {f"destination{i}": result._binding() for i, result in enumerate(results)}
     kept = []
     seeds = bind_seeds(problem, spec, context)
     if seeds is not None:
         kept.append(seeds if isinstance(seeds, DeviceArray) else upload_array(context, seeds))
-        bound["seeds"] = kept[-1].binding()
+        bound["seeds"] = kept[-1]._binding()
     if any(kernel.stage == "reduce_carries" and kernel.marked for kernel in groups.table.kernels):
         # With initial values the carries of groups without elements are their results.
         none = np.zeros((problem.rows, spec.destination.words), np.uint32)
         fills = none if problem.fill is None or spec.initial else words_of(spec.destination, problem.fill)
         kept.append(upload_array(context, fills))
-        bound["fills"] = kept[-1].binding()
+        bound["fills"] = kept[-1]._binding()
     if spec.captured:
         bound["captured"] = context.uniform(spec.captured)
     return bound, kept

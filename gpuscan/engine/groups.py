@@ -112,9 +112,9 @@ def _scan(
     scanned = scan_device(executor, inside, strategy)
     results = []
     for array, f in zip(scanned, problem.destination.fields, strict=True):
-        back = found.order.undo(array.view_as((problem.size, *f.shape)))
+        back = found.order.undo(array._view_as((problem.size, *f.shape)))
         back = transpose_elements(back, problem.inner, problem.row_length, f.storage_bytes)
-        results.append(back.view_as((*problem.shape, *f.shape)))
+        results.append(back._view_as((*problem.shape, *f.shape)))
     return written(results, out)
 
 
@@ -127,14 +127,14 @@ def holds_missing(executor: Executor, labels: DeviceArray) -> bool:
     """Return True if a label on a device is missing. This waits for the device."""
     if not may_be_missing(labels):
         return False
-    found = _search_missing(executor, labels).read()
+    found = _search_missing(executor, labels)._read()
     executor.context.check()
     return bool(found[0])
 
 
 def _search_missing(executor: Executor, labels: DeviceArray) -> DeviceArray:
     """Return one word on the device: 1 if a label is missing, else 0."""
-    flat = contiguous(labels).view_as((labels.size,))
+    flat = contiguous(labels)._view_as((labels.size,))
     search = find_or_make_problem(flat, "maximum", axis=0, exclusive=False, reverse=False, before=_is_missing)
     (found,) = scan_device(executor, search.as_reduction())
     return found
@@ -183,7 +183,7 @@ def mark_missing(problem: Problem, results: Sequence[DeviceArray], labels: Devic
             strides = (*strides[: problem.axis], labels.strides[0], *strides[problem.axis + 1 :])
         view = with_strides(labels, result.shape, strides)
         function = _nan_where_missing(labels.dtype, result.dtype)
-        marked += map_elements(result.context, [view, result], function, result.shape)
+        marked += map_elements(result._context, [view, result], function, result.shape)
     return marked
 
 
@@ -218,8 +218,8 @@ def sort_labels(executor: Executor, problem: Problem, labels: object, *, moves: 
     length, inner = problem.row_length, problem.inner
     given = _on_device(executor, labels)
     if moves and problem.rows == 1 and not problem.indexed and [f.storage_bytes for f in problem.source.fields] == [4]:
-        words = _on_device(executor, problem.leaves[0]).view_as((length,), np.uint32)
-        found = sort_device(executor, given.view_as((length,)), 0, words=words)
+        words = _on_device(executor, problem.leaves[0])._view_as((length,), np.uint32)
+        found = sort_device(executor, given._view_as((length,)), 0, words=words)
         assert found.keys is not None
         assert found.places is not None
         return SortedLabels(found.keys, found.places, moved=True)
@@ -227,11 +227,11 @@ def sort_labels(executor: Executor, problem: Problem, labels: object, *, moves: 
     if by_element:
         given = transpose_elements(given, length, inner, given.dtype.itemsize)
     rows = problem.rows if by_element else 1
-    found = sort_device(executor, given.view_as((rows, length)), 1, with_places=True)
+    found = sort_device(executor, given._view_as((rows, length)), 1, with_places=True)
     assert found.keys is not None
     assert found.places is not None
     shape = (rows, length) if by_element else (length,)
-    return SortedLabels(found.keys.view_as(shape), found.places)
+    return SortedLabels(found.keys._view_as(shape), found.places)
 
 
 def group_elements(executor: Executor, problem: Problem, labels: object, *, moves: bool = False) -> Grouped:
@@ -243,14 +243,14 @@ def group_elements(executor: Executor, problem: Problem, labels: object, *, move
     found = labels if isinstance(labels, SortedLabels) else sort_labels(executor, problem, labels, moves=moves)
     if found.moved:
         (f,) = problem.source.fields
-        moved = found.places.view_as((length, *f.shape), f.scalar.dtype)
+        moved = found.places._view_as((length, *f.shape), f.scalar.dtype)
         return Grouped(in_label_order(problem, found).with_leaves((moved,)), found.labels, None)
     order = Permutation.of_rows(context, found.places, problem.rows, length)
     leaves = []
     for leaf, f in zip(problem.leaves, problem.source.fields, strict=True):
         array = transpose_elements(_on_device(executor, leaf), length, inner, f.storage_bytes)
-        moved = order.apply(array.view_as((problem.size, *f.shape)))
-        leaves.append(moved.view_as((problem.rows, length, *f.shape) if problem.rows > 1 else (length, *f.shape)))
+        moved = order.apply(array._view_as((problem.size, *f.shape)))
+        leaves.append(moved._view_as((problem.rows, length, *f.shape) if problem.rows > 1 else (length, *f.shape)))
     inside = in_label_order(problem, found).with_leaves(tuple(leaves))
     return Grouped(inside, found.labels, order)
 
@@ -265,5 +265,5 @@ def in_label_order(problem: Problem, labels: SortedLabels) -> Problem:
 def _on_device(executor: Executor, array: object) -> DeviceArray:
     if not isinstance(array, DeviceArray):
         return upload_array(executor.context, np.asarray(array))
-    array.check("STORAGE")
+    array._check("STORAGE")
     return contiguous(array)

@@ -110,11 +110,11 @@ class MarkedHeads:
         if self._in_columns and part.is_slab and not self._heads.cuts_rows_alike:
             bits = self._slab_bits(part)
             kept.append(bits)
-            return bits.binding()
+            return bits._binding()
         if self.bits is None:
             self.bits = segment_heads(self._context, self._heads, in_columns=self._in_columns)
         if self._in_columns:
-            return self.bits.binding()
+            return self.bits._binding()
         # A reduction also reads the bit after a piece that another piece follows.
         count = part.length if part.last else part.length + 1
         return Binding(self.bits.buffer, self.bits.offset + part.start // 8, round_up(-(-count // 8), 4))
@@ -149,7 +149,7 @@ class ComparedKeys:
     def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
         """Return the keys."""
         del part, buffers, kept
-        return self.keys.binding()
+        return self.keys._binding()
 
     @property
     def array(self) -> DeviceArray | None:
@@ -179,7 +179,7 @@ def can_compare(heads: Heads, results: Sequence[DeviceArray]) -> bool:
     keys = heads.cut.array
     if not (isinstance(heads.cut, Keys) and isinstance(keys, DeviceArray)) or keys.shape != heads.shape:
         return False
-    bound = keys.is_bindable and round_up(keys.nbytes, ALIGNMENT) <= keys.context.binding_limit
+    bound = keys._is_bindable and round_up(keys.nbytes, ALIGNMENT) <= keys._context.binding_limit
     return bound and not any(result.buffer is keys.buffer for result in results)
 
 

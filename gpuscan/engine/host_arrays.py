@@ -79,7 +79,7 @@ def scan_host(
     check_elements(context, problem)
     limit = context.capabilities.limits[STORAGE_LIMIT]
     if binds_too_many(problem, limit):
-        leaves = pack_arrays(problem.source, problem.leaves, len(problem.shape))
+        leaves = pack_arrays(problem.source, problem.numpy_leaves, len(problem.shape))
         whole = pack_problem(problem, leaves, limit, context.capabilities.summary)
         results = unpack_results(problem, scan_host(executor, whole, strategy, piece_bytes=piece_bytes, **options))
         return written(results, outputs)
@@ -114,7 +114,7 @@ class _Scan:
         """Scan small arrays in one part, and others in slabs or pieces."""
         problem, executor = self._problem, self._executor
         plain = not self._options and self._piece_bytes is None
-        in_order = plain and all(leaf.flags.c_contiguous for leaf in problem.leaves)
+        in_order = plain and all(leaf.flags.c_contiguous for leaf in problem.numpy_leaves)
         kind = (problem.kind, problem.keep_last_only) if in_order and problem.kind is not None else None
         layout = executor.planner.layout(kind, self._strategy, self._layout)
         spec = self._spec = layout.spec
@@ -126,7 +126,7 @@ class _Scan:
             return
         context = executor.context
         transposed = plain and spec.inner == problem.inner == 1
-        transposed = transposed and any(transposes_on_device(context, leaf) for leaf in problem.leaves)
+        transposed = transposed and any(transposes_on_device(context, leaf) for leaf in problem.numpy_leaves)
         if transposed and whole_fits(spec, context.capabilities):
             self._run_parts([Part(spec, 0, spec.length, last=True)], spec, transposed=True)
             return
@@ -192,7 +192,7 @@ class _Scan:
                 sinks.append(DeviceSink(total, f, 1, per_row=True))
             self._run_parts(pieces(spec, length), spec, sinks=sinks)
             for result, sink in zip(self._results, sinks, strict=True):
-                result[...] = sink.array.read()
+                result[...] = sink.array._read()
             return
         together = host_piece_length(spec, 1, capabilities, self._piece_bytes) // spec.row_length
         if spec.everywhere:
@@ -218,7 +218,7 @@ class _Scan:
         """
         spec, problem = self._spec, self._problem
         if problem.inner > 1:
-            leaves = tuple(problem.by_rows(leaf) for leaf in problem.leaves)
+            leaves = tuple(problem.by_rows(leaf) for leaf in problem.numpy_leaves)
             rows = replace(problem, leaves=leaves, shape=(problem.rows, problem.row_length), axis=1)
             scan_host(
                 self._executor,
@@ -237,8 +237,9 @@ class _Scan:
 
     def _reduce_row_by_row(self) -> None:
         problem = self._problem
-        moved = [np.moveaxis(leaf, problem.axis, len(problem.shape) - 1) for leaf in problem.leaves]
+        moved = [np.moveaxis(leaf, problem.axis, len(problem.shape) - 1) for leaf in problem.numpy_leaves]
         others = moved[0].shape[: len(problem.shape) - 1]
+        seeds = problem.numpy_seeds
         for row in range(problem.rows):
             index = np.unravel_index(row, others)
             alone = replace(
@@ -246,7 +247,7 @@ class _Scan:
                 leaves=tuple(leaf[index] for leaf in moved),
                 shape=(problem.row_length,),
                 axis=0,
-                seeds=None if problem.seeds is None else tuple(seed[row : row + 1] for seed in problem.seeds),
+                seeds=None if seeds is None else tuple(seed[row : row + 1] for seed in seeds),
             )
             outputs = [result[row : row + 1] for result in self._results]
             scan_host(
@@ -258,7 +259,7 @@ class _Scan:
     def _run_slabs(self, inner: int) -> bool:
         """Scan slab by slab. Return False if a single column does not fit."""
         spec, context = self._spec, self._executor.context
-        mapped = any(map(is_mapped_file, self._problem.leaves))
+        mapped = any(map(is_mapped_file, self._problem.numpy_leaves))
         tile = self._options.get("tile") or whole_tile(context, spec)
         h = heuristics_for(context.capabilities.adapter_type)
         wanted = h.mapped_slab_bytes if mapped else h.slab_bytes
@@ -273,7 +274,7 @@ class _Scan:
         problem = self._problem
         rows = replace(
             problem,
-            leaves=tuple(problem.by_rows(leaf) for leaf in problem.leaves),
+            leaves=tuple(problem.by_rows(leaf) for leaf in problem.numpy_leaves),
             shape=(problem.rows, problem.row_length),
             axis=1,
         )
@@ -300,7 +301,7 @@ class _Scan:
         problem, context = self._problem, self._executor.context
         sources = [
             self._source(leaf, f, inner, whole=whole, flipped=flipped, transposed=transposed)
-            for leaf, f in zip(problem.leaves, problem.source.fields, strict=True)
+            for leaf, f in zip(problem.numpy_leaves, problem.source.fields, strict=True)
         ]
         on_device: list[DeviceArray] = []
         if spec.reduces_segments:
@@ -333,7 +334,7 @@ class _Scan:
             done += part.length
             report_progress(done * problem.source.storage_bytes)
         for array, result in zip(on_device, self._results, strict=False):
-            content = array.read()
+            content = array._read()
             result[...] = content if content.shape == result.shape else problem.from_rows(content)
 
     @property

@@ -134,7 +134,7 @@ class SharedBuffers:
         if not self._carries:
             words = self._job.spec.item_words
             self._carries = [empty(self._context, (words,), np.uint32) for _ in range(TRANSFERS.parts_in_flight + 2)]
-        return self._carries[number % len(self._carries)].binding()
+        return self._carries[number % len(self._carries)]._binding()
 
     def seeds(self, part: Part, kept: list[object]) -> Binding | None:
         """Return the seeds that the part binds: the seeds of a slab's rows, or else of all rows."""
@@ -150,17 +150,17 @@ class SharedBuffers:
                     if isinstance(words, DeviceArray)
                     else self._kept_arrays.get(self._job.kind, name, lambda: upload_array(self._context, words))
                 )
-            return self._seeds.binding()
+            return self._seeds._binding()
         matrices = (words.shape[0] // self._job.inner, self._job.inner, words.shape[-1])
         if isinstance(words, DeviceArray):
             assert part.outer is not None
             assert part.columns is not None
-            some = stretch_of(words.view_as(matrices), 0, part.outer.start, part.outer.stop)
+            some = stretch_of(words._view_as(matrices), 0, part.outer.start, part.outer.stop)
             own = duplicate(stretch_of(some, 1, part.columns.start, part.columns.stop))
         else:
             own = upload_array(self._context, np.ascontiguousarray(words.reshape(matrices)[part.outer, part.columns]))
         kept.append(own)
-        return own.binding()
+        return own._binding()
 
     @property
     def captured(self) -> Binding | None:

@@ -35,7 +35,7 @@ class KeptArrays:
     @property
     def owners(self) -> list[Allocation]:
         """The memory of the arrays."""
-        return [array.owner for array in list(self._arrays.values()) if array.owner is not None]
+        return [array._owner for array in list(self._arrays.values()) if array._owner is not None]
 
     def get(self, kind: object | None, name: str, make: Callable[[], DeviceArray]) -> DeviceArray:
         """Return an array of a kind of scan, from an earlier call if there was one.
@@ -51,11 +51,11 @@ class KeptArrays:
         found = self._arrays.get(key)
         if found is not None:
             self._arrays.move_to_end(key)
-            self._context.note_constant(found.buffer, found.owner)
+            self._context.note_constant(found.buffer, found._owner)
             return found
         with self._context.pause_recording():
             found = self._arrays[key] = make()
-        self._context.note_constant(found.buffer, found.owner)
+        self._context.note_constant(found.buffer, found._owner)
         self.nbytes += found.buffer.size
         while self.nbytes > _MAX_KEPT_BYTES and len(self._arrays) > 1:
             _, oldest = self._arrays.popitem(last=False)

@@ -246,9 +246,9 @@ def _with_sizes(context: DeviceContext, arrays: Sequence[Any], trace: SizeTrace)
         shape = tuple(islice(leaves, len(array._shape)))
         offset, nbytes = next(leaves), next(leaves)
         strides = None if array._strides is None else tuple(islice(leaves, len(array._strides)))
-        usage = array.owner.kind[0]
-        owner = SizedAllocation(array.owner, nbytes, (usage, apply(context.pool.size_of, nbytes)))
-        found.append(array.made(owner, shape, array._dtype, offset, strides))
+        usage = array._owner.kind[0]
+        owner = SizedAllocation(array._owner, nbytes, (usage, apply(context.pool.size_of, nbytes)))
+        found.append(array._made(owner, shape, array._dtype, offset, strides))
     return found
 
 
@@ -262,7 +262,7 @@ def _without_sizes(result: Any, arguments: Mapping[int, object]) -> Any:
     if id(result) in arguments:
         return arguments[id(result)]
     if isinstance(result, DeviceArray):
-        result.end_sizes()
+        result._end_sizes()
         return result
     kind = type(result)
     if isinstance(result, (tuple, list)):
@@ -355,11 +355,11 @@ class _Form:
                 return _Same(index)
         kind = type(value)
         if isinstance(value, DeviceArray):
-            if not value.knows_length:
+            if not value._knows_length:
                 picked: Any = value
                 memory, count = self._of_array(value, (), value.dtype), picked.count
                 length = self._of_array(count, count.shape, count.dtype)
-                return _PickedResult(type(picked), picked.dtype, picked.trailing, memory, length)
+                return _PickedResult(type(picked), picked.dtype, picked._trailing, memory, length)
             return self._of_array(value, value.shape, value.dtype)
         if isinstance(value, (tuple, list)):
             make = kind._make if hasattr(kind, "_make") else kind
@@ -385,9 +385,9 @@ def _made(form: _ResultForm, arrays: Sequence[DeviceArray], outputs: Sequence[Al
     """Return a result of this form, over the arrays of a call and the memory that it took."""
     if isinstance(form, _Result):
         place, shape, dtype, offset, strides = form
-        owner = outputs[place] if place >= 0 else arrays[-1 - place].owner
+        owner = outputs[place] if place >= 0 else arrays[-1 - place]._owner
         assert owner is not None
-        return arrays[0].made(owner, shape, dtype, offset, strides)
+        return arrays[0]._made(owner, shape, dtype, offset, strides)
     if isinstance(form, _Nested):
         parts = [_made(part, arrays, outputs, out) for part in form.parts]
         return form.kind(parts if form.keys is None else zip(form.keys, parts, strict=True))

@@ -102,8 +102,8 @@ class DeviceAttention:
             steps.append(self._take_state(states, slots, of_first))
             self._submit(steps)
             after = of_first
-        found = [results.view_as(part.shape, offset=4 * place) for part, place in zip(parts, places, strict=False)]
-        of_values = updates.view_as(self.v.shape, offset=4 * values if delta else 0)
+        found = [results._view_as(part.shape, offset=4 * place) for part, place in zip(parts, places, strict=False)]
+        of_values = updates._view_as(self.v.shape, offset=4 * values if delta else 0)
         of_beta = found[3] if delta else None
         return [*found[:2], of_values, found[2], of_beta, None if self.initial is None else of_first]
 
@@ -141,7 +141,7 @@ class DeviceAttention:
             workgroups: how many it has for each head.
         """
         values = {"delta": self.beta is not None, "by_key": self.g.ndim == self.q.ndim}
-        bindings = [call, *(array.binding() for array in bound)]
+        bindings = [call, *(array._binding() for array in bound)]
         batches, _, heads, _ = self.q.shape
         template = f"attention/{name}.wgsl"
         count = batches * heads * workgroups
@@ -179,7 +179,7 @@ class DeviceAttention:
 
     @cached_property
     def _context(self) -> DeviceContext:
-        return self.q.context
+        return self.q._context
 
     @cached_property
     def _state_shape(self) -> tuple[int, ...]:

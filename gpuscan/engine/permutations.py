@@ -80,7 +80,7 @@ class Permutation:
         source = self._indices if leaf is None else leaf
         result = empty(context, source.shape, source.dtype)
         words = source.nbytes // 4
-        bound = [self._indices.binding(), result.binding(), *([] if leaf is None else [leaf.binding()])]
+        bound = [self._indices._binding(), result._binding(), *([] if leaf is None else [leaf._binding()])]
         what = "numbers" if leaf is None else "rows"
         numbers, held = [row_words, words], are_owned(self._indices, leaf)
         submit_stage(context, "arrays/scatter.wgsl", numbers, bound, words, source.shape[0], held, what=what)

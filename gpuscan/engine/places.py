@@ -164,16 +164,16 @@ class DeviceSource:
         """Return what the shader binds, and what has to stay alive until the run is submitted."""
         if self.place is not None:
             return self.place.binding, self.array
-        if part.length == part.spec.length and not part.is_slab and self.array.is_bindable:
-            return self.array.binding(), self.array
+        if part.length == part.spec.length and not part.is_slab and self.array._is_bindable:
+            return self.array._binding(), self.array
         view = part_of(self.array, part, self._field, self._inner)
         if view.is_contiguous:
             found = _as_array(view, self._field)
-            if not found.is_bindable:
+            if not found._is_bindable:
                 found = duplicate(found)
         else:
             found = copy_view(view, (part.length * self._field.count,), self._field.scalar.dtype)
-        return found.binding(), found
+        return found._binding(), found
 
 
 class DeviceSink:
@@ -197,19 +197,19 @@ class DeviceSink:
         if self.place is not None:
             return self.place.binding, None
         # Some kernels clear their results first, which takes this usage. Without it, a kernel copies the results.
-        direct = self.array.can_be("COPY_DST")
-        if direct and part.length == part.spec.length and not part.is_slab and self.array.is_writable_in_vectors:
-            return self.array.binding(), None
+        direct = self.array._can_be("COPY_DST")
+        if direct and part.length == part.spec.length and not part.is_slab and self.array._is_writable_in_vectors:
+            return self.array._binding(), None
         view = self._view(part)
         if direct and view.is_contiguous:
             found = _as_array(view, self._field)
-            if found.is_writable_in_vectors or (found.is_bindable and self._per_row):
-                return found.binding(), None
-            if found.is_bindable and not part.last and not part.is_slab and found.nbytes % 16 == 0:
-                return found.binding(), None
+            if found._is_writable_in_vectors or (found._is_bindable and self._per_row):
+                return found._binding(), None
+            if found._is_bindable and not part.last and not part.is_slab and found.nbytes % 16 == 0:
+                return found._binding(), None
         dtype = self._field.scalar.dtype
-        temporary = empty(self.array.context, (view.nbytes // dtype.itemsize,), dtype)
-        return temporary.binding(), temporary
+        temporary = empty(self.array._context, (view.nbytes // dtype.itemsize,), dtype)
+        return temporary._binding(), temporary
 
     def finish(self, part: Part, temporary: DeviceArray) -> None:
         """Submit the copy of a part's results from the temporary array to their place."""
@@ -221,7 +221,7 @@ class DeviceSink:
         run, matrix = view.element_bytes * columns, view.element_bytes * columns * rows
         for number in range(prod(outer)):
             numbers = matrix // temporary.dtype.itemsize
-            content = temporary.view_as((numbers,), offset=number * matrix)
+            content = temporary._view_as((numbers,), offset=number * matrix)
             first = view.first + (number * view.strides[0] if outer else 0)
             elements = view_of(content, (numbers,), temporary.dtype.itemsize)
             copy_elements(elements, self.array, offset=first, run=run, pitch=view.strides[-2])
@@ -256,7 +256,7 @@ def part_of(array: DeviceArray, part: Part, field: Field, inner: int) -> Strided
 def _as_array(view: StridedView, field: Field) -> DeviceArray:
     """Return a view of neighbouring elements as an array of numbers."""
     numbers = view.nbytes // field.scalar.dtype.itemsize
-    return view.array.view_as((numbers,), field.scalar.dtype, view.first)
+    return view.array._view_as((numbers,), field.scalar.dtype, view.first)
 
 
 # ----- Rows in caller's memory

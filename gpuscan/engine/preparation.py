@@ -83,14 +83,14 @@ def _wrong_floats(context: DeviceContext) -> str:
     sources = [upload_array(context, each) for each in pairs]
     results = [empty(context, pairs[0].shape, np.float32) for _ in problem.destination.fields]
     _, steps = steps_of_plan(
-        context, plan, Buffers([each.binding() for each in sources], [each.binding() for each in results])
+        context, plan, Buffers([each._binding() for each in sources], [each._binding() for each in results])
     )
     context.submit(steps, 0, held=False)
     with np.errstate(all="ignore"):
         expected = _steps(pairs)
     names = ("sums", "products", "sums of products")
     wrong = [
-        name for name, *both in zip(names, results, expected, strict=True) if not _same_bits(both[0].read(), both[1])
+        name for name, *both in zip(names, results, expected, strict=True) if not _same_bits(both[0]._read(), both[1])
     ]
     return " and ".join(wrong)
 
@@ -148,9 +148,10 @@ def seed_words(problem: Problem, spec: ScanSpec, context: DeviceContext | None) 
     Raises:
         GpuscanError: they exceed a binding.
     """
-    if problem.seeds is None:
+    seeds = problem.numpy_seeds
+    if seeds is None:
         return None
-    words = words_of(problem.seed_element, problem.seeds)
+    words = words_of(problem.seed_element, seeds)
     if spec.reverse and spec.has_segment_bits and spec.inner == 1:
         # Rows that are scanned as one are reversed as one, so that the last row comes first.
         words = words[::-1]

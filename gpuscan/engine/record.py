@@ -228,7 +228,7 @@ def submit_stage(
 
 def are_owned(*arrays: DeviceArray | None) -> bool:
     """Return True if all buffers come from the pool, so that steps that use them may be held back."""
-    return all(array is None or array.owner is not None for array in arrays)
+    return all(array is None or array._owner is not None for array in arrays)
 
 
 def uniform_of(context: DeviceContext, numbers: Sequence[int]) -> Binding:

@@ -54,7 +54,7 @@ def reduce_runs(executor: Executor, problem: Problem) -> Runs:
     with guarded(context):
         counts = empty(context, (RUNS_AT + length,), np.uint32)
         results = scan_device(executor, problem.as_reduction(lists_runs=True), count=counts)
-    return Runs(results, counts.view_as((length,), offset=4 * RUNS_AT), counts.view_as((1,)))
+    return Runs(results, counts._view_as((length,), offset=4 * RUNS_AT), counts._view_as((1,)))
 
 
 def _one(value: object) -> object:
@@ -73,5 +73,5 @@ def run_lengths(executor: Executor, keys: DeviceArray) -> Runs:
         GpuscanError: the results exceed a binding.
     """
     # The elements themselves are not read, so words of any contents will do.
-    counted = keys.view_as((keys.size,), f"u{min(keys.dtype.itemsize, 4)}")
+    counted = keys._view_as((keys.size,), f"u{min(keys.dtype.itemsize, 4)}")
     return reduce_runs(executor, find_or_make_problem(counted, "add", axis=0, before=_one, keys=keys))

@@ -70,7 +70,7 @@ def contiguous_heads(heads: Heads) -> Heads:
     """Return the heads with keys and offsets on the device in C order."""
     if isinstance(heads.cut, Marks) or not isinstance(heads.cut.array, DeviceArray):
         return heads
-    heads.cut.array.check("STORAGE")
+    heads.cut.array._check("STORAGE")
     array = contiguous(heads.cut.array)
     return heads if array is heads.cut.array else replace(heads, cut=replace(heads.cut, array=array))
 
@@ -132,8 +132,8 @@ def _mark_segments(context: DeviceContext, heads: Heads, cut: Offsets) -> Device
     for start, own in spans(count, most):
         read, place = _stretch(context, offsets, start, own + 1)
         call = uniform_of(context, [heads.row_length, own, heads.reverse, place, start, count])
-        bound = [call, read, marks.binding()]
-        bound += [] if verdict is None else [verdict.binding()]
+        bound = [call, read, marks._binding()]
+        bound += [] if verdict is None else [verdict._binding()]
         workgroups = -(-own // WORKGROUP_SIZE)
         steps.append(
             stage_dispatch(context, "arrays/mark_segments.wgsl", bound, workgroups, heads.row_length, **values)
@@ -202,7 +202,7 @@ def _repeat_heads(context: DeviceContext, heads: Heads, row: DeviceArray) -> Dev
     marks = empty(context, words, np.uint32)
     rows = uniform_of(context, [heads.size, heads.row_length])
     values = {"workgroup_size": WORKGROUP_SIZE}
-    bound = [rows, row.binding(), marks.binding()]
+    bound = [rows, row._binding(), marks._binding()]
     stage = stage_dispatch(
         context, "arrays/repeat_heads.wgsl", bound, -(-words // WORKGROUP_SIZE), heads.size, **values
     )

@@ -111,28 +111,28 @@ class SegmentSink(DeviceSink):
         self, array: DeviceArray, field: Field, segments: Segments, fill: np.ndarray[tuple[int, ...], np.dtype] | None
     ) -> None:
         super().__init__(array, field, segments.inner)
-        check_binding(array.context, array.nbytes, segments.count)
+        check_binding(array._context, array.nbytes, segments.count)
         self._segments, self._fill = segments, fill
         self._pieces: DeviceArray | None = None
 
     def binding(self, part: Part) -> tuple[Binding, DeviceArray | None]:
         """Return what the shader binds, and the temporary array that `finish` takes results from, if there is one."""
         if not part.is_slab and self._segments.in_order and self._can_be_bound:
-            return self.array.binding(), None
+            return self.array._binding(), None
         if part.is_slab:
             temporary = self._new_temporary(part.spec.rows)
         else:
             # All pieces store into the same array.
             temporary = self._pieces = self._pieces or self._new_temporary(self._segments.outer * self._segments.inner)
-        return temporary.binding(), temporary
+        return temporary._binding(), temporary
 
     @property
     def _can_be_bound(self) -> bool:
-        return self.array.is_writable_in_vectors and self.array.can_be("COPY_DST")
+        return self.array._is_writable_in_vectors and self.array._can_be("COPY_DST")
 
     def _new_temporary(self, rows: int) -> DeviceArray:
         shape = (max(1, rows * self._segments.count), *self._field.shape)
-        return empty(self.array.context, shape, self._field.scalar.dtype)
+        return empty(self.array._context, shape, self._field.scalar.dtype)
 
     def finish(self, part: Part, temporary: DeviceArray) -> None:
         """Submit the move of the results from `temporary` to the caller's array, after the last piece or a slab."""
@@ -189,14 +189,14 @@ def spread_segments(
         in_columns: True for columns.
         ranks_of_all_rows: True if `ranks` has a rank in all rows together for each segment of each row.
     """
-    context, (outer, segments, nbytes) = source.context, shape
+    context, (outer, segments, nbytes) = source._context, shape
     unit = gcd(4, nbytes)
     units = outer * segments * nbytes // unit
     words = -(-units * unit // 4)
     filling = upload_array(context, np.zeros(1, np.uint32) if fill is None else fill)
     numbers = [words, units, segments, outer, nbytes // unit]
     arrays = (source, ranks, filling, result)
-    bound, held = [array.binding() for array in arrays], are_owned(*arrays)
+    bound, held = [array._binding() for array in arrays], are_owned(*arrays)
     values = {"unit": unit, "in_columns": in_columns, "ranks_of_all_rows": ranks_of_all_rows}
     submit_stage(context, "arrays/spread_segments.wgsl", numbers, bound, words, result.size, held, **values)
 

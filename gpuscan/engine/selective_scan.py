@@ -39,7 +39,7 @@ def selective_scan(
     Returns:
         y, and the states (batch, group, channel, state, 1).
     """
-    context = u.context
+    context = u._context
     batches, groups, channels, _, length = u.shape
     state_count, rows = decays.shape[3], batches * groups * channels
     y = empty(context, u.shape, u.dtype)
@@ -130,7 +130,7 @@ def selective_gradients(sources: GradientSources) -> list[DeviceArray]:
     Summed along it, a gradient is (batch, group, channel, state, 1), or (batch, group, 1, state, time) for weights that
     depend on time. It has all batches, even if the weights have only one.
     """
-    context, dtype, series = sources.inputs.context, sources.inputs.dtype, sources.series
+    context, dtype, series = sources.inputs._context, sources.inputs.dtype, sources.series
     inputs, ends, inward, outward = sources.inputs, sources.ends, sources.inward, sources.outward
     batches, groups, channels, _, length = sources.shape
     state_count, rows = sources.decays[3], batches * groups * channels
@@ -144,18 +144,18 @@ def selective_gradients(sources: GradientSources) -> list[DeviceArray]:
     strip_sums = empty(context, (sum(varies), prod(by_time)), dtype)
     decays_size = prod(sources.decays)
     call = _Call(sources.shape, sources.decays, inward.shape, outward.shape, length, series, decays_size)
-    parts = [inputs.view_as(sources.shape, offset=4 * at) for at in (0, series)]
-    first = [*parts, ends.view_as(sources.decays), inward, checkpoints]
+    parts = [inputs._view_as(sources.shape, offset=4 * at) for at in (0, series)]
+    first = [*parts, ends._view_as(sources.decays), inward, checkpoints]
     second = [inputs, ends, inward, outward, checkpoints, results, row_sums, *([strip_sums] if any(varies) else [])]
     with guarded(context), context.lock:
         steps = call.steps("scan", first, purpose="checkpoints", later_chunks=False, stretch=stretch)
         steps += call.steps("gradient", second, channels=width, times=times, stretch=stretch)
         _submit(context, steps, second)
-    found = [results.view_as(sources.shape, offset=4 * at) for at in (0, series)]
+    found = [results._view_as(sources.shape, offset=4 * at) for at in (0, series)]
     places = {True: 0, False: 0}
     for varying in (False, *varies):
         sums, shape = (strip_sums, by_time) if varying else (row_sums, by_row)
-        found.append(sums.view_as(shape, offset=4 * places[varying] * prod(shape)))
+        found.append(sums._view_as(shape, offset=4 * places[varying] * prod(shape)))
         places[varying] += 1
     return found
 
@@ -221,14 +221,14 @@ class _Call:
         workgroups = -(-channels // values["channels"]) * groups * batches * chunks
         strides = [_strides(self.decays)[0], *_strides(self.inward), *_strides(self.outward)]
         numbers = [batches, groups, channels, length, self.chunk, chunks, state_count]
-        context = arrays[0].context
+        context = arrays[0]._context
         steps: list[Step] = []
         for first in range(0, state_count, ARRAYS.selective_states):
             quads = -(-min(ARRAYS.selective_states, state_count - first) // 4)
             # In a gradient an invocation takes four states of a channel, and their number is a power of two.
             states = 4 * (1 << (quads - 1).bit_length() if stage == "gradient" else quads)
             call = uniform_of(context, [*numbers, first, *strides, self.series, self.ends])
-            bound = [call, *(array.binding() for array in arrays)]
+            bound = [call, *(array._binding() for array in arrays)]
             adds = first > 0 and values.get("purpose", "outputs") == "outputs"
             options = values | {"states": states, "adds": adds}
             template = f"arrays/selective_{stage}.wgsl"
@@ -244,7 +244,7 @@ def combine_chunks(steps: DeviceArray, decays: DeviceArray, ends: DeviceArray) -
         decays: A, with the state as its last axis of more than one number; rows beyond use the same decays again.
         ends: the states after each chunk that begins at 0, (chunk, row, state).
     """
-    context = ends.context
+    context = ends._context
     with guarded(context), context.lock:
         _submit(context, [_carries_stage(steps, decays, ends)], [steps, decays, ends])
 
@@ -255,9 +255,9 @@ def _submit(context: DeviceContext, steps: list[Step], arrays: list[DeviceArray]
 
 def _carries_stage(steps: DeviceArray, decays: DeviceArray, ends: DeviceArray) -> Dispatch:
     chunks, rows, state_count = ends.shape
-    count, context = rows * state_count, ends.context
+    count, context = rows * state_count, ends._context
     call = uniform_of(context, [rows, decays.size // state_count, state_count, chunks])
-    bound = [call, *(array.binding() for array in (steps, decays, ends))]
+    bound = [call, *(array._binding() for array in (steps, decays, ends))]
     workgroups, values = -(-count // WORKGROUP_SIZE), {"workgroup_size": WORKGROUP_SIZE}
     return stage_dispatch(context, "arrays/selective_carries.wgsl", bound, workgroups, count, **values)
 

@@ -141,8 +141,8 @@ def _in_words(context: DeviceContext, value: object, scalar: Scalar, shape: tupl
 
 def _contiguous(array: DeviceArray) -> DeviceArray:
     """Return the array, or a copy of it, in C order at an offset that a shader can bind."""
-    if array.is_writable_in_vectors:
+    if array._is_writable_in_vectors:
         return array
-    copy = empty(array.context, array.shape, array.dtype)
+    copy = empty(array._context, array.shape, array.dtype)
     write_elements(array, copy)
     return copy

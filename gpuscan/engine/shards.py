@@ -29,7 +29,6 @@ from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.operators.operator import operator
 from gpuscan.operators.traced_array import Number
 from gpuscan.planning.heuristics import TEAMS
-from gpuscan.problem.arguments import Leaf
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.problem.problem_parts import cut, in_memory
 from gpuscan.problem.segments import Offsets
@@ -215,12 +214,12 @@ def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[A
             begin = reduce_rows(executor, shard.part(0, ends.second), None)
         if goes_on and (ends.last or not shard.continues):
             end = reduce_rows(executor, shard.part(ends.last, length), seeds_of(problem))
-        whole = [result.read() for result in scan_device(executor, problem)]
+        whole = [result._read() for result in scan_device(executor, problem)]
         executor.context.check()
         return whole, begin, end
 
     found = on_devices(shards, reduce)
-    parts: list[tuple[Leaf, ...]] = []
+    parts: list[tuple[AnyArray, ...]] = []
     for number, (whole, begin, end) in enumerate(found):
         for result, values in zip(results, whole, strict=True):
             np.moveaxis(result, axis, 0)[places[number]] = np.moveaxis(values, axis, 0)
@@ -234,7 +233,7 @@ def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[A
             parts = [end]
 
 
-def _write_combined(shard: Shard, parts: Sequence[tuple[Leaf, ...]], results: Arrays, place: int) -> None:
+def _write_combined(shard: Shard, parts: Sequence[tuple[AnyArray, ...]], results: Arrays, place: int) -> None:
     problem = shard.problem
     alone = replace(problem, heads=None, fill=None)
     for result, values in zip(results, combine_values(shard.executor, alone, parts, whole=True), strict=True):
@@ -322,7 +321,7 @@ def _ends_on_device(executor: Executor, heads: Heads) -> HeadEnds:
     bits = segment_heads(executor.context, heads, in_columns=True)
     problem = make_problem(bits, _first_and_last, before=_words_with_heads)
     found = scan_device(executor, replace(problem, keep_last_only=True))
-    first, last = (int(each.read()[0]) for each in found)
+    first, last = (int(each._read()[0]) for each in found)
     executor.context.check()
     if last < 0:
         return HeadEnds(heads.row_length, 0)
@@ -332,5 +331,5 @@ def _ends_on_device(executor: Executor, heads: Heads) -> HeadEnds:
 
 def _heads_in(bits: DeviceArray, word: int) -> list[int]:
     """Return the places of the heads that a word has the bits of."""
-    (value,) = stretch_of(bits, 0, word, word + 1).read()
+    (value,) = stretch_of(bits, 0, word, word + 1)._read()
     return [32 * word + bit for bit in range(32) if int(value) >> bit & 1]

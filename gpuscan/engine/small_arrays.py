@@ -39,7 +39,7 @@ def scan_small(executor: Executor, problem: Problem, strategy: str, results: Seq
     with context.lock:
         # Reports of earlier calls are read first, so that a failure below is this call's own.
         context.check()
-        leaves = [upload_array(context, leaf) for leaf in problem.leaves]
+        leaves = [upload_array(context, leaf) for leaf in problem.numpy_leaves]
         key = ("NumPy", problem.kind, problem.keep_last_only, *strategy_key(strategy))
 
         def compute(parameters: Parameters | None, given: Sequence[object]) -> tuple[Any, None]:

@@ -103,7 +103,7 @@ def sort_device(
     inner = prod(shape[axis + 1 :])
     size = keys.dtype.itemsize
     with guarded(context), context.lock:
-        keys.check("STORAGE")
+        keys._check("STORAGE")
         rows = _widen_numbers(transpose_elements(contiguous(keys), length, inner, size), scalar)
         payload = "none" if not wants_places else "index" if words is None else "words"
         given = Keys(rows, scalar, length, descending, with_keys, payload, None if words is None else bindable(words))
@@ -113,7 +113,7 @@ def sort_device(
             if array is None:
                 results.append(None)
                 continue
-            array = _narrow_numbers(array, dtype).view_as(shape, dtype)
+            array = _narrow_numbers(array, dtype)._view_as(shape, dtype)
             results.append(transpose_elements(array, inner, length, dtype.itemsize))
         return Sorted(*results)
 
@@ -134,7 +134,7 @@ def sort_selected(
     Returns:
         The keys in their dtype, and the words, both as one row.
     """
-    with guarded(keys.context), keys.context.lock:
+    with guarded(keys._context), keys._context.lock:
         given = Keys(keys, scalar_of(dtype), length, descending, True, "words", words)
         found, places = _sort(executor, given, "auto", {})
         assert found is not None
@@ -156,9 +156,9 @@ def _widen_numbers(array: DeviceArray, scalar: Scalar) -> DeviceArray:
     """Return numbers of 8 or 16 bits as a word each; wider ones as they are, or copied if they cannot be bound."""
     if not scalar.packed:
         return bindable(array)
-    context, size = array.context, scalar.bits // 8
+    context, size = array._context, scalar.bits // 8
     wide = empty(context, (array.size,), np.uint32)
-    context.submit([Clear(wide.buffer, 0, wide.buffer_bytes)], wide.nbytes, held=True)
+    context.submit([Clear(wide.buffer, 0, wide._buffer_bytes)], wide.nbytes, held=True)
     copy_elements(view_of(array, (array.size,), size), wide, run=size, pitch=4)
     return wide
 
@@ -212,7 +212,7 @@ def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[Devic
     stage = stage_dispatch(
         context,
         "sort/merge_rows.wgsl",
-        [call, *(array.binding() for array in arrays)],
+        [call, *(array._binding() for array in arrays)],
         plan.workgroups,
         keys.size,
         scalar=keys.scalar,
@@ -269,7 +269,7 @@ class Keys:
     @property
     def held(self) -> bool:
         """True if all buffers come from the pool, so that the sort may be submitted with what comes next."""
-        return self.array.owner is not None and (self.words is None or self.words.owner is not None)
+        return self.array._owner is not None and (self.words is None or self.words._owner is not None)
 
     def result(self, context: DeviceContext) -> DeviceArray:
         """Return a new array for the keys, in words."""
@@ -304,9 +304,9 @@ class _TileSort:
         bases = 0 if plan.kernel is None else plan.bases
         self._steps = empty(context, (plan.digits * _STEP_WORDS + bases,), np.uint32)
         self._temporary = given.result(context), given.places(context)
-        self._arrays = [array.binding() for array in (given.array, self.keys, self._temporary[0])]
+        self._arrays = [array._binding() for array in (given.array, self.keys, self._temporary[0])]
         moved = (self.places, self._temporary[1], given.words)
-        self._moved = [array.binding() for array in moved if array is not None]
+        self._moved = [array._binding() for array in moved if array is not None]
         self._keys_shape = {"scalar": given.scalar, "descending": given.descending}
         self._digits = {"digits": plan.digits, "radix_bits": plan.radix_bits}
         enabled = plan.subgroups and context.capabilities.enable_subgroups
@@ -337,9 +337,9 @@ class _TileSort:
         counting = self._tile_shape | {"copies": plan.copies}
         for number in range(plan.digits):
             bound = [self._params(number), steps, *self._arrays]
-            self._submit([self._stage("count_digits", [*bound, counts.binding()], plan.tiles, counting)])
+            self._submit([self._stage("count_digits", [*bound, counts._binding()], plan.tiles, counting)])
             scan_device(self._executor, scan, out=[offsets])
-            bound += [offsets.binding(), *self._moved]
+            bound += [offsets._binding(), *self._moved]
             self._submit([self._stage("scatter_digits", bound, plan.tiles, self._scatter)])
         return None
 
@@ -364,25 +364,25 @@ class _TileSort:
     def _steps_from_differences(self) -> Binding:
         """Submit the stages that choose the steps; return the buffer of the steps."""
         context, plan, size = self._context, self._plan, self._given.size
-        steps = self._steps.binding()
+        steps = self._steps._binding()
         if plan.digits == 1:
             # The stage that finds the differences is skipped, and these values ask for one step.
             found = upload_array(context, np.array([0, 0, 1, 0], np.uint32))
-            self._submit([self._planning(found.binding(), steps)])
+            self._submit([self._planning(found._binding(), steps)])
             return steps
         found = empty(context, (4,), np.uint32)
         params, keys = self._params(0), sort_heuristics_for(context.capabilities.adapter_type).keys_compared
         shape = self._keys_shape | {"workgroup_size": WORKGROUP_SIZE, "keys_per_invocation": keys}
-        bound = [params, self._arrays[0], found.binding()]
+        bound = [params, self._arrays[0], found._binding()]
         compare = self._stage("differences", bound, -(-size // (WORKGROUP_SIZE * keys)), shape)
-        self._submit([_clear(found), compare, self._planning(found.binding(), steps)])
+        self._submit([_clear(found), compare, self._planning(found._binding(), steps)])
         return steps
 
     def _steps_from_histogram(self) -> Binding:
         """Submit the stages that count all digits' values and choose the steps; return the buffer of the plan."""
         context, plan = self._context, self._plan
         found = empty(context, (_DIFFERENCES + plan.bases,), np.uint32)
-        steps, params, counts = self._steps.binding(), self._params(0), found.binding()
+        steps, params, counts = self._steps._binding(), self._params(0), found._binding()
         rows = plan.tiles // plan.tiles_per_row
         shape = self._digits | {"workgroup_size": plan.workgroup}
         counting = self._keys_shape | shape | {"stretch": plan.stretch, "copies": plan.copies}

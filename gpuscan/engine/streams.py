@@ -203,7 +203,7 @@ def scan_stream(
     def prepare_problem(problem: Problem) -> Problem:
         if not bring_together:
             return problem
-        leaves = pack_arrays(problem.source, problem.leaves, len(problem.shape))
+        leaves = pack_arrays(problem.source, problem.numpy_leaves, len(problem.shape))
         return pack_problem(problem, leaves, limit, context.capabilities.summary)
 
     def in_form(chunk: Chunk) -> Leaves:

@@ -49,7 +49,7 @@ def check_subgroup_size(context: DeviceContext, plan: ScanPlan) -> bool:
 
     def make_binding(nbytes: int) -> Binding:
         memory.append(empty(context, (nbytes,), np.uint8))
-        return memory[-1].binding()
+        return memory[-1]._binding()
 
     def arrays(fields: tuple[Field, ...]) -> list[Binding]:
         return [make_binding(elements * field.storage_bytes) for field in fields]

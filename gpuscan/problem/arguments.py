@@ -6,7 +6,8 @@ import operator
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from math import prod
+from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -18,8 +19,6 @@ from gpuscan.problem.indexed_maps import compose_maps
 from gpuscan.problem.results import holds_arrays
 from gpuscan.sizes import Size
 
-Leaf = AnyArray
-
 # The most levels of a bundle. Deeper ones would exceed Python's recursion limit in some places.
 _MAX_DEPTH = 100
 
@@ -29,6 +28,26 @@ class OnDevice:
 
     shape: tuple[int, ...]
     dtype: AnyDType
+    nbytes: int
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of numbers in the array."""
+        return prod(self.shape)
+
+    def __getitem__(self, index: object) -> OnDevice:
+        """Return a view by basic indexing."""
+        raise NotImplementedError
+
+
+# An array of a bundle: in NumPy, or on a device.
+Leaf: TypeAlias = AnyArray | OnDevice
+D = TypeVar("D", bound=OnDevice)
 
 
 def as_integer(value: Any) -> int | None:
@@ -106,7 +125,7 @@ def structure_and_leaves(x: object, *, only_moved: bool = False) -> tuple[Struct
 
 def _flatten_bundle(x: object, depth: int, only_moved: bool) -> tuple[Structure, list[Leaf]]:
     if isinstance(x, OnDevice):
-        return LEAF, [x]  # type: ignore[list-item]
+        return LEAF, [x]
     if depth > _MAX_DEPTH:
         raise ValueError(
             f"a bundle nested more than {_MAX_DEPTH} levels deep was passed; pass a bundle of arrays in fewer levels"
@@ -145,6 +164,10 @@ def _gather_parts(
     return structure, [leaf for _, leaves in found for leaf in leaves]
 
 
+@overload
+def as_bits(array: AnyArray) -> AnyArray: ...
+@overload
+def as_bits(array: D) -> D: ...
 def as_bits(array: Leaf) -> Leaf:
     """Return an array as numbers with the same bits, if it holds dates, durations or complex128, else as it is.
 
@@ -159,15 +182,21 @@ def as_bits(array: Leaf) -> Leaf:
     return array
 
 
+@overload
+def from_bits(array: AnyArray, dtype: AnyDType) -> AnyArray: ...
+@overload
+def from_bits(array: D, dtype: AnyDType) -> D: ...
 def from_bits(array: Leaf, dtype: AnyDType) -> Leaf:
     """Return numbers that `as_bits` made of an array of this dtype, or moved ones of them, as such an array again."""
+    if isinstance(array, OnDevice):
+        return array
     wanted = dtype.newbyteorder("=")
     if wanted == np.complex128:
         return np.ascontiguousarray(array).view(wanted)[..., 0]
     return array.view(wanted) if dtype.kind in "mM" else array
 
 
-def as_array(x: object) -> Leaf:
+def as_array(x: object) -> AnyArray:
     """Return what `np.asarray` makes of a value, unless that would lose something.
 
     Raises:
@@ -231,14 +260,20 @@ def is_masked(x: object) -> bool:
     return masked is not None and isinstance(x, masked.MaskedArray)
 
 
-def as_leaf(x: object) -> Any:
-    """Return an array on a device as it is, and anything else as `as_array` does."""
-    return x if isinstance(x, OnDevice) else as_array(x)
+def as_numpy_arrays(leaves: Sequence[Leaf]) -> list[AnyArray]:
+    """Return the arrays, of which none is on a device."""
+    arrays = [leaf for leaf in leaves if not isinstance(leaf, OnDevice)]
+    assert len(arrays) == len(leaves), "an array of a scan in NumPy is on a device"
+    return arrays
 
 
+@overload
+def native(array: AnyArray) -> AnyArray: ...
+@overload
+def native(array: D) -> D: ...
 def native(array: Leaf) -> Leaf:
-    """Return the array in native byte order."""
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    """Return the array in native byte order, which arrays on a device have."""
+    return array if isinstance(array, OnDevice) or array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 # ----- Axes
@@ -304,7 +339,7 @@ def with_dtype(
         return leaves, lambda value: value.astype(dtype)
     if on_device:
         return leaves, cast_after(lambda value: value, dtype)
-    return [leaf.astype(dtype, copy=False) for leaf in leaves], None
+    return [leaf.astype(dtype, copy=False) for leaf in as_numpy_arrays(leaves)], None
 
 
 def cast_after(before: Callable[..., object], dtype: AnyDType) -> Callable[..., object]:
@@ -321,7 +356,7 @@ def cast_after(before: Callable[..., object], dtype: AnyDType) -> Callable[..., 
 _RANKS = {"bool": 0, "unsigned": 1, "signed": 1, "float": 2, "complex": 3}
 
 
-def as_scalars(given: Leaf, scalar: Scalar, what: str) -> Leaf:
+def as_scalars(given: AnyArray, scalar: Scalar, what: str) -> AnyArray:
     """Return `given` in the dtype of `scalar`, which must hold its kind and, of integers, its values.
 
     Raises:
@@ -362,7 +397,7 @@ def initial_rows(
     """
     values = fields_of(initial, element, "initial")
     rows = int(np.prod(rows_shape, dtype=np.int64))
-    seeds = []
+    seeds: list[Leaf] = []
     for value, f in zip(values, element.fields, strict=True):
         on_device = stays_on_device and isinstance(value, OnDevice) and _is_held(value.dtype, f.scalar)
         cast = value if on_device else as_scalars(as_array(value), f.scalar, "initial")

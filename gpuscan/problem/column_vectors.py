@@ -72,7 +72,7 @@ def vectors_in(arrays: Sequence[Any], shape: tuple[int, ...], count: int) -> tup
     """Return arrays as arrays of vectors of this many numbers, in the same memory if they are in C order."""
     whole = (*shape, count)
     # `OnDevice` says nothing of views, which the arrays of the engine have.
-    return tuple(np.reshape(each, whole) if isinstance(each, np.ndarray) else each.view_as(whole) for each in arrays)
+    return tuple(np.reshape(each, whole) if isinstance(each, np.ndarray) else each._view_as(whole) for each in arrays)
 
 
 def _by_number(

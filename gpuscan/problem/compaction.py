@@ -13,6 +13,7 @@ from gpuscan.array_types import AnyDType
 from gpuscan.elements import Element, element_of, tuple_of
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.trace import Map, trace_function
+from gpuscan.problem.arguments import Leaf
 from gpuscan.problem.packed_fields import number_from, reshape_numbers
 from gpuscan.problem.problem import Problem
 from gpuscan.sizes import has_size
@@ -27,7 +28,7 @@ def words_of_entry(nbytes: int) -> tuple[AnyDType, int]:
     return np.dtype(f"u{size}"), nbytes // size
 
 
-def compaction_problem(words: Sequence[Any], mask: object, *, partitions: bool = False) -> Problem:
+def compaction_problem(words: Sequence[Leaf], mask: Leaf | Map, *, partitions: bool = False) -> Problem:
     """Return the scan that picks entries.
 
     Args:

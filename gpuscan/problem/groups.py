@@ -89,9 +89,9 @@ def may_be_missing(labels: AnyArray | OnDevice) -> bool:
     return bool(labels.dtype.kind == "i")
 
 
-def missing_labels(labels: object) -> AnyArray | None:
-    """Return a bool for each label of NumPy, True where it is missing; None if none is."""
-    if not isinstance(labels, np.ndarray) or not may_be_missing(labels):
+def missing_labels(labels: AnyArray) -> AnyArray | None:
+    """Return a bool for each label, True where it is missing; None if none is."""
+    if not may_be_missing(labels):
         return None
     missing: AnyArray = labels == MISSING
     return missing if missing.any() else None

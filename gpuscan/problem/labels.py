@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.array_types import AnyArray
-from gpuscan.problem.arguments import OnDevice, as_array
+from gpuscan.problem.arguments import Leaf, OnDevice, as_array
 
 Array = AnyArray
 
@@ -38,7 +38,7 @@ def labels_of(groups: object) -> OnDevice | AnyArray:
     return values if values.dtype.kind in "iub" else number_labels(values)
 
 
-def keys_of(keys: object) -> Any:
+def keys_of(keys: object) -> Leaf:
     """Return keys as an array that can be compared: the codes of categoricals, numbers for objects, else the values."""
     if isinstance(keys, OnDevice):
         return keys

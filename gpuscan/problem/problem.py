@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
-from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.elements import Element, dtype_from, element_of
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator
@@ -18,6 +18,7 @@ from gpuscan.problem.arguments import (
     Leaf,
     OnDevice,
     as_flag,
+    as_numpy_arrays,
     cast_after,
     initial_rows,
     native,
@@ -87,7 +88,7 @@ class Problem:
     row_ends: tuple[tuple[object, ...], ...] = ()
     heads: Heads | None = field(default=None, repr=False)
     keep_last_only: bool = False
-    fill: tuple[Leaf, ...] | None = field(default=None, repr=False)
+    fill: tuple[AnyArray, ...] | None = field(default=None, repr=False)
     compacts: bool = False
     partitions: bool = False
     lists_runs: bool = False
@@ -168,7 +169,7 @@ class Problem:
         return replace(self, after=after, destination=destination, everywhere=True)
 
     def as_reduction(
-        self, *, heads: Heads | None = None, fill: tuple[Leaf, ...] | None = None, lists_runs: bool = False
+        self, *, heads: Heads | None = None, fill: tuple[AnyArray, ...] | None = None, lists_runs: bool = False
     ) -> Problem:
         """Return the reduction of the rows, or of their segments, with the same arrays and of the same kind.
 
@@ -228,7 +229,17 @@ class Problem:
         return (*self.shape[: self.axis], self.heads.segments, *self.shape[self.axis + 1 :])
 
     @property
-    def arrays(self) -> tuple[Any, ...]:
+    def numpy_leaves(self) -> list[AnyArray]:
+        """The leaves of a problem in NumPy."""
+        return as_numpy_arrays(self.leaves)
+
+    @property
+    def numpy_seeds(self) -> tuple[AnyArray, ...] | None:
+        """The seeds, of which none is on a device."""
+        return None if self.seeds is None else tuple(as_numpy_arrays(self.seeds))
+
+    @property
+    def arrays(self) -> tuple[Leaf, ...]:
         """All arrays that the scan reads, and that may be on a device: the input's, seeds, and keys or offsets."""
         arrays = (*self.leaves, *(self.seeds or ()))
         return arrays if self.heads is None else (*arrays, self.heads.cut.array)
@@ -243,14 +254,14 @@ class Problem:
         """The number of rows with interleaved elements: the product of the axes after the scanned one."""
         return prod(self.shape[self.axis + 1 :])
 
-    def by_rows(self, leaf: Leaf) -> Leaf:
+    def by_rows(self, leaf: AnyArray) -> AnyArray:
         """Return a leaf as a contiguous array (rows, row_length, *element shape)."""
         trailing = leaf.shape[len(self.shape) :]
         last = len(self.shape) - 1
         moved = leaf if self.axis == last else np.moveaxis(leaf, self.axis, last)
         return np.ascontiguousarray(moved).reshape(self.rows, self.row_length, *trailing)
 
-    def from_rows(self, rows: Leaf) -> Leaf:
+    def from_rows(self, rows: AnyArray) -> AnyArray:
         """Return an array (rows, length, *element shape) as a view in the user's order of axes."""
         others = [s for i, s in enumerate(self.shape) if i != self.axis]
         shaped = rows.reshape(*others, *rows.shape[1:])
@@ -324,7 +335,7 @@ def make_problem(
         after = trace_function(after, element, "after")
     if after is not None:
         destination = after.element
-    seeds = None
+    seeds: tuple[Leaf, ...] | None = None
     rows_shape = tuple(s for i, s in enumerate(shape) if i != axis)
     if initial is not None:
         seeds_on_device = seeds_on_device and all(isinstance(leaf, OnDevice) for leaf in leaves)

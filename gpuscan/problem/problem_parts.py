@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from gpuscan.array_types import AnyArray
-from gpuscan.problem.arguments import Leaf
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads, Keys, Marks, Offsets
 
@@ -25,18 +24,20 @@ def cut(problem: Problem, axis: int, low: int, high: int) -> Problem:
     """Return the scan of the elements between two places of an axis, with the seeds and the fill of its rows."""
     index = (slice(None),) * axis + (slice(low, high),)
     shape = (*problem.shape[:axis], high - low, *problem.shape[axis + 1 :])
-    seeds, fill = (_cut_rows(problem, values, axis, low, high) for values in (problem.seeds, problem.fill))
+    seeds, fill = problem.seeds, problem.fill
+    if axis != problem.axis:
+        seeds, fill = (_cut_rows(problem, values, axis, low, high) for values in (problem.numpy_seeds, problem.fill))
     leaves = tuple(leaf[index] for leaf in problem.leaves)
     heads = cut_heads(problem.heads, axis, low, high)
     return replace(problem, leaves=leaves, shape=shape, seeds=seeds, fill=fill, heads=heads)
 
 
 def _cut_rows(
-    problem: Problem, values: tuple[Leaf, ...] | None, axis: int, low: int, high: int
-) -> tuple[Leaf, ...] | None:
+    problem: Problem, values: tuple[AnyArray, ...] | None, axis: int, low: int, high: int
+) -> tuple[AnyArray, ...] | None:
     """Return the values of the rows between two places of an axis, given one of each field for every row."""
-    if values is None or axis == problem.axis:
-        return values
+    if values is None:
+        return None
     others = [n for i, n in enumerate(problem.shape) if i != problem.axis]
     rows = (slice(None),) * (axis - (axis > problem.axis)) + (slice(low, high),)
     return tuple(value.reshape(*others, *value.shape[1:])[rows].reshape(-1, *value.shape[1:]) for value in values)
@@ -73,7 +74,7 @@ def parts_from_axis(problem: Problem, results: Arrays) -> Iterator[tuple[Problem
     for at in np.ndindex(*lead, *(tail if apart else ())):
         index = (*at[:axis], slice(None), *at[axis:])
         inner = () if apart else tail
-        seeds, places = problem.seeds, results
+        seeds, places = problem.numpy_seeds, results
         if seeds is not None:
             whole = [seed.reshape((*lead, *tail, *seed.shape[1:])) for seed in seeds]
             seeds = tuple(each[at].reshape(-1, *seed.shape[1:]) for each, seed in zip(whole, seeds, strict=True))
@@ -89,6 +90,6 @@ def parts_from_axis(problem: Problem, results: Arrays) -> Iterator[tuple[Problem
             if isinstance(of_row, Keys) and of_row.array.shape == shape:
                 of_row = Keys(np.asarray(of_row.array)[index])
             own = replace(heads, shape=(problem.row_length, *inner), axis=0, cut=of_row)
-        leaves = tuple(leaf[index] for leaf in problem.leaves)
+        leaves = tuple(leaf[index] for leaf in problem.numpy_leaves)
         alone = replace(problem, leaves=leaves, shape=(problem.row_length, *inner), axis=0, seeds=seeds, heads=own)
         yield alone, places

@@ -45,7 +45,7 @@ def accumulate_stream(problems: Iterator[Problem]) -> Iterator[list[Array]]:
         if problem is not None:
             marked = _with_marks(problem, begins=number == 0)
             with np.errstate(all="ignore"):
-                items = tuple(array.copy() for array in load(marked, list(marked.leaves)))
+                items = tuple(array.copy() for array in load(marked, marked.numpy_leaves))
             chunks.append(_Chunk(marked.with_leaves(()), items))
             waiting += marked.size
             number += 1

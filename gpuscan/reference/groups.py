@@ -32,7 +32,7 @@ def accumulate_groups(problem: Problem, labels: Array) -> list[Array]:
         return accumulate(problem)
     rows = label_rows(problem, labels)
     order = argsort(rows, 1)
-    leaves = tuple(take_entries(problem.by_rows(leaf), order) for leaf in problem.leaves)
+    leaves = tuple(take_entries(problem.by_rows(leaf), order) for leaf in problem.numpy_leaves)
     keys = np.take_along_axis(rows, order, 1)
     shape = order.shape
     heads = Heads(shape, 1, problem.reverse, Keys(keys))

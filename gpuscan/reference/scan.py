@@ -57,8 +57,11 @@ def accumulate_ufunc(problem: Problem, ufunc: np.ufunc) -> list[Array]:
     """Return the result for a built-in operator of single values, by NumPy's own loop."""
     (field,) = problem.element.fields
     dtype = compute_dtype(field.scalar)
-    (rows,) = from_storage(problem, [problem.by_rows(leaf) for leaf in problem.leaves], np.arange(problem.row_length))
-    seeds = None if problem.seeds is None else problem.seeds[0].astype(dtype)[:, np.newaxis]
+    (rows,) = from_storage(
+        problem, [problem.by_rows(leaf) for leaf in problem.numpy_leaves], np.arange(problem.row_length)
+    )
+    given = problem.numpy_seeds
+    seeds = None if given is None else given[0].astype(dtype)[:, np.newaxis]
     rows = in_order(problem, rows)
     if problem.initial:
         sums = running(ufunc, np.concatenate([seeds, rows], axis=1))
@@ -78,14 +81,15 @@ def reduce_rows(problem: Problem) -> list[Array]:
     if problem.heads is not None:
         return reduce_segments(problem)
     if problem.row_length == 0:
-        assert problem.seeds is not None
-        return store_seeds(problem, problem.seeds)
+        seeds = problem.numpy_seeds
+        assert seeds is not None
+        return store_seeds(problem, seeds)
     if problem.operator.kinds is None or problem.operator.element_axes or problem.initial or problem.everywhere:
         return [rows[:, -1] for rows in accumulate(problem)]
     ufunc: np.ufunc = getattr(np, problem.operator.name)
     with np.errstate(all="ignore"):
         (rows,) = from_storage(
-            problem, [problem.by_rows(leaf) for leaf in problem.leaves], np.arange(problem.row_length)
+            problem, [problem.by_rows(leaf) for leaf in problem.numpy_leaves], np.arange(problem.row_length)
         )
         # Without an initial value NumPy would begin with the identity, and the sum of -0.0 would be 0.0.
         return to_storage(problem, [np.asarray(ufunc.reduce(rows, axis=1, dtype=rows.dtype, initial=None))])
@@ -150,7 +154,7 @@ def accumulate_stages(problem: Problem, shape: TileShape, piece_bytes: int = PIE
         piece_bytes: storage of the elements that are scanned at a time. Pieces are whole blocks of tiles, so their
             size does not change the result.
     """
-    flat = [flatten_rows(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
+    flat = [flatten_rows(problem, problem.by_rows(leaf)) for leaf in problem.numpy_leaves]
     outputs = _outputs(problem)
     logical = [output.reshape(problem.size, *output.shape[2:]) for output in outputs]
     if shape.per_row:
@@ -181,7 +185,7 @@ def accumulate_flat(
 
 def accumulate_everywhere(problem: Problem) -> list[Array]:
     """Return the result in the canonical order: the bits that every device gives with reproducible="everywhere"."""
-    flat = [flatten_rows(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
+    flat = [flatten_rows(problem, problem.by_rows(leaf)) for leaf in problem.numpy_leaves]
     outputs = _outputs(problem)
     logical = [output.reshape(problem.size, *output.shape[2:]) for output in outputs]
     join = FixedJoiner(problem.operator, problem.element, problem.segmented)
@@ -323,13 +327,14 @@ def heads_between(problem: Problem, start: int, stop: int) -> tuple[Array, Items
         heads = np.flatnonzero(problem.heads.flags(start, stop - start))
     else:
         heads = np.arange(-start % problem.row_length, stop - start, problem.row_length)
-    if problem.seeds is None:
+    seeds = problem.numpy_seeds
+    if seeds is None:
         return heads, ()
     row = (heads + start) // problem.row_length
     if problem.reverse and problem.heads is not None:
         row = problem.rows - 1 - row
     fields = problem.element.fields
-    return heads, tuple(s[row].astype(compute_dtype(f.scalar)) for s, f in zip(problem.seeds, fields, strict=True))
+    return heads, tuple(s[row].astype(compute_dtype(f.scalar)) for s, f in zip(seeds, fields, strict=True))
 
 
 def replace_entries(array: Array, where: Array, values: Array | np.generic) -> Array:

@@ -300,8 +300,8 @@ def _convolve_signal(signal: Signal, b: Floats, start: Floats | None) -> Samples
     extra = np.zeros((0, *signal.others)) if start is None else start
     first = np.moveaxis(np.broadcast_to(extra, (len(extra), *signal.others)), 0, axis).astype(samples.dtype)
     if isinstance(samples, Array):
-        with guarded(samples.context):
-            return Array.of(samples.device, convolve(samples, axis, taps, first))
+        with guarded(samples._context):
+            return Array._of(samples.device, convolve(samples, axis, taps, first))
     return stages.convolve(samples, axis, taps, first)
 
 
@@ -402,7 +402,7 @@ def end_states(section: Section, signal: Signal, start: Floats) -> Floats:
     if signal.device is None:
         found = reference.reduce_rows(problem)
     elif isinstance(signal.samples, Array):
-        found = [array.read() for array in scan_device(signal.device._executor, problem)]
+        found = [array._read() for array in scan_device(signal.device._executor, problem)]
     else:
         found = scan_host(signal.device._executor, problem)
     return np.stack([np.asarray(each, np.float64).reshape(signal.others) for each in found])

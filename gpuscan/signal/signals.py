@@ -90,7 +90,7 @@ class Signal:
         if self.is_complex:
             pair = np.dtype(np.complex64 if dtype == np.float32 else np.complex128)
             shape = samples.shape[:-1]
-            samples = samples.view_as(shape, pair) if isinstance(samples, Array) else _as_pairs(samples, pair)
+            samples = samples._view_as(shape, pair) if isinstance(samples, Array) else _as_pairs(samples, pair)
         if states is None:
             return samples
         lead = states.ndim - len(self.others) - 1
@@ -129,7 +129,7 @@ def signal_of(x: object, axis: int, zi: ArrayLike | None = None) -> Signal:
     if is_complex:
         part = np.dtype(np.float32 if x.dtype.itemsize == 8 else np.float64)
         if isinstance(x, Array):
-            x = (x if x.is_contiguous else x.copy()).view_as((*shape, 2), part)
+            x = (x if x.is_contiguous else x.copy())._view_as((*shape, 2), part)
         else:
             x = np.ascontiguousarray(x)[..., None].view(part)
     elif x.dtype not in (np.float32, np.float64):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,21 @@ def test_round_trip(device: gs.Device, dtype: str, shape: tuple[int, ...]) -> No
     assert_same(np.asarray(a), x)
     assert_same(a.copy(), x)
     assert device.asarray(a) is a
+
+
+def test_an_array_shows_what_the_reference_documents(device: gs.Device) -> None:
+    """Compare the names that `dir` shows with the rows of docs/reference.md about arrays."""
+    page = Path(__file__).parents[2] / "docs" / "reference.md"
+    rows = re.findall(
+        r"^\| (`Array` \|.*|`(?:[Aa]rray|a)\.[^|]*|`float\(a\)[^|]*|`array\[\.\.\.\]`[^|]*)",
+        page.read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    documented = {name for row in rows for name in re.findall(r"`(?:[Aa]rray|a)?\.(\w+)", row)}
+    a = device.asarray(np.arange(4, dtype=np.float32))
+    names = {name for name in (*dir(a), *dir(gs.compact(a, a > 1))) if not name.startswith("_")}
+    assert names == documented
+    assert {name for name in dir(gs.Array) if not name.startswith("_")} <= documented
 
 
 def test_large_arrays_go_through_the_rings(device: gs.Device) -> None:

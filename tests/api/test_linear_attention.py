@@ -130,8 +130,8 @@ def test_stages(device: gs.Device, form: str) -> None:
         attention = replace(attention, beta=device.asarray(beta))
     attention.outputs()
     host = stages.HostAttention(*given[:4], beta, 0.5, None)
-    matrices = attention._matrices.read()
-    gates = attention._gates.read()[: given[3].size].reshape(given[3].shape)
+    matrices = attention._matrices._read()
+    gates = attention._gates._read()[: given[3].size].reshape(given[3].shape)
     for number, first in enumerate((0, 32)):
         chunk = host._chunk(first)
         assert_near(gates[:, first : first + 32].swapaxes(1, 2), chunk.gates)

@@ -16,8 +16,8 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.device import capability_probe
+from gpuscan.device.adapter_requirements import check_limits, choose_features, choose_limits
 from gpuscan.device.capability_probe import HALVES, Litmus, ProbeBench, probe
-from gpuscan.device.requirements import check_limits, choose_features, choose_limits
 from gpuscan.planning.capabilities import Capabilities
 from tests.harness.builds import count_measurements
 from tests.harness.devices import small_binding

@@ -286,11 +286,11 @@ def test_selective_scans(dawn: gs.Device) -> None:
     """Run a scan and its gradient."""
     arrays = scan_of(1, 2, 5, 300, "vf")
     y, last = selective_scan(*(dawn.asarray(array) for array in arrays))
-    assert_scans((y.read(), last.read()), arrays)
-    found = selective_gradients(gradient_sources(dawn._context, *arrays, y.read(), last.read()))
-    wanted = selective_gradient(*arrays, y.read(), last.read())
+    assert_scans((y._read(), last._read()), arrays)
+    found = selective_gradients(gradient_sources(dawn._context, *arrays, y._read(), last._read()))
+    wanted = selective_gradient(*arrays, y._read(), last._read())
     for one, other in zip(found[:2], wanted, strict=False):
-        np.testing.assert_allclose(one.read(), other, rtol=0, atol=1e-4 * np.abs(other).max())
+        np.testing.assert_allclose(one._read(), other, rtol=0, atol=1e-4 * np.abs(other).max())
 
 
 def test_linear_attention_in_chunks(dawn: gs.Device) -> None:

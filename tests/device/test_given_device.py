@@ -12,7 +12,7 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan.device.requirements import choose_features
+from gpuscan.device.adapter_requirements import choose_features
 from tests.harness.builds import count_measurements
 from tests.harness.devices import queue_of
 from tests.oracle import assert_same, ufunc_scan

@@ -30,8 +30,8 @@ def test_resolve_indices(device: gs.Device, dtype: str) -> None:
     known = len(context.runs.verdicts)
     found = resolve_indices(context, [device.asarray(edges), device.asarray(some)], [(0, 7), (1, 5)])
     assert places is not None
-    assert found.read().tolist() == places.tolist()
-    verdicts = [each.array.read()[:2].tolist() for each in context.runs.verdicts[known:]]
+    assert found._read().tolist() == places.tolist()
+    verdicts = [each.array._read()[:2].tolist() for each in context.runs.verdicts[known:]]
     assert verdicts == [list(pair) for pair in worst]
     with pytest.raises(IndexError):
         device.synchronize()
@@ -46,10 +46,10 @@ def test_number_labels(device: gs.Device, dtype: str) -> None:
     labels = np.array([0, 1, 1, 0, *limits, *signed, *([] if dtype == "bool" else [4, 5])], dtype)
     context = device._context
     known = len(context.runs.verdicts)
-    found = number_labels(device.asarray(labels), 5).read()
+    found = number_labels(device.asarray(labels), 5)._read()
     wide = [int(label) for label in labels]
     assert found.tolist() == [label if 0 <= label < 5 else 5 for label in wide]
-    above, below = context.runs.verdicts[known].array.read()[:2].tolist()
+    above, below = context.runs.verdicts[known].array._read()[:2].tolist()
     assert above == min(max([label for label in wide if label >= 5], default=0), stages.NO_PLACE)
     assert below == min(max([-label for label in wide if label < -1], default=0), stages.NO_PLACE)
     if above or below:
@@ -86,12 +86,12 @@ def test_take_and_put(device: gs.Device, dtype: Any) -> None:
         # The view's own shape says how far it reaches.
         reached = (*[n for n, s in zip(wanted, strides, strict=True) if s], *[n for n, _ in rows])
         reach = (*[s * size for s in strides if s], *[s * size for _, s in rows])
-        view = array.view_at(reached, reach, first * size)
+        view = array._view_at(reached, reach, first * size)
         byte_rows = tuple((n, s * size) for n, s in rows)
         indexed = IndexedArray(
             view, wanted, tuple(s * size for s in strides), place_strides, byte_rows, device.asarray(places)
         )
-        assert np.array_equal(take(indexed).read(), stages.take(flat, first, exists, at))
+        assert np.array_equal(take(indexed)._read(), stages.take(flat, first, exists, at))
         values = rng.integers(0, 2 if dtype == "bool" else 99, wanted).astype(dtype)
         kept = stages.keep_last(places)
         stays, _ = stages.places_of_elements(wanted, strides, place_strides, rows, kept)

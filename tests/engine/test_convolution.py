@@ -23,9 +23,9 @@ def test_convolve(device: gs.Device, shape: tuple[int, ...], axis: int, taps: in
     source = device.asarray(x)
     for piece_bytes in (None, 2048):
         got = convolve(source, axis, numbers, first, piece_bytes)
-        np.testing.assert_array_equal(got.read(), wanted)
+        np.testing.assert_array_equal(got._read(), wanted)
     backwards = device.asarray(np.ascontiguousarray(np.flip(x, axis)))[(*[slice(None)] * axis, slice(None, None, -1))]
-    np.testing.assert_array_equal(convolve(backwards, axis, numbers, first).read(), wanted)
+    np.testing.assert_array_equal(convolve(backwards, axis, numbers, first)._read(), wanted)
 
 
 def test_errors(device: gs.Device) -> None:

@@ -79,7 +79,7 @@ def test_stages(device: gs.Device, options: dict[str, Any]) -> None:
         assert problem.initial or [kernel.stage for kernel in alone.table.kernels] == ["scan_groups"]
         got = [
             *run(device, found, leaves)[1:],
-            *(field.read() for field in scan_by_table(device._executor, problem, alone, None)),
+            *(field._read() for field in scan_by_table(device._executor, problem, alone, None)),
         ]
         for got_field, expected_field in zip(got, (*results, *results), strict=True):
             np.testing.assert_array_equal(got_field.reshape(rows, length), expected_field[:, ::step])
@@ -128,8 +128,8 @@ def test_neutral_carries(device: gs.Device, op: str, dtype: Any) -> None:
     np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))  # also of zeros
     (result,) = scan_by_table(device._executor, problem, found, None)
     scanned = gs.scan(x, op, groups=labels, device="numpy")
-    np.testing.assert_array_equal(result.read(), scanned)
-    np.testing.assert_array_equal(np.signbit(result.read()), np.signbit(scanned))
+    np.testing.assert_array_equal(result._read(), scanned)
+    np.testing.assert_array_equal(np.signbit(result._read()), np.signbit(scanned))
     filled = replace(problem, fill=(np.array([problem.operator.identity_for(problem.element)[0]]),))
     totals = gs.reduce(x, op, groups=labels, num_groups=groups, device="numpy")
     full = np.bincount(labels, minlength=groups) > 0
@@ -139,7 +139,7 @@ def test_neutral_carries(device: gs.Device, op: str, dtype: Any) -> None:
             assert reduction is not None
             assert reduction.table.kernels[0].in_table == in_table
             (reduced,) = reduce_by_table(device._executor, filled, reduction, None)
-            np.testing.assert_array_equal(reduced.read()[compared], totals[compared])
+            np.testing.assert_array_equal(reduced._read()[compared], totals[compared])
 
 
 def test_speculative_combination(device: gs.Device) -> None:
@@ -162,7 +162,7 @@ def test_speculative_combination(device: gs.Device) -> None:
         assert groups is not None
         assert groups.table.count == (count or labels.max() + 1)
         (reduced,) = reduce_by_table(device._executor, filled, groups, None)
-        np.testing.assert_array_equal(reduced.read(), np.bincount(labels, x, count or 0))
+        np.testing.assert_array_equal(reduced._read(), np.bincount(labels, x, count or 0))
     assert try_combination(labels, 20) is None
     for wrong in (-1, 1 << 33):
         assert try_combination(np.where(labels > 0, labels, wrong), None) is None
@@ -190,7 +190,7 @@ def test_remembered_number_of_labels(device: gs.Device, dtype: Any) -> None:
 
     def scan_by_labels(groups: TabledGroups | None) -> Array:
         assert groups is not None
-        return scan_by_table(executor, problem, groups, None)[0].read()
+        return scan_by_table(executor, problem, groups, None)[0]._read()
 
     executor.label_counts.clear()
     assert try_combination(reduces=False) is None
@@ -203,7 +203,7 @@ def test_remembered_number_of_labels(device: gs.Device, dtype: Any) -> None:
     sums = try_combination(reduces=True)
     assert sums is not None
     (result,) = reduce_by_table(executor, replace(problem, fill=(np.zeros(1, dtype),)), sums, None)
-    np.testing.assert_allclose(result.read(), np.bincount(labels, x), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(result._read(), np.bincount(labels, x), rtol=1e-4, atol=1e-3)
     # There are fewer labels now: the order of combination could be another one.
     there = upload_array(device._context, np.minimum(labels, 35))
     executor.label_counts.keep(memory_key(there), 37)
@@ -236,7 +236,7 @@ def test_turns_and_parts(device: gs.Device) -> None:
     several = replace(found, table=replace(found.table, kernels=kernels))
     got = scan_by_table(device._executor, problem, several, None)
     for one, other in zip(got, gs.scan(x, AFFINE, groups=labels, exclusive=True, device="numpy"), strict=True):
-        np.testing.assert_array_equal(one.read(), other)
+        np.testing.assert_array_equal(one._read(), other)
 
 
 def run(device: gs.Device, groups: TabledGroups, leaves: list[Any]) -> list[Array]:
@@ -248,4 +248,4 @@ def run(device: gs.Device, groups: TabledGroups, leaves: list[Any]) -> list[Arra
     junk = empty(context, (table.words,), np.uint32)
     context.wgpu_device.queue.write_buffer(junk.buffer, junk.offset, np.full(table.words, 0xA5A5A5A5, np.uint32))
     memory = run_stages(context, groups, leaves, results, junk)
-    return [memory.read(), *(result.read() for result in results)]
+    return [memory._read(), *(result._read() for result in results)]

@@ -119,7 +119,7 @@ def is_transposed_on(device: gs.Device, x: Array) -> bool:
 
 def upload_in_order(device: gs.Device, x: Array) -> gs.Array:
     """Return a copy of the array on the device in C order, transposed there."""
-    return gs.Array.of(device, host_arrays.place_on_device(device._context, x))
+    return gs.Array._of(device, host_arrays.place_on_device(device._context, x))
 
 
 def pretend_wrong_subgroup_size(monkeypatch: pytest.MonkeyPatch, picks: Callable[[Any], bool]) -> None:
@@ -189,7 +189,7 @@ def count_measurements(monkeypatch: pytest.MonkeyPatch) -> list[wgpu.GPUDevice]:
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows by the bytes of each array, also inside the engine, that is copied to the CPU."""
     reads: list[int] = []
-    read, read_and_check = DeviceArray.read, context.DeviceContext.read_and_check
+    read, read_and_check = DeviceArray._read, context.DeviceContext.read_and_check
 
     def note_read(array: DeviceArray) -> Array:
         reads.append(array.nbytes)
@@ -199,7 +199,7 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         reads.extend(nbytes for _, _, nbytes in stretches)
         return read_and_check(device, *stretches)
 
-    monkeypatch.setattr(DeviceArray, "read", note_read)
+    monkeypatch.setattr(DeviceArray, "_read", note_read)
     monkeypatch.setattr(context.DeviceContext, "read_and_check", note_checked_read)
     return reads
 

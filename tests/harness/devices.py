@@ -16,12 +16,12 @@ import wgpu
 import gpuscan as gs
 from gpuscan.api import device as device_module
 from gpuscan.device import adapters, bind_groups, held_runs, queue, reports, tile_cache
+from gpuscan.device.adapter_requirements import choose_features, choose_limits
 from gpuscan.device.adapters import find_adapters
 from gpuscan.device.buffer_pool import BufferPool
 from gpuscan.device.profiles import Profiles
 from gpuscan.device.queue import Queue
 from gpuscan.device.reports import RunLog
-from gpuscan.device.requirements import choose_features, choose_limits
 from gpuscan.device.tile_state import GROWTH
 from gpuscan.engine.executor import Executor
 from gpuscan.planning.strategies import starts_in_order

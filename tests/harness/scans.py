@@ -129,7 +129,7 @@ def device_marks(
     """Return the segment marks that the device makes of ``segments=`` or ``keys=``, and the marks of the CPU."""
     heads = heads_of(cuts.get("segments"), cuts.get("keys"), shape, axis, reverse)
     assert heads is not None
-    made = segment_heads(device._context, heads, in_columns=in_columns).read()
+    made = segment_heads(device._context, heads, in_columns=in_columns)._read()
     if not in_columns:
         return made, heads.words(0, heads.size)
     return made, heads.row_words if heads.cuts_rows_alike else heads.column_words(None, None)

@@ -54,13 +54,13 @@ def run_stage(
     bound = [arrays[n - 1] if n != "out" else next(following) for n in order] if order else [*arrays, *outputs]
     words = np.array(call or (), np.uint32)
     parameters = [] if call is None else [context.uniform(np.pad(words, (0, -len(words) % 4)).tobytes())]
-    bindings = [*parameters, *(array.binding() for array in bound)]
+    bindings = [*parameters, *(array._binding() for array in bound)]
     offset = 0 if name == "scatter_digits" and values.get("kernel") else None
     template = f"{name}.wgsl" if "/" in name else f"sort/{name}.wgsl"
     stage = stage_dispatch(context, template, bindings, workgroups, 1, offset, **values)
     with context.lock:
         context.submit([stage], 0, held=True)
-    return [output.read() for output in outputs]
+    return [output._read() for output in outputs]
 
 
 def sort_in_tiles(device: gs.Device, keys: Array, descending: bool, **options: Any) -> tuple[Array, Array]:
@@ -71,7 +71,7 @@ def sort_in_tiles(device: gs.Device, keys: Array, descending: bool, **options: A
     )
     assert found.keys is not None
     assert found.places is not None
-    return found.keys.read(), found.places.read()
+    return found.keys._read(), found.places._read()
 
 
 def use_little_workgroup_memory(monkeypatch: pytest.MonkeyPatch) -> None:

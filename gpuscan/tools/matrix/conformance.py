@@ -229,7 +229,7 @@ def _sort_array(x: Array, axis: int, device: Device, strategy: str) -> AnyArray:
         return gpuscan.sort(x, axis=axis, device=device)
     found = sort_device(device._executor, upload_array(device._context, x), axis, strategy=strategy).keys
     assert found is not None
-    keys = found.read()
+    keys = found._read()
     device._context.check()
     return keys
 
