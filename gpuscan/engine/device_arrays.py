@@ -369,7 +369,7 @@ def _parts(context: DeviceContext, spec: ScanSpec) -> Iterable[Part] | None:
 def _scan_rows_together(call: _Call) -> None:
     """Scan along an inner axis: transpose the arrays on the device so that rows are contiguous, and back.
 
-    Reversed rows are turned round on the way, since forward scans are faster.
+    Reversed rows are stored forward on the way, since forward scans are faster.
     """
     problem, inner, length = call.problem, call.problem.inner, call.problem.row_length
     rows = (problem.rows, length)

@@ -78,7 +78,7 @@ class CopyTiles:
         inner, middle, outer = self.written
         line, together = self.extents[inner], units_in_word(self.unit)
         if together > 1:
-            # An invocation writes two words of the up to so many that a line is in.
+            # An invocation writes two of the words that a line is in.
             line = -(-((line + 2 * together - 2) // together) // 2)
         blocks, slots = _blocks_and_slots(self.extents, inner, self.unit)
         reads, writes = prod(blocks), line * self.extents[middle] * self.extents[outer]
@@ -140,7 +140,7 @@ def takes_tiles(unit: int, *numbers: int) -> bool:
 
     Args:
         unit: bytes of what is copied at once.
-        numbers: the axes, of two elements or more each: size, source and target of one after the other.
+        numbers: three numbers for each axis of two elements or more: size, source and target.
     """
     return _plan(unit, numbers) is not None
 

@@ -291,8 +291,8 @@ class Heuristics:
     # ----- Reductions down columns
     # Invocations in a workgroup. Not measured: it is the workgroup of other tiles.
     reduced_workgroup: int = 256
-    # Rows for each invocation, at least, before the rows of a tile are divided among several. Not measured: so many
-    # loads are under way at a time.
+    # Rows for each invocation, at least, before the rows of a tile are divided among several. Not measured: these
+    # loads are under way together.
     min_reduced_rows: int = 16
     # Rows of an invocation, at least and at most; and the number of tiles from which on an invocation takes more rows
     # than the least. Not measured: small tiles end together, and the totals of few tiles are read in a short time.

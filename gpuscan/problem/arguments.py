@@ -261,7 +261,7 @@ def is_masked(x: object) -> bool:
 
 
 def as_numpy_arrays(leaves: Sequence[Leaf]) -> list[AnyArray]:
-    """Return the arrays, of which none is on a device."""
+    """Return the arrays, which are all NumPy's."""
     arrays = [leaf for leaf in leaves if not isinstance(leaf, OnDevice)]
     assert len(arrays) == len(leaves), "an array of a scan in NumPy is on a device"
     return arrays

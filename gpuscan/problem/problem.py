@@ -235,7 +235,7 @@ class Problem:
 
     @property
     def numpy_seeds(self) -> tuple[AnyArray, ...] | None:
-        """The seeds, of which none is on a device."""
+        """The seeds, which are all NumPy's."""
         return None if self.seeds is None else tuple(as_numpy_arrays(self.seeds))
 
     @property

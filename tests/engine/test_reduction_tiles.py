@@ -14,7 +14,7 @@ from tests.laws import dtype_of
 from tests.oracle import AFFINE, Array, assert_same, half_of, one_by_one, one_of, some, words
 
 DTYPES = ("uint8", "int16", "float16", "bool", "int32", "float32", "int64")
-# The first number that is not 0: it is associative, and no order but that of the elements gives it.
+# The first number that is not 0. It is associative, and only the order of the elements gives it.
 NOT_ZERO = gs.operator(lambda l, r: np.where(l != 0, l, r), name="not_zero")
 
 # Arrays (outer, length, inner) of few and of many columns, in one tile and in several.
