@@ -649,7 +649,7 @@ def as_some_array(x: object) -> SomeArray:
 
 
 def arrays_on_device(arrays: Sequence[SomeArray]) -> list[Array]:
-    """Return the arrays, of which none is in NumPy."""
+    """Return the arrays, which are all on a device."""
     found = [array for array in arrays if isinstance(array, Array)]
     assert len(found) == len(arrays), "a result of arrays on a device is in NumPy"
     return found

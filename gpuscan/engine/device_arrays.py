@@ -382,7 +382,7 @@ def _scan_rows_together(call: _Call) -> None:
         sources.append(copy_view(view, (*rows, *f.shape), f.scalar.dtype))
     reverse = problem.reverse and not turned
     together = replace(problem, leaves=tuple(sources), shape=rows, axis=1, reverse=reverse)
-    if problem.keep_last_only and problem.heads is None:
+    if problem.reduces_rows:
         scan_device(call.executor, together, call.strategy, out=call.results, **call.options)
         return
     targets = scan_device(call.executor, together, call.strategy, **call.options)

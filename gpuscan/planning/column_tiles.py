@@ -56,7 +56,7 @@ def tile_of_reduction(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     chunk = min_chunk(spec.source, spec.destination)
     room = capabilities.limits["max-compute-workgroup-storage-size"] // (4 * spec.item_words * chunk)
     workgroup = min(h.reduced_workgroup, max_invocations(capabilities), power_below(room))
-    lines = spec.rows // spec.inner * -(-spec.inner // chunk)
+    lines = _count_lines(spec, chunk)
     columns = min(h.columns, workgroup, power_above(lines))
     groups = min(workgroup // columns, power_below(spec.row_length // h.min_reduced_rows))
     columns = min(workgroup // groups, power_above(lines))
@@ -69,8 +69,12 @@ def tile_of_reduction(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
 
 def count_reduced_chains(spec: ScanSpec, tile: ColumnTile) -> int:
     """Return the number of chains of tiles of a reduction down columns."""
-    lines = spec.rows // spec.inner * -(-spec.inner // tile.chunk)
-    return -(-lines // tile.columns)
+    return -(-_count_lines(spec, tile.chunk) // tile.columns)
+
+
+def _count_lines(spec: ScanSpec, chunk: int) -> int:
+    """Return the number of chunks of neighbouring columns, of all outer arrays together."""
+    return spec.rows // spec.inner * -(-spec.inner // chunk)
 
 
 def takes_vectors(problem: Problem, capabilities: Capabilities) -> bool:
@@ -79,8 +83,7 @@ def takes_vectors(problem: Problem, capabilities: Capabilities) -> bool:
         return False
     h = heuristics_for(capabilities.adapter_type)
     inner = problem.inner
-    reduces_rows = problem.keep_last_only and problem.heads is None
-    if reduces_rows and inner * problem.source.storage_bytes >= h.min_reduced_line_bytes:
+    if problem.reduces_rows and inner * problem.source.storage_bytes >= h.min_reduced_line_bytes:
         return False
     long = problem.row_length >= h.min_vector_rows
     few = problem.rows <= h.max_vector_columns or inner == 2

@@ -289,8 +289,7 @@ def scans_columns(problem: Problem) -> bool:
     """
     if problem.everywhere or problem.inner == 1:
         return False
-    reduces_rows = problem.keep_last_only and problem.heads is None
-    return reduces_rows or column_chunk(problem.source, problem.destination, problem.inner) > 0
+    return problem.reduces_rows or column_chunk(problem.source, problem.destination, problem.inner) > 0
 
 
 @lru_cache(maxsize=256)

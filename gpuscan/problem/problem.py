@@ -239,6 +239,11 @@ class Problem:
         return None if self.seeds is None else tuple(as_numpy_arrays(self.seeds))
 
     @property
+    def reduces_rows(self) -> bool:
+        """True if only the last result of each row is wanted."""
+        return self.keep_last_only and self.heads is None
+
+    @property
     def arrays(self) -> tuple[Leaf, ...]:
         """All arrays that the scan reads, and that may be on a device: the input's, seeds, and keys or offsets."""
         arrays = (*self.leaves, *(self.seeds or ()))
