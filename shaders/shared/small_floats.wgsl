@@ -9,7 +9,9 @@ fn half_to_float(half: u32) -> f32 {
 {% endif %}
 {% if "float_to_half" in conversions %}
 fn float_to_half(value: f32) -> u32 {
-    return pack2x16float(vec2<f32>(value, 0.0f));
+    let bits = bitcast<u32>(value);
+    let nan = ((bits >> 16u) & 0x8000u) | 0x7e00u | ((bits >> 13u) & 0x3ffu);  // an H100 packs all NaN as 0x7fff
+    return select(pack2x16float(vec2<f32>(value, 0.0f)), nan, (bits & 0x7fffffffu) > 0x7f800000u);
 }
 {% endif %}
 {% else %}

@@ -285,6 +285,15 @@ def test_halves_by_instructions(device: gs.Device) -> None:
             assert_same(got[0], x.reshape(shape))
 
 
+@pytest.mark.parametrize("packs", [False, True])
+def test_nan_of_float16_has_the_bits_of_numpy(device: gs.Device, packs: bool) -> None:
+    """Assert that sign and payload are kept. WGSL's own packing makes 0x7fff of each on an H100 and on SwiftShader."""
+    bits = np.arange(0x7FC00000, 0x80000000, 8191, dtype=np.uint32)
+    x = np.concatenate([bits, bits | np.uint32(1 << 31)]).view(np.float32)
+    got = device_as_if(device, packs_halves=packs).asarray(x).astype(np.float16).numpy()
+    assert np.array_equal(got.view(np.uint16), x.astype(np.float16).view(np.uint16))
+
+
 @pytest.mark.parametrize("dtype", [*NARROW_FLOATS, "float32"])
 def test_logaddexp(device: gs.Device, dtype: str) -> None:
     """Assert results within a few roundings of float64's. NaN and infinity propagate."""
