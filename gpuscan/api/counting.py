@@ -328,7 +328,29 @@ def _bins_of(home: Device, numbers: Array, edges: SomeArray, *, uniform: bool) -
     if not divides or abs(float(starts[0]) - float(edges[0])) * scale > 1:
         scale = 0.0
     thresholds = np.append(starts[:-1], last).astype(numbers.dtype)
-    return Edges(upload_array(home._context, thresholds), usable, scale)
+    return Edges(upload_array(home._context, thresholds), usable, scale, _margin_of(starts[:usable], scale))
+
+
+# Devices may flush subnormal numbers, which are far smaller than bins of this width.
+_LEAST_WIDTH = 2.0**-100
+
+
+def _margin_of(starts: AnyArray, scale: float) -> float:
+    """Return how far a bin's start is from where `scale` puts it, in bins and in float32: at most 1.
+
+    A device computes ``(number - starts[0]) * scale``, which never falls as the number rises. So a number whose result
+    is farther than this from all integers belongs to the bin that the result says.
+    """
+    if not starts.size or not 0 < scale <= 1 / _LEAST_WIDTH:
+        return 1.0
+    with np.errstate(all="ignore"):
+        if starts.dtype.kind in "iu":
+            distances = (starts.astype(object) - int(starts[0])).astype(np.float64).astype(np.float32)
+        else:
+            distances = starts.astype(np.float32) - np.float32(starts[0])
+        errors = np.abs(distances * np.float32(scale) - np.arange(starts.size, dtype=np.float64))
+    # Devices may round each of the steps to the other neighbour.
+    return min(1.0, float(errors.max()) + starts.size * 2.0**-21)
 
 
 def _sum_by_bin(numbers: Array, weights: Array, edges: Edges, bins: int) -> Array:

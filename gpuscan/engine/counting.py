@@ -69,11 +69,13 @@ class Edges:
         numbers: (bins + 1,) of the dtype: the least number of each bin, and the greatest of the last one.
         usable: the number of bins that a number of the dtype can belong to; they are the first ones.
         scale: bins to a unit if all are about as wide, else 0.
+        margin: how far an edge is from where the scale puts it, at most, in bins.
     """
 
     numbers: DeviceArray
     usable: int
     scale: float
+    margin: float = 1.0
 
 
 def count_labels(labels: DeviceArray, bins: int) -> tuple[DeviceArray, DeviceArray]:
@@ -106,8 +108,8 @@ def _count(values: DeviceArray, bins: int, verdict: DeviceArray | None, edges: E
     plan = plan_count(scalar, values.size, bins, context.capabilities, edged=edges is not None)
     counts = empty(context, (bins,), np.uint32)
     uniform = edges is not None and edges.scale > 0 and scalar.bits < 64
-    scale = int(np.float32(edges.scale if edges is not None else 0).view(np.uint32))
-    numbers = [values.size, bins, plan.share, bins if edges is None else edges.usable, scale]
+    floats = np.array([edges.scale, edges.margin] if edges is not None else [0, 0], np.float32)
+    numbers = [values.size, bins, plan.share, bins if edges is None else edges.usable, *floats.view(np.uint32).tolist()]
     values_of_template = {
         "scalar": scalar,
         "workgroup_size": plan.workgroup,

@@ -15,6 +15,7 @@ struct Call {
     share: u32,  // vectors of a workgroup
     usable: u32,  // bins that begin at a number of the values' type; the others are empty
     scale: f32,  // bins to a unit
+    margin: f32,  // a number that is as close to an edge, in bins, is compared with the edges
 }
 
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
@@ -101,15 +102,20 @@ fn number_of(key: Key) -> f32 {
 {% endif %}
 {% endif %}
 
-fn bin_of(key: Key, first: Key) -> u32 {
+// Return the bin of a number, given the first edge as a number and in the order of keys, and the last one.
+fn bin_of(key: Key, first: Key, least: Key, greatest: Key) -> u32 {
     let order = order_of(key);
-    if (call.usable == 0u || precedes(order, edge(0u)) || precedes(edge(call.bins), order)) {
+    if (call.usable == 0u || precedes(order, least) || precedes(greatest, order)) {
         return NO_BIN;
     }
 {% if uniform %}
-    var bin = min(u32(clamp(distance(key, first), 0.0f, 4294967040.0f)), call.usable - 1u);
-    for (; bin > 0u && precedes(order, edge(bin)); bin--) {}
-    for (; bin + 1u < call.usable && !precedes(order, edge(bin + 1u)); bin++) {}
+    let place = clamp(distance(key, first), 0.0f, 4294967040.0f);
+    var bin = min(u32(place), call.usable - 1u);
+    let beyond = place - f32(bin);
+    if (beyond < call.margin || beyond > 1.0f - call.margin) {
+        for (; bin > 0u && precedes(order, edge(bin)); bin--) {}
+        for (; bin + 1u < call.usable && !precedes(order, edge(bin + 1u)); bin++) {}
+    }
     return bin;
 {% else %}
     var bin = 0u;
@@ -155,6 +161,10 @@ fn label_of(key: Key) -> u32 {
     var is_below = false;
 {% endif %}
     workgroupBarrier();
+{% if edged %}
+    let least = edge(0u);
+    let greatest = edge(call.bins);
+{% endif %}
     let vectors = (call.length + PER_VECTOR - 1u) / PER_VECTOR;
     let begin = (workgroup.x + workgroup.y * grid.x) * call.share;
     let end = min(begin + call.share, vectors);
@@ -166,7 +176,7 @@ fn label_of(key: Key) -> u32 {
             let is_there = at * PER_VECTOR + i < call.length;
             let key = {{ key_in_vector("vector", "i") }};
 {% if edged %}
-            let next = select(NO_BIN, bin_of(key, first), is_there);
+            let next = select(NO_BIN, bin_of(key, first, least, greatest), is_there);
 {% else %}
             let label = select(0u, label_of(key), is_there);
             largest = max(largest, label);

@@ -183,6 +183,27 @@ def test_histogram(device: gs.Device, dtype: Any) -> None:
             gs.histogram(device.asarray(special))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint16])
+def test_histogram_of_numbers_next_to_edges(device: gs.Device, dtype: Any) -> None:
+    """Assert that numbers next to edges are counted where they belong, also where float32 cannot tell edges apart."""
+    limits: list[tuple[float, float]] = [(0, 1000), (-3, 40000), (1e6, 1e6 + 300), (0.5, 99.25)]
+    if dtype == np.float32:
+        limits += [(-3.3, 7.1), (0, 1e-37), (1, 1 + 1e-3), (-1e30, 3e38)]
+    info = np.finfo(dtype) if np.dtype(dtype).kind == "f" else np.iinfo(dtype)
+    for bins in (1, 7, 256, 3000):
+        for low, high in limits:
+            edges = np.histogram_bin_edges(np.zeros(0), bins, (low, high)).clip(float(info.min), float(info.max))
+            near = edges.astype(dtype)
+            if np.dtype(dtype).kind == "f":
+                around = [np.nextafter(near, dtype(-np.inf)), near, np.nextafter(near, dtype(np.inf))]
+            else:
+                around = [near - 1, near, near + 1]
+            numbers = np.concatenate(around).astype(dtype)
+            found = gs.histogram(device.asarray(numbers), bins, (low, high))[0]
+            wanted = np.histogram(numbers.astype(np.float64), np.histogram_bin_edges(numbers, bins, (low, high)))[0]
+            np.testing.assert_array_equal(np.asarray(found), wanted, str((bins, low, high)))
+
+
 def test_bins_before_the_first_number_of_a_type(device: gs.Device) -> None:
     """Assert that narrow bins below the least number of a type do not keep others from their numbers."""
     numbers = np.tile(np.array([0, 1], np.uint8), 2000)
