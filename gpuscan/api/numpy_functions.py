@@ -26,7 +26,6 @@ from gpuscan.api.unique import find_unique, unique_all, unique_counts, unique_in
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.errors import OperatorError
 from gpuscan.operators.operator import operator
-from gpuscan.operators.parameters import as_parameter
 from gpuscan.operators.traced_array import name_of_function
 from gpuscan.problem.arguments import resolve_axis, tuple_of_integers
 from gpuscan.problem.broadcasting import broadcast_shapes
@@ -137,9 +136,9 @@ def _mean(a: object, axis: Axes = None, dtype: Kind = None, out: Out = None, kee
         raise not_on_device(f"np.mean of {kind}", "the mean of integers is float64; pass dtype=np.float32")
     # Halves are summed as float32, as in NumPy.
     wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
-    total = apply_ufunc(np.add, "reduce", (array,), {"axis": axis, "dtype": wide, "keepdims": keepdims})
-    mean = _array("np.mean", total) / as_parameter(prod(array.shape[each] for each in _axes(axis, array.ndim)))
-    return mean.astype(kind, copy=False) if out is None else _convert_to(out, mean)
+    count = float(prod(array.shape[each] for each in _axes(axis, array.ndim)))
+    mean = reduce(array, axis=axis, dtype=wide, after=lambda total: (total / count).astype(kind), keepdims=keepdims)
+    return mean if out is None else _convert_to(out, mean)
 
 
 @_form_of(np.var)
@@ -154,25 +153,7 @@ def _var(
     mean: Any = np._NoValue,
     correction: Any = np._NoValue,
 ) -> Array:
-    array = _array("np.var", a)
-    kind = array.dtype if dtype is None else np.dtype(dtype)
-    if kind.kind in "biu":
-        raise not_on_device(f"np.var of {kind}", "the variance of integers is float64; pass dtype=np.float32")
-    if correction is not np._NoValue:
-        ddof = correction
-    # Halves are summed as float32, as in NumPy.
-    wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
-    array = array.astype(wide, copy=False)
-    middle = _mean(array, axis, keepdims=True) if mean is np._NoValue else mean
-    if wide.kind == "c":
-        squares = map_arrays(lambda x, m: (x - m).real ** 2 + (x - m).imag ** 2, array, middle)
-    else:
-        squares = map_arrays(lambda x, m: (x - m) * (x - m), array, middle)
-    total = apply_ufunc(np.add, "reduce", (squares,), {"axis": axis, "keepdims": keepdims})
-    count = prod(array.shape[each] for each in _axes(axis, array.ndim))
-    found = _array("np.var", total) / as_parameter(max(count - ddof, 0))
-    narrow = kind if kind.kind == "f" else found.dtype
-    return found.astype(narrow, copy=False) if out is None else _convert_to(out, found)
+    return _spread("np.var", a, axis, dtype, out, ddof if correction is np._NoValue else correction, keepdims, mean)
 
 
 @_form_of(np.std)
@@ -187,8 +168,33 @@ def _std(
     mean: Any = np._NoValue,
     correction: Any = np._NoValue,
 ) -> Array:
-    variance = _var(a, axis, dtype, None, ddof, keepdims, mean=mean, correction=correction)
-    found = by_numpy(np.sqrt, variance)
+    return _spread("np.std", a, axis, dtype, out, ddof if correction is np._NoValue else correction, keepdims, mean)
+
+
+def _spread(name: str, a: object, axis: Axes, dtype: Kind, out: Out, ddof: float, keepdims: bool, mean: Any) -> Array:
+    """Return the variance, or the standard deviation if `name` is np.std."""
+    array = _array(name, a)
+    kind = array.dtype if dtype is None else np.dtype(dtype)
+    if kind.kind in "biu":
+        what = "variance" if name == "np.var" else "standard deviation"
+        raise not_on_device(f"{name} of {kind}", f"the {what} of integers is float64; pass dtype=np.float32")
+    count = float(prod(array.shape[each] for each in _axes(axis, array.ndim)))
+    freedom = max(count - ddof, 0.0)
+    # Halves are summed as float32, as in NumPy.
+    wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
+    is_root = name == "np.std"
+
+    def finish(squares: Any) -> Any:
+        found = squares / freedom
+        return (np.sqrt(found) if is_root else found).astype(kind if kind.kind == "f" else found.dtype)
+
+    array = array.astype(wide, copy=False)
+    middle = _mean(array, axis, keepdims=True) if mean is np._NoValue else mean
+    if wide.kind == "c":
+        squares = map_arrays(lambda x, m: (x - m).real ** 2 + (x - m).imag ** 2, array, middle)
+    else:
+        squares = map_arrays(lambda x, m: (x - m) * (x - m), array, middle)
+    found = reduce(squares, axis=axis, keepdims=keepdims, after=finish)
     return found if out is None else _convert_to(out, found)
 
 
