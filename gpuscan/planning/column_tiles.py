@@ -40,6 +40,9 @@ def column_tile(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
         groups //= 2
     while columns > 1 and columns * (groups + 2) > room:
         columns //= 2
+    chained = tile_of_long_chains(spec, capabilities, chunk, kept)
+    if chained is not None and chained.columns * (chained.groups + 2) <= room:
+        return chained
     rows = rows_that_fit(h.column_rows, h.column_register_words // kept, groups, spec.row_length)
     if (columns, groups) == (h.columns, h.column_groups):
         return tile_of_full_columns(spec, capabilities, ColumnTile(columns, groups, rows, chunk), kept)
@@ -107,6 +110,32 @@ def rows_that_fit(choices: tuple[int, ...], most: int, groups: int, row_length: 
     return max((rows for rows in choices if rows <= most and rows * groups < 2 * row_length), default=1)
 
 
+def tile_of_long_chains(spec: ScanSpec, capabilities: Capabilities, chunk: int, kept: int) -> ColumnTile | None:
+    """Return a tile of fewer columns than usual if chains of tiles are few and long, so that there are more chains.
+
+    Args:
+        spec: the scan.
+        capabilities: the adapter's.
+        chunk: the neighbouring columns that an invocation takes.
+        kept: the words that an invocation keeps of each row.
+    """
+    h = heuristics_for(capabilities.adapter_type)
+    most_words = h.long_neighbour_register_words if spec.neighbour_field else h.column_register_words
+    rows = min(h.chained_rows, most_words // kept)
+    words, workgroup = spec.item_words * chunk, h.columns * h.column_groups
+    if not 0 < rows * words <= h.column_register_words or workgroup > max_invocations(capabilities):
+        return None
+    lines, found = -(-spec.inner // chunk), None
+    for columns in h.chained_columns:
+        tile = ColumnTile(columns, workgroup // columns, rows, chunk)
+        if spec.row_length < h.min_chained_tiles * tile.height:
+            break
+        found = tile
+        if spec.rows // spec.inner * -(-lines // columns) >= h.min_chains + columns // 3:
+            break
+    return None if found is None or found.columns == h.columns else found
+
+
 def tile_of_full_columns(spec: ScanSpec, capabilities: Capabilities, tile: ColumnTile, kept: int) -> ColumnTile:
     """Return the shape that was measured for such items in columns of this length, or the tile if there is none.
 
@@ -120,12 +149,6 @@ def tile_of_full_columns(spec: ScanSpec, capabilities: Capabilities, tile: Colum
     """
     h = heuristics_for(capabilities.adapter_type)
     most_words = h.column_register_words
-    if h.long_column_tile is not None:
-        long = ColumnTile(*h.long_column_tile)
-        fits = tile.chunk == long.chunk and long.rows * spec.item_words * long.chunk <= most_words
-        if fits and spec.row_length >= h.long_column_chain * long.height:
-            most_words = h.long_neighbour_register_words if spec.neighbour_field else most_words
-            return replace(long, rows=min(long.rows, most_words // kept))
     words = spec.element.words
     if spec.neighbour_field:
         groups = h.neighbour_column_groups

@@ -276,10 +276,16 @@ class Heuristics:
     # Words of payload that one invocation keeps between load and store. Not measured, but taken over from
     # `register_words`: the registers are the same.
     column_register_words: int = 48
-    # Columns, groups, rows and chunk of the tile for single words in chains of at least `long_column_chain` such tiles.
-    # H100: (1, 131072, 512) from 1785 to 2329 GB/s, but (8, 2048, 1536) with its short chains from 2288 to 2039.
-    long_column_tile: tuple[int, int, int, int] | None = (16, 16, 24, 1)
-    long_column_chain: int = 256
+    # In long chains of tiles, a tile waits 0.29 us for the one above, so more chains side by side are faster, although
+    # fewer neighbours are read together. Tiles have as few of these columns as make the first number of chains, and one
+    # chain more for each three columns; an invocation takes the second number of rows, and chains have the third number
+    # of tiles at least. H100, us with 32, 16, 8 and 4 columns: int32 (883011, 38) 1245, 612, 332, 262; int32
+    # (2, 409200, 41) 613, 315, 213, 259; float32 (77672, 432) 155, 117, 129, 218; pairs (419430, 20) 593, 323, 176,
+    # 128; recurrences (77672, 108) 137, 85, 68, 86; and 14284 rows of 2349 columns, 74 chains, 141, 143, 189, 349.
+    chained_columns: tuple[int, ...] = (32, 16, 8, 4)
+    min_chains: int = 8
+    chained_rows: int = 24
+    min_chained_tiles: int = 16
     # Words that an invocation of such a tile keeps if it also keeps its rows' neighbours. H200, gradients of
     # recurrences of (1, 131072, 512): 0.866 of a copy with 20 rows of 3 words, 0.836 with 16, 0.634 with 22.
     long_neighbour_register_words: int = 60
@@ -411,7 +417,7 @@ CPU = replace(
     column_register_words=192,
     deep_column_rows=(),
     min_waiting_chains=None,
-    long_column_tile=None,
+    chained_columns=(),
     min_paired_chains=None,
     # An invocation is a serial loop. Not measured on record.
     reduced_workgroup=32,
@@ -707,11 +713,11 @@ TEAMS = TeamHeuristics()
 class CountingHeuristics:
     """The tuning constants of counts, searches and selections for one class of adapter. The defaults are a GPU's."""
 
-    # Invocations in a workgroup that counts. Not measured: as in reductions of groups by atomics.
-    count_workgroup: int = 256
-    # Counters of a workgroup: 16 KiB, which every adapter has. If there are more bins, more counters are taken where
-    # they fit. Not measured: the limit decides.
-    counters: int = 4096
+    # Invocations in a workgroup that counts, and its counters; if there are more bins, more counters are taken where
+    # they fit. H100, 2^26 numbers in 256 bins, and labels below 1000 and 10^6, all equal: 369, 277 and 426 us with 256
+    # invocations and 4096 counters, 218, 144 and 150 with 512 and 2048, 207, 138 and 120 with 1024 and 1024.
+    count_workgroup: int = 1024
+    counters: int = 1024
     # Copies of a bin's counter, at most. Not measured: one for each lane of a subgroup, since lanes add at a time.
     max_copies: int = 32
     # Workgroups that count, about, and vectors of four words of each, at least. Not measured: 8 for each compute unit
@@ -743,6 +749,7 @@ CPU_COUNTING = replace(
     # An invocation is a serial loop, so long stretches and few invocations are best. With one key for an invocation, a
     # selection compiles in a quarter of the time that four take. lavapipe, 100 of 2^22 float32: 2.4 s with one alone.
     count_workgroup=16,
+    counters=4096,
     max_copies=1,
     count_workgroups=32,
     max_vectors=16384,

@@ -76,7 +76,28 @@ def test_long_chains_of_columns_get_taller_tiles() -> None:
 
     assert tile("float32", "float32", length=131_072).height > tile("float32", "float32", length=2048).height
     assert tile("float32", "float32", "float32", length=131_072).rows * 3 <= GPU.column_register_words
-    assert tile("uint8", length=131_072) == tile("uint8", length=8192), "measured on single words alone"
+    assert tile("uint8", length=131_072).columns < tile("uint8", length=2048).columns
+
+
+@pytest.mark.parametrize(
+    ("shape", "columns"),
+    [
+        ((1, 883_011, 38), 4),
+        ((2, 409_200, 41), 8),
+        ((1, 77_672, 432), 16),
+        ((1, 77_672, 108), 8),
+        ((1, 131_072, 512), 16),
+        ((1, 14_284, 2349), 32),
+        ((1, 7000, 40), 16),
+        ((1, 2000, 40), 32),
+    ],
+)
+def test_few_and_long_chains_of_tiles_are_divided(shape: tuple[int, int, int], columns: int) -> None:
+    """Assert that the workgroup stays as large, and that chains keep enough tiles."""
+    outer, length, inner = shape
+    tile = column_tile(spec(rows=outer * inner, row_length=length, inner=inner), gpu())
+    assert (tile.columns, tile.columns * tile.groups) == (columns, 256)
+    assert columns == 32 or length >= GPU.min_chained_tiles * tile.height
 
 
 def test_columns_that_are_long_enough_get_the_rows_that_were_measured() -> None:
