@@ -224,7 +224,7 @@ def run_length_encode(x: object, /, *, device: Devices = None) -> RunLengths[Any
         ValueError: `x` does not have one axis.
         GpuscanError: the results exceed what the device binds.
 
-    A segmented scan (Blelloch 1990) finds the runs, and stores the last result of each run.
+    A compaction, which is a scan (Blelloch 1990), picks the elements that differ from the one before.
 
     Example:
         >>> import numpy as np
@@ -250,8 +250,8 @@ def run_length_encode(x: object, /, *, device: Devices = None) -> RunLengths[Any
         return RunLengths(first, np.diff(np.append(starts, given.size)))
     source = bindable(contiguous(keys) if isinstance(keys, DeviceArray) else upload_array(home._context, keys))
     runs = run_lengths(home._executor, source)
-    values = _as_picked(home, gather_entries(home._context, source, runs.starts, runs.count), source.dtype, runs.count)
-    lengths = _as_picked(home, runs.results[0], np.dtype(np.uint32), runs.count)
+    values = _as_picked(home, runs.values, source.dtype, runs.count)
+    lengths = _as_picked(home, runs.lengths, np.dtype(np.uint32), runs.count)
     if on_device:
         return RunLengths(values, lengths)
     return RunLengths(from_bits(values.numpy(), given.dtype), lengths.numpy().astype(np.int64))
@@ -332,10 +332,10 @@ def _unique_on_device(home: OpenedDevice, keys: Any, indices: bool, inverse: boo
     scalar = scalar_of(ordered.dtype)
     alike = equal_nan and scalar.kind == "float"
     compared = map_arrays(_comparable(scalar), _bits_of(ordered)) if alike else ordered
-    runs = run_lengths(home._executor, bindable(compared))
+    runs = run_lengths(home._executor, bindable(compared), bindable(ordered))
     count = runs.count
-    values = _as_picked(home, gather_entries(context, ordered, runs.starts, count), ordered.dtype, count)
-    counts = _as_picked(home, runs.results[0], np.dtype(np.uint32), count)
+    values = _as_picked(home, runs.values, ordered.dtype, count)
+    counts = _as_picked(home, runs.lengths, np.dtype(np.uint32), count)
     firsts = numbers = None
     if indices:
         assert found.places is not None

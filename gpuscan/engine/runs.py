@@ -1,4 +1,4 @@
-"""Reduce runs of equal keys on a device: a segmented reduction that also lists where the runs begin."""
+"""Reduce runs of equal keys on a device, or list them with their lengths."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.executor import Executor
+from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
 from gpuscan.planning.kernel import RUNS_AT
 from gpuscan.planning.plan import LENGTH_LIMIT
-from gpuscan.problem.cache import find_or_make_problem
+from gpuscan.problem.compaction import runs_problem, words_of_entry
 from gpuscan.problem.problem import Problem
+
+# The most invocations that compute lengths of runs. Few of the runs that there may be are there, as a rule.
+_MAX_INVOCATIONS = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -45,33 +50,70 @@ def reduce_runs(executor: Executor, problem: Problem) -> Runs:
     """
     context, length = executor.context, problem.size
     widest = max(4, *(field.storage_bytes for field in problem.destination.fields))
-    if length >= LENGTH_LIMIT or length * widest + 4 * RUNS_AT > context.binding_limit:
-        raise GpuscanError(
-            f"a reduction by {length} keys was asked for, but {context.capabilities.summary} binds at most "
-            f"{context.binding_limit} bytes of results. Reduce a part of the keys at a time, or compute on NumPy: "
-            'device="numpy"'
-        )
+    _check_results(context, length, widest, 4 * RUNS_AT)
     with guarded(context):
         counts = empty(context, (RUNS_AT + length,), np.uint32)
         results = scan_device(executor, problem.as_reduction(lists_runs=True), count=counts)
     return Runs(results, counts._view_as((length,), offset=4 * RUNS_AT), counts._view_as((1,)))
 
 
-def _one(value: object) -> object:
-    """Return what an element adds to the length of its run."""
-    return np.ones_like(value, np.uint32)
+def _check_results(context: DeviceContext, length: int, widest: int, more: int = 0) -> None:
+    """Check that results fit, if there are as many as keys.
+
+    Args:
+        context: the device.
+        length: the number of keys.
+        widest: the bytes of the widest result of a run.
+        more: further bytes in the same buffer.
+
+    Raises:
+        GpuscanError: they do not.
+    """
+    if length >= LENGTH_LIMIT or length * widest + more > context.binding_limit:
+        raise GpuscanError(
+            f"a reduction by {length} keys was asked for, but {context.capabilities.summary} binds at most "
+            f"{context.binding_limit} bytes of results. Reduce a part of the keys at a time, or compute on NumPy: "
+            'device="numpy"'
+        )
 
 
-def run_lengths(executor: Executor, keys: DeviceArray) -> Runs:
-    """Return the length of each run of equal keys, as uint32, and where it starts.
+@dataclass(frozen=True)
+class RunsOfKeys:
+    """The runs of equal keys.
+
+    Attributes:
+        values: memory that begins with the first key of each run.
+        lengths, starts: memory that begins with the length of each run, and with the index of its first key, as uint32.
+        count: the number of runs, as one 32-bit word on the device.
+    """
+
+    values: DeviceArray
+    lengths: DeviceArray
+    starts: DeviceArray
+    count: DeviceArray
+
+
+def run_lengths(executor: Executor, keys: DeviceArray, values: DeviceArray | None = None) -> RunsOfKeys:
+    """Return the runs of equal keys: a compaction of the keys that differ from the key before them.
 
     Args:
         executor: the executor of the device.
         keys: (n,): one key or more, contiguous. Keys are compared as NumPy compares them, so each NaN is a run.
+        values: (n,): what to return the first of for each run (default: the keys).
 
     Raises:
         GpuscanError: the results exceed a binding.
     """
-    # The elements themselves are not read, so words of any contents will do.
-    counted = keys._view_as((keys.size,), f"u{min(keys.dtype.itemsize, 4)}")
-    return reduce_runs(executor, find_or_make_problem(counted, "add", axis=0, before=_one, keys=keys))
+    context, length = executor.context, keys.size
+    values = keys if values is None else values
+    _check_results(context, length, max(4, values.dtype.itemsize))
+    with guarded(context), context.lock:
+        count = empty(context, (1,), np.uint32)
+        dtype, words = words_of_entry(values.dtype.itemsize)
+        problem = runs_problem(values._view_as((length, words), dtype), keys)
+        first, starts = scan_device(executor, problem, count=count)
+        lengths = empty(context, (length,), np.uint32)
+        bound, held = [array._binding() for array in (starts, count, lengths)], are_owned(starts, count, lengths)
+        invocations = min(length, _MAX_INVOCATIONS)
+        submit_stage(context, "arrays/run_lengths.wgsl", [length], bound, invocations, length, held)
+    return RunsOfKeys(first._view_as((length,), values.dtype), lengths, starts, count)

@@ -98,7 +98,8 @@ class Kernel(HashedOnce):
     @property
     def segmented(self) -> bool:
         """True if items carry a head flag, since several rows or segments share tiles."""
-        return (self.spec.has_segment_bits or self.access.several_rows) and not self.tile.per_row
+        cut = self.spec.has_segment_bits and not self.spec.picks_heads
+        return (cut or self.access.several_rows) and not self.tile.per_row
 
     @property
     def heads_cut_off(self) -> bool:
@@ -381,7 +382,7 @@ class Kernel(HashedOnce):
 
     def field_width(self, field: Field) -> int:
         """Return the 32-bit words of one access to the field's array: the most that are allowed and divide a chunk."""
-        mask = None if self.spec.before else self.spec.source.fields[0]
+        mask = None if self.spec.before or self.spec.picks_heads else self.spec.source.fields[0]
         moved = self.spec.compacts and field is not mask
         return gcd(self.access.width, (MOVED if moved else self.tile.chunk) * field.storage_bytes // 4)
 

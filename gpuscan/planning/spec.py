@@ -65,6 +65,8 @@ class ShaderSpec(HashedOnce):
         compacts: the first source field is a mask, which is summed. The other fields of the elements that it selects
             are stored without gaps. With `before` there is no such field: the map gives the mask, 0 or 1 for
             each element, and all source fields are stored.
+        picks_heads: the mask of a compaction says where segments begin, and is no source field. Results have the index
+            of the element as a last field.
         partitions: a compaction also stores the elements that are not selected, in as many destinations more.
         index_step: 1 if `before` also takes the index of each element along the axis, -1 if the scan goes from the
             axis's end, so that indices fall; 0 if it does not take the index.
@@ -94,6 +96,7 @@ class ShaderSpec(HashedOnce):
     key: Scalar | None = None
     keep_last_only: bool = False
     compacts: bool = False
+    picks_heads: bool = False
     partitions: bool = False
     lists_runs: bool = False
     index_step: int = 0
@@ -147,7 +150,8 @@ class ShaderSpec(HashedOnce):
     @property
     def moved_fields(self) -> tuple[Field, ...]:
         """The source fields that a compaction stores."""
-        return self.source.fields[self.before is None :] if self.compacts else ()
+        has_mask = self.before is None and not self.picks_heads
+        return self.source.fields[has_mask:] if self.compacts else ()
 
     @cached_property
     def result(self) -> Element:
@@ -200,7 +204,7 @@ class ScanSpec(ShaderSpec):
     @property
     def segmented(self) -> bool:
         """True if items carry a head flag."""
-        return self.has_segment_bits or self.stacked_rows
+        return (self.has_segment_bits or self.stacked_rows) and not self.picks_heads
 
     @property
     def item_words(self) -> int:
@@ -266,6 +270,7 @@ def scan_spec(
         cuts_columns_alike=inner > 1 and problem.heads is not None and problem.heads.cuts_rows_alike,
         keep_last_only=problem.keep_last_only,
         compacts=problem.compacts,
+        picks_heads=problem.compacts and problem.heads is not None,
         partitions=problem.partitions,
         lists_runs=problem.lists_runs,
         index_step=0 if not problem.indexed else -1 if problem.reverse else 1,

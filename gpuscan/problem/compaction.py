@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import gcd
 from typing import Any
@@ -43,6 +44,28 @@ def compaction_problem(words: Sequence[Leaf], mask: Leaf | Map, *, partitions: b
     if has_size((length, *(size for _, shape in kinds for size in shape))):
         return _problem(kinds, length, None, partitions=partitions).with_leaves((mask, *words))
     return _make_mask_problem(kinds, length, partitions).with_leaves((mask, *words))
+
+
+def runs_problem(words: Leaf, keys: Leaf) -> Problem:
+    """Return the scan that picks the first entry of each run of equal keys, and its index.
+
+    Args:
+        words: (n, words of an entry), as `words_of_entry` says.
+        keys: (n,): the keys, which are compared as NumPy compares them, so each NaN is a run.
+    """
+    kind = words.dtype, words.shape[1:]
+    make = _make_runs_problem if has_size((words.shape[0], *kind[1])) else _keep_runs_problem
+    return make(kind, words.shape[0]).with_leaves((words,)).cut(None, keys, checks_later=False)
+
+
+def _make_runs_problem(kind: tuple[AnyDType, tuple[int, ...]], length: int) -> Problem:
+    """Return the scan that picks entries and their indices, without its arrays and keys."""
+    index = (np.dtype(np.uint32), ())
+    problem = _problem((kind,), length, None)
+    return replace(problem, source=_element((kind,)), destination=_element((kind, index))).drop_arrays()
+
+
+_keep_runs_problem = lru_cache(maxsize=256)(_make_runs_problem)
 
 
 @lru_cache(maxsize=256)

@@ -12,7 +12,13 @@
 {% endfor %}
 {% endif %}
 {{ find_ends() if text.loads_following -}}
+{% if spec.picks_heads %}
+{% for position in range(kernel.tile.chunk) %}
+    let e{{ position }} = select(0u, 1u, ({{ head_at(position) }}) & (index + {{ position }}u < params.length));
+{% endfor %}
+{% else %}
 {{ load_mask("first") if spec.compacts else load_elements("first") -}}
+{% endif %}
 {% if spec.initial and kernel.segmented and not kernel.heads_begin_chunks %}
 {# Picked, not branched: SwiftShader's compile time is exponential in the number of branches within a loop. #}
 {% for position in range(kernel.tile.chunk) %}

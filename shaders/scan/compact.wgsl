@@ -2,7 +2,7 @@
     memory. Once the tile's prefix is known, all invocations move the selected elements: from neighbouring places in
     storage to workgroup memory, and from there to neighbouring places. So few words are kept while the tile waits.
     A partition also moves the elements that are not selected. In workgroup memory they come after the selected ones.
-    in:  the sources; the first one is the mask
+    in:  the sources; the first one is the mask, unless the mask says where segments begin
     out: the destinations; count: the number of selected elements; a partition also counts the elements not selected -#}
 // ----- Compaction
 const MOVED = {{ text.moved }}u;  // neighbouring elements that an invocation takes
@@ -44,7 +44,7 @@ fn move_tile(invocation: u32, tile: u32, before: u32, kept: u32) {
 {% endfor %}
 {% endfor %}
 {% for place in range(text.moved) %}
-        let t{{ part }}r{{ place }} = {{ text.load_moved_result(place, "t%d" % part) }};
+        let t{{ part }}r{{ place }} = {{ text.load_moved_result(place, "t%d" % part, "index%d" % part) }};
 {% endfor %}
 {% endfor %}
 {% for part in range(kernel.moved_at_once) %}

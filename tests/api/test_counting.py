@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from tests.api.test_sort import DTYPES, Array, keys_of, order_of
 from tests.harness.builds import count_waits
+from tests.harness.devices import device_as_if
 
 # Kinds of keys that differ in how shaders load or compare them.
 KINDS = [np.bool_, np.int16, np.uint64, np.float16, np.float32, np.float64]
@@ -77,6 +78,21 @@ def test_numpy_unique(device: gs.Device, dtype: Any) -> None:
     np.testing.assert_array_equal(np.asarray(np.unique(array)), np.unique(keys))
     with pytest.raises(TypeError, match="numpy"):
         np.unique(array.reshape(2, 300), axis=0)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32, np.int64])
+def test_runs_of_any_length(device: gs.Device, dtype: Any) -> None:
+    """Assert that runs end where they should around chunks and tiles, with the tiles of GPUs as well."""
+    rng = np.random.default_rng(3)
+    for place in (device, device_as_if(device, adapter_type="DiscreteGPU")):
+        for length, longest in ((1, 1), (31, 2), (257, 40), (4097, 2), (9001, 3000), (20_000, 1)):
+            base = rng.integers(0, 3, length) if longest > 1 else np.arange(length)
+            keys = np.repeat(base, rng.integers(1, longest + 1, length))[:length].astype(dtype)
+            starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+            found = gs.run_length_encode(place.asarray(keys))
+            np.testing.assert_array_equal(found.values.numpy(), keys[starts])
+            np.testing.assert_array_equal(found.counts.numpy(), np.diff(np.append(starts, length)))
+        place.memory_cleanup()
 
 
 @pytest.mark.parametrize("dtype", [*KINDS, ml_dtypes.bfloat16, np.complex64], ids=lambda dtype: np.dtype(dtype).name)
