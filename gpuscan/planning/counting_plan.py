@@ -10,6 +10,8 @@ from gpuscan.planning.heuristics import counting_heuristics_for
 
 # Words of workgroup memory that kernels need in addition to their counters.
 _OTHER_WORDS = 8
+# The numbers of counters between two powers of two.
+_COUNTER_STEPS = 8
 
 
 @dataclass(frozen=True)
@@ -47,13 +49,13 @@ def plan_count(scalar: Scalar, length: int, bins: int, capabilities: Capabilitie
     room = capabilities.limits["max-compute-workgroup-storage-size"] // 4 - _OTHER_WORDS
     cached = h.cached_edges if edged and bins < h.cached_edges and h.cached_edges * scalar.words <= room // 2 else 0
     room -= cached * scalar.words
-    slots = min(h.counters, room if bins <= room else 1 << (room.bit_length() - 1))
-    while slots < bins and 2 * slots <= room:
-        slots *= 2
-    copies = 1 << (min(h.max_copies, slots // bins).bit_length() - 1) if bins <= slots else 0
+    # Few numbers of counters, so that few shaders are compiled.
+    step = max(1, (1 << (bins - 1).bit_length()) // _COUNTER_STEPS)
+    slots = max(min(h.counters, room), -(-bins // step) * step)
+    copies = 1 << (min(h.max_copies, slots // bins).bit_length() - 1) if slots <= room else 0
     if not copies:
         # Each counter also has a word that says which bin it counts.
-        slots = min(h.counters, 1 << ((room // 2).bit_length() - 1))
+        slots = min(h.shared_counters, 1 << ((room // 2).bit_length() - 1))
     workgroup = min(h.count_workgroup, capabilities.limits["max-compute-invocations-per-workgroup"])
     vectors = -(-length * scalar.bits // 128)
     share = min(max(h.min_share, -(-vectors // h.count_workgroups)), h.max_vectors * workgroup)

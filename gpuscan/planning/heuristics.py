@@ -713,11 +713,12 @@ TEAMS = TeamHeuristics()
 class CountingHeuristics:
     """The tuning constants of counts, searches and selections for one class of adapter. The defaults are a GPU's."""
 
-    # Invocations in a workgroup that counts, and its counters; if there are more bins, more counters are taken where
-    # they fit. H100, 2^26 numbers in 256 bins, and labels below 1000 and 10^6, all equal: 369, 277 and 426 us with 256
+    # Invocations in a workgroup that counts, and its counters: more if there are more bins and they fit, else the third
+    # number, which bins share. H100, 2^26 numbers in 256 bins, and labels below 1000 and 10^6, all equal: 369, 277 and 426 us with 256
     # invocations and 4096 counters, 218, 144 and 150 with 512 and 2048, 207, 138 and 120 with 1024 and 1024.
     count_workgroup: int = 1024
     counters: int = 1024
+    shared_counters: int = 4096
     # Copies of a bin's counter, at most. Not measured: one for each lane of a subgroup, since lanes add at a time.
     max_copies: int = 32
     # Workgroups that count, about, and vectors of four words of each, at least. Not measured: 8 for each compute unit
