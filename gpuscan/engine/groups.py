@@ -16,7 +16,7 @@ from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import contiguous, transpose_elements, with_strides, written
 from gpuscan.engine.elementwise import map_elements
-from gpuscan.engine.group_tables import TabledGroups, combine_speculatively, count_labels, plan_table, scan_by_table
+from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table, scan_by_table
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import sort_device
 from gpuscan.operators.trace import trace_function
@@ -89,8 +89,8 @@ def scan_groups(
         context.strategy(strategy)
         given = labels
         if not isinstance(labels, (SortedLabels, TabledGroups)):
-            # An array of the caller's changes only once it is known that the result is right.
-            labels = _try_table(executor, problem, labels, all_stages=out is None) or labels
+            few = count_labels(executor, problem, labels)
+            labels = (few and plan_table(executor, problem, few)) or labels
         if isinstance(given, DeviceArray) and may_be_missing(given) and not _are_counted(labels):
             if missing_error(problem) is None:
                 scanned = _scan(executor, problem, labels, strategy, None)
@@ -194,16 +194,6 @@ def _nan_where_missing(labels: AnyDType, dtype: AnyDType) -> Map:
         return np.where(label == MISSING, np.full_like(value, np.nan), value)
 
     return trace_function(function, element_of([labels, dtype], tuple_of(2)), "groups")
-
-
-def _try_table(executor: Executor, problem: Problem, labels: object, *, all_stages: bool) -> TabledGroups | None:
-    """Return the groups by a table, perhaps with some or `all_stages` submitted; None to sort the labels."""
-    if isinstance(labels, DeviceArray):
-        begun = combine_speculatively(executor, problem, labels, None, reduces=False, all_stages=all_stages)
-        if begun is not None:
-            return begun
-    few = count_labels(executor, problem, labels)
-    return None if few is None else plan_table(executor, problem, few)
 
 
 def sort_labels(executor: Executor, problem: Problem, labels: object, *, moves: bool = False) -> SortedLabels:

@@ -582,9 +582,6 @@ class GroupHeuristics:
     carry_columns: int = 8
     carry_parts: int = 32
     carry_loads: int = 4
-    # Labels that a reduction by atomics makes a table for before it knows their number, if the caller does not pass it.
-    # Not measured: more labels are handled in another way.
-    expected_labels: int = 2048
     # Words of the table for each word that is read and written otherwise, at most. Each of them is written twice and
     # read three times. Not measured on a GPU: such a table moves about as many words as the elements.
     max_table_share: float = 0.25

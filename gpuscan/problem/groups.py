@@ -167,15 +167,13 @@ def labels_error(count: int, words: Sequence[int]) -> ValueError | None:
     return None
 
 
-def check_full(problem: Problem, marks: AnyArray, *, drops_last: bool = False) -> None:
+def check_full(problem: Problem, marks: AnyArray) -> None:
     """Raise ValueError if a group of any row is empty.
 
     Args:
         problem: the reduction, which has no result for an empty group.
         marks: (rows, groups): 0 for each empty group.
-        drops_last: True if the last group is that of missing labels, which may be empty.
     """
-    marks = marks[:, :-1] if drops_last else marks
     if not marks.all():
         group = int(np.argwhere(marks == 0)[0, 1])
         raise ValueError(

@@ -18,7 +18,6 @@ struct Params {
     groups: u32,  // labels of a row
     plane: u32,  // carries in the table
     labels_step: u32,  // labels from one row to the next: 0 if all rows have the same
-    results: u32,  // labels of a row that a reduction has results for
     sharers: u32,  // workgroups that share a stretch, if elements are combined in the table
 }
 @group(0) @binding(0) var<uniform> params: Params;

@@ -7,9 +7,6 @@ const COPIES = {{ kernel.copies }}u;
 const PARKED = {{ kernel.capacity * kernel.copies }}u;  // the carry of elements that are not there
 
 var<workgroup> carries: array<atomic<Element>, {{ kernel.capacity * kernel.copies + 1 }}>;
-{% if kernel.checked %}
-var<workgroup> own_largest: atomic<u32>;
-{% endif %}
 {% if kernel.marked %}
 var<workgroup> is_known: array<atomic<u32>, {{ kernel.capacity * kernel.copies + 1 }}>;
 {% endif %}
@@ -26,42 +23,23 @@ var<workgroup> is_known: array<atomic<u32>, {{ kernel.capacity * kernel.copies +
         atomicStore(&is_known[i], 0u);
 {% endif %}
     }
-{% if kernel.checked %}
-    atomicStore(&own_largest, 0u);
-    var most = 0u;
-{% endif %}
     workgroupBarrier();
 {{ bounds_of_stretch() -}}
     for (var first = begin; first < end; first += STEPS * WORKGROUP_SIZE) {
 {{ load_step("invocation") | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
-{% if kernel.checked %}
-        let is_there{{ i }} = next{{ i }} < end && label{{ i }} < params.groups;
-        most = max(most, label{{ i }});
-{% else %}
-        let is_there{{ i }} = next{{ i }} < end;
-{% endif %}
+        let is_there{{ i }} = next{{ i }} < end{{ " && label%d < params.groups" % i if kernel.checked }};
         let slot{{ i }} = select(PARKED, label{{ i }} * COPIES + invocation % COPIES, is_there{{ i }});
         {{ spec.combine.atomic[0] }}(&carries[slot{{ i }}], e{{ i }});
 {% if kernel.marked %}
         atomicStore(&is_known[slot{{ i }}], 1u);
 {% endif %}
 {% endfor %}
-{% if kernel.checked %}
-        if (most >= params.groups) {  // the table is of no use
-            break;
-        }
-{% endif %}
     }
 {% if kernel.checked %}
-    atomicMax(&own_largest, most);
+    report_labels();
 {% endif %}
     workgroupBarrier();
-{% if kernel.checked %}
-    if (invocation == 0u) {
-        atomicMax(&largest, atomicLoad(&own_largest));
-    }
-{% endif %}
     for (var label = invocation; label < params.groups; label += WORKGROUP_SIZE) {
         var carry = neutral();
 {% if kernel.marked %}

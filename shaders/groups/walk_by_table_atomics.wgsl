@@ -32,7 +32,7 @@ fn add_carry(at: u32, bits: u32, is_there: bool) {
     for (var first = begin + part * turn; first < end; first += params.sharers * turn) {
 {{ load_step("invocation") | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
-        var is_there{{ i }} = next{{ i }} < end;
+        var is_there{{ i }} = next{{ i }} < end{{ " && label%d < params.groups" % i if kernel.checked }};
         var bits{{ i }} = {{ "bitcast<u32>(e%d) ^ 0x%xu" % (i, spec.combine.atomic[1]) }};
         let is_alike{{ i }} = is_there{{ i }} && label{{ i }} == subgroupBroadcastFirst(label{{ i }});
         let alike{{ i }} = subgroupBallot(is_alike{{ i }});
@@ -44,4 +44,7 @@ fn add_carry(at: u32, bits: u32, is_there: bool) {
         add_carry(carries + label{{ i }}, bits{{ i }}, is_there{{ i }});
 {% endfor %}
     }
+{% if kernel.checked %}
+    report_labels();
+{% endif %}
 }

@@ -90,6 +90,7 @@ KINDS: dict[str, Callable[[Arguments], Any]] = {
     "reduce float16": lambda a: gs.reduce(a.h),
     "reduce segments": lambda a: gs.reduce(a.i, segments=a.offsets),
     "reduce groups": lambda a: gs.reduce(a.i, groups=a.keys, num_groups=10),
+    "reduce groups by a sort": lambda a: gs.reduce(a.f, groups=a.keys, num_groups=50_000),
     "reduce groups of bytes": lambda a: gs.reduce(a.f, groups=a.labels, num_groups=12),
     "linear_recurrence": lambda a: gs.linear_recurrence(a.signs, a.steps, axis=1),
     "linear_recurrence_vjp": lambda a: gs.linear_recurrence_vjp(a.signs, a.steps, a.signs, axis=1),
