@@ -28,8 +28,11 @@ struct Params {
 
 {% if kernel.copies or not kernel.marked %}
 fn neutral() -> Item {
-    var words = Words({{ "0x%xu" % spec.combine.neutral }});
-    return item_from_words(words);
+    return item_from_words(Words(
+{% for word in range(kernel.item_words) %}
+        {{ "0x%xu" % spec.combine.neutral }},
+{% endfor %}
+    ));
 }
 
 {% endif %}
