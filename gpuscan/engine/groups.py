@@ -13,14 +13,16 @@ from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.device.guards import guarded
 from gpuscan.device.reports import Verdict
 from gpuscan.elements import element_of, tuple_of
+from gpuscan.engine.compaction import entry_bytes
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import contiguous, transpose_elements, with_strides, written
+from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, with_strides, written
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table, scan_by_table
 from gpuscan.engine.permutations import Permutation
-from gpuscan.engine.sorting import sort_device
+from gpuscan.engine.sorting import partition_places, sort_device
 from gpuscan.operators.trace import trace_function
 from gpuscan.operators.traced_array import Number
+from gpuscan.planning.heuristics import group_heuristics_for
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.groups import may_be_missing, missing_error, with_indices
 from gpuscan.problem.labels import MISSING
@@ -112,10 +114,24 @@ def _scan(
     scanned = scan_device(executor, inside, strategy)
     results = []
     for array, f in zip(scanned, problem.destination.fields, strict=True):
-        back = found.order.undo(array._view_as((problem.size, *f.shape)))
+        back = _undo(executor, found.order, array._view_as((problem.size, *f.shape)))
         back = transpose_elements(back, problem.inner, problem.row_length, f.storage_bytes)
         results.append(back._view_as((*problem.shape, *f.shape)))
     return written(results, out)
+
+
+def _undo(executor: Executor, order: Permutation, entries: DeviceArray) -> DeviceArray:
+    """Return entries in the order of their labels back in their places."""
+    context, size = executor.context, entry_bytes(entries)
+    least = group_heuristics_for(context.capabilities.adapter_type).min_partitioned_bytes
+    if least is None or entries.nbytes < least or size not in (4, 8):
+        return order.undo(entries)
+    # Words that are written far from each other take much longer than words in one part of the array.
+    flat = bindable(entries)._view_as((entries.shape[0],), f"u{size}")
+    found = partition_places(executor, order.indices._view_as(flat.shape), flat)
+    assert found.keys is not None
+    assert found.places is not None
+    return Permutation(context, found.keys).undo(found.places)._view_as(entries.shape, entries.dtype)
 
 
 def _are_counted(labels: object) -> bool:
@@ -203,12 +219,13 @@ def sort_labels(executor: Executor, problem: Problem, labels: object, *, moves: 
         executor: of the arrays' device.
         problem: the scan of the elements, without heads.
         labels: the labels, as `gpuscan.problem.groups.check_labels` returns them.
-        moves: True to move the elements along if they are words of one row, in place of their indices.
+        moves: True to move the elements along if they are one or two words of one row, in place of their indices.
     """
     length, inner = problem.row_length, problem.inner
     given = _on_device(executor, labels)
-    if moves and problem.rows == 1 and not problem.indexed and [f.storage_bytes for f in problem.source.fields] == [4]:
-        words = _on_device(executor, problem.leaves[0])._view_as((length,), np.uint32)
+    sizes = [f.storage_bytes for f in problem.source.fields]
+    if moves and problem.rows == 1 and not problem.indexed and sizes in ([4], [8]):
+        words = _on_device(executor, problem.leaves[0])._view_as((length,), f"u{sizes[0]}")
         found = sort_device(executor, given._view_as((length,)), 0, words=words)
         assert found.keys is not None
         assert found.places is not None
