@@ -51,6 +51,7 @@ def execute_groups(
     home: OpenedDevice | Team | None,
     strategy: str,
     outputs: Sequence[SomeArray] | None,
+    count: int | None = None,
 ) -> Sequence[SomeArray]:
     """Return the result of a scan that combines only elements with equal labels.
 
@@ -60,6 +61,7 @@ def execute_groups(
         home: the device to run on, or a team, which shares the rows if there are enough; None for NumPy.
         strategy: as in `gpuscan.scan`.
         outputs: the arrays of `out`, checked; new ones without.
+        count: as in `gpuscan.engine.group_tables.count_labels`.
     """
     if problem.empty:
         return execute(problem, home, strategy, outputs)
@@ -90,7 +92,7 @@ def execute_groups(
         results = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
     elif is_on_device(problem):
         places = None if outputs is None else arrays_on_device(outputs)
-        found = scan_groups(one._executor, problem, labels, strategy, out=places)
+        found = scan_groups(one._executor, problem, labels, strategy, out=places, count=count)
         return places or [Array._of(one, array) for array in found]
     else:
         results = [array._read() for array in scan_groups(one._executor, problem, labels, strategy)]

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
+from gpuscan.array_types import AnyDType
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.guards import guarded
 from gpuscan.device.reports import Verdict
 from gpuscan.device.steps import Clear, Dispatch, Step
-from gpuscan.device.transfer import read_together, round_up
+from gpuscan.device.transfer import round_up
 from gpuscan.elements import scalar_of, words_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import bind_seeds
-from gpuscan.engine.element_copy import bindable, transpose_elements, written
+from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, written
 from gpuscan.engine.preparation import check_elements
 from gpuscan.engine.record import are_owned, max_workgroups, uniform_of
 from gpuscan.planning.group_plan import plan_groups
@@ -71,16 +72,39 @@ class TabledGroups:
     table: GroupTable
 
 
-def count_labels(executor: Executor, problem: Problem, labels: Any) -> FewLabels | None:
-    """Return the labels of a scan with their number; None if one is negative, or if their number stays unknown.
+def are_read(executor: Executor, problem: Problem, labels: object) -> bool:
+    """Return True if a scan depends on the largest label on a device, which is read. This waits for the device.
 
-    The largest of labels on a device is read, which waits for the device, unless their dtype says enough or there are
-    so few elements that it would take longer than a sort.
+    Not if their dtype says enough, or if there are so few elements that it would take longer than a sort.
+    """
+    h = group_heuristics_for(executor.context.capabilities.adapter_type)
+    return isinstance(labels, DeviceArray) and labels.dtype.itemsize > 1 and problem.size >= h.min_read_elements
+
+
+def as_unsigned(labels: DeviceArray) -> DeviceArray:
+    """Return labels in C order as one row of unsigned numbers, in which a negative label is a large one."""
+    return labels._view_as((labels.size,), f"u{labels.dtype.itemsize}")
+
+
+def read_count(largest: DeviceArray, dtype: AnyDType) -> int:
+    """Return 1 more than the largest label; 0 if a label is negative, or if there are too many for a table.
+
+    Args:
+        largest: the largest of the labels, as `as_unsigned` returns them. It is read, which waits for the device.
+        dtype: of the labels.
+    """
+    found = int(largest._read().reshape(-1)[0])
+    return 0 if found >= _MOST_LABELS or (dtype.kind == "i" and found > np.iinfo(dtype).max) else found + 1
+
+
+def count_labels(executor: Executor, problem: Problem, labels: Any, count: int | None = None) -> FewLabels | None:
+    """Return the labels of a scan with their number; None if one is negative, or if their number stays unknown.
 
     Args:
         executor: of the arrays' device.
         problem: the scan of the elements, without heads.
         labels: the labels, as `gpuscan.problem.groups.check_labels` returns them.
+        count: what `read_count` has returned for labels that `are_read` (default: they are read now).
     """
     context = executor.context
     with guarded(context), context.lock:
@@ -90,16 +114,14 @@ def count_labels(executor: Executor, problem: Problem, labels: Any) -> FewLabels
                 return None
             narrow = upload_array(context, labels.astype(np.min_scalar_type(largest)))
             return FewLabels(_by_rows(problem, narrow), largest + 1)
-        found = _bindable(labels)
-        if found.dtype.itemsize == 1:
-            return FewLabels(_by_rows(problem, found), 2 if found.dtype == np.bool_ else 256)
-        h = group_heuristics_for(context.capabilities.adapter_type)
-        if problem.size < h.min_read_elements:
-            return None
-        largest = _largest_of(executor, found)
-        if largest >= _MOST_LABELS or (found.dtype.kind == "i" and largest > np.iinfo(found.dtype).max):
-            return None
-        return FewLabels(_by_rows(problem, found), largest + 1)
+        if count is None and are_read(executor, problem, labels):
+            labels._check("STORAGE")
+            unsigned = as_unsigned(contiguous(labels))
+            search = find_or_make_problem(unsigned, "maximum", axis=0, exclusive=False, reverse=False)
+            count = read_count(scan_device(executor, search.as_reduction())[0], labels.dtype)
+        elif labels.dtype.itemsize == 1:
+            count = 2 if labels.dtype == np.bool_ else 256
+        return FewLabels(_by_rows(problem, _bindable(labels)), count) if count else None
 
 
 def plan_reduction(executor: Executor, problem: Problem, labels: DeviceArray, count: int) -> TabledGroups | None:
@@ -112,18 +134,6 @@ def plan_reduction(executor: Executor, problem: Problem, labels: DeviceArray, co
         count: the number of groups, 1 or more.
     """
     return plan_table(executor, problem, FewLabels(_by_rows(problem, _bindable(labels)), count), reduces=True)
-
-
-def _largest_of(executor: Executor, labels: DeviceArray) -> int:
-    """Return the largest label, taken for an unsigned number. It is read from the device."""
-    dtype = f"u{labels.dtype.itemsize}"
-    unsigned = DeviceArray(labels._context, labels.buffer, (labels.size,), dtype, labels.offset, labels._owner)
-    problem = find_or_make_problem(unsigned, "maximum", axis=0, exclusive=False, reverse=False)
-    (result,) = scan_device(executor, problem.as_reduction())
-    context = executor.context
-    (found,) = read_together(context.queue, context.pool, [(result.buffer, result.offset, labels.dtype.itemsize)])
-    largest = int(found.view(dtype)[0])
-    return min(1, largest) if labels.dtype == np.bool_ else largest
 
 
 def _by_rows(problem: Problem, labels: DeviceArray) -> DeviceArray:

@@ -73,6 +73,7 @@ def scan_groups(
     strategy: str = "auto",
     *,
     out: Sequence[DeviceArray] | None = None,
+    count: int | None = None,
 ) -> list[DeviceArray]:
     """Scan the elements of each label by themselves, and return the results.
 
@@ -82,6 +83,7 @@ def scan_groups(
         labels: the labels, as `gpuscan.problem.groups.check_labels` returns them, or sorted, or planned by a table.
         strategy: as in `gpuscan.scan`.
         out: arrays to write, which fit; new ones without. They may be the problem's own.
+        count: as in `count_labels`.
 
     Raises:
         DeviceMemoryError: an array exceeds a binding.
@@ -91,7 +93,7 @@ def scan_groups(
         context.strategy(strategy)
         given = labels
         if not isinstance(labels, (SortedLabels, TabledGroups)):
-            few = count_labels(executor, problem, labels)
+            few = count_labels(executor, problem, labels, count)
             labels = (few and plan_table(executor, problem, few)) or labels
         if isinstance(given, DeviceArray) and may_be_missing(given) and not _are_counted(labels):
             if missing_error(problem) is None:
