@@ -14,14 +14,14 @@ from gpuscan.device.steps import Clear
 from gpuscan.elements import scalar_of
 from gpuscan.engine.array_indices import number_labels
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, written
-from gpuscan.engine.group_tables import plan_reduction, reduce_by_table
+from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, with_strides, written
+from gpuscan.engine.group_tables import check_full_later, plan_reduction, reduce_by_table
 from gpuscan.engine.groups import group_elements
 from gpuscan.engine.record import WORKGROUP_SIZE, are_owned, stage_dispatch, uniform_of
 from gpuscan.engine.segment_results import spread_segments
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.cache import find_or_make_problem
-from gpuscan.problem.groups import check_full, with_indices
+from gpuscan.problem.groups import with_indices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,8 +66,9 @@ def reduce_groups(
         groups: the number of groups.
         out: arrays to write, which fit; new ones without.
 
+    A group that is empty without a `fill` is an error, which is read with the reports.
+
     Raises:
-        ValueError: a group is empty, and there is no `fill`.
         DeviceMemoryError: an array exceeds a binding.
     """
     context = executor.context
@@ -91,7 +92,8 @@ def reduce_groups(
         inside = found.problem
         marks = _marks_of(found.labels, problem.row_length, ranked)
         if problem.fill is None:
-            check_full(problem, marks._read().reshape(-1, ranked)[:, :groups])
+            own = with_strides(marks._view_as((marks.size,)), (marks.size // ranked, groups), (4 * ranked, 4))
+            check_full_later(executor, problem, contiguous(own)._view_as((own.size,)), groups)
         # One result for each group that has elements, row by row.
         most = problem.rows * min(ranked, problem.row_length)
         full = [empty(context, (most, *f.shape), f.scalar.dtype) for f in fields]

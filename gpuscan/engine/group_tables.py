@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
@@ -14,29 +15,35 @@ from gpuscan.device.guards import guarded
 from gpuscan.device.reports import Verdict
 from gpuscan.device.steps import Clear, Dispatch, Step
 from gpuscan.device.transfer import round_up
-from gpuscan.elements import scalar_of, words_of
+from gpuscan.elements import element_of, scalar_of, tuple_of, words_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import bind_seeds
 from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, written
+from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.preparation import check_elements
 from gpuscan.engine.record import are_owned, max_workgroups, uniform_of
+from gpuscan.operators.trace import trace_function
 from gpuscan.planning.group_plan import plan_groups
 from gpuscan.planning.heuristics import group_heuristics_for
 from gpuscan.planning.plan import grid_of
 from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.cache import find_or_make_problem
-from gpuscan.problem.groups import check_full, labels_error
+from gpuscan.problem.groups import empty_error, labels_error
 from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
 
+# More than the number of a group.
+_LAST = np.uint32(0xFFFFFFFF)
 # Labels get no table if the largest of them is this number or more.
 _MOST_LABELS = 1 << 31
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gpuscan.device.context import DeviceContext
     from gpuscan.device.steps import Binding
     from gpuscan.engine.executor import Executor
+    from gpuscan.operators.trace import Map
+    from gpuscan.operators.traced_array import Number
     from gpuscan.planning.group_plan import GroupTable
     from gpuscan.planning.spec import ScanSpec
     from gpuscan.problem.problem import Problem
@@ -215,8 +222,7 @@ def reduce_by_table(
 ) -> list[DeviceArray]:
     """Return the combination of the elements of each label: the axis becomes as long as there are groups.
 
-    Raises:
-        ValueError: a group is empty, and there is no `fill`.
+    A group that is empty without a `fill` is an error, which is read with the reports.
     """
     context, table = executor.context, groups.table
     fields = problem.destination.fields
@@ -224,7 +230,7 @@ def reduce_by_table(
     memory = run_stages(context, groups, _leaves(executor, problem), results)
     if problem.fill is None:
         marks = memory._view_as((table.results,), offset=4 * (table.words - table.results))
-        check_full(problem, marks._read().reshape(-1, table.groups))
+        check_full_later(executor, problem, marks, table.groups)
     lead = list(problem.shape)
     lead[problem.axis] = table.groups
     results = [
@@ -232,6 +238,57 @@ def reduce_by_table(
         for each, f in zip(results, fields, strict=True)
     ]
     return written(results, out)
+
+
+def check_full_later(executor: Executor, problem: Problem, marks: DeviceArray, groups: int) -> None:
+    """Look for an empty group on the device. The answer is read with the reports.
+
+    Args:
+        executor: of the arrays' device.
+        problem: the reduction, which has no result for an empty group.
+        marks: (rows * groups,) of uint32: 0 for each empty group.
+        groups: the groups of a row.
+    """
+    options = {"axis": 0, "exclusive": False, "reverse": False, "before": _rank_if_empty}
+    search = find_or_make_problem(marks, "maximum", **options)
+    (found,) = scan_device(executor, search.as_reduction())
+    report_largest(executor.context, found, _error_if_empty, (problem.operator.described, groups))
+
+
+def _rank_if_empty(mark: Number, place: Number) -> Number:
+    """Return a number that is the larger, the earlier an empty group comes; 0 for groups with elements."""
+    return np.where(mark == 0, _LAST - place.astype(np.uint32), np.zeros_like(mark))
+
+
+def _error_if_empty(operator: str, groups: int, words: list[int]) -> Exception | None:
+    return empty_error(operator, (int(_LAST) - words[0]) % groups) if words[0] else None
+
+
+def report_largest(
+    context: DeviceContext,
+    found: DeviceArray,
+    reader: Callable[..., Exception | None],
+    known: tuple[object, ...],
+) -> None:
+    """Keep a verdict of one word: the largest that runs of the call have found.
+
+    Args:
+        context: the device.
+        found: what this run has found; 0 if nothing is wrong.
+        reader, known: as in `Verdict`.
+    """
+    # It is not cleared before later runs, so that none hides what an earlier one has found.
+    verdict = upload_array(context, np.zeros(1, np.uint32))
+    map_elements(context, [found, verdict], _larger(), verdict.shape, [verdict])
+    context.read_verdict_later(Verdict(verdict, reader, known))
+    context.check_if_many()
+
+
+@cache
+def _larger() -> Map:
+    """Return the function that adds what a run has found to what earlier ones have."""
+    element = element_of([np.dtype(np.uint32)] * 2, tuple_of(2))
+    return trace_function(lambda numbers: np.maximum(numbers[0], numbers[1]), element, "the larger number")
 
 
 def _can_be_written(out: Sequence[DeviceArray], read: Sequence[DeviceArray]) -> bool:

@@ -11,13 +11,12 @@ import numpy as np
 from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.device.guards import guarded
-from gpuscan.device.reports import Verdict
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.compaction import entry_bytes
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, with_strides, written
 from gpuscan.engine.elementwise import map_elements
-from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table, scan_by_table
+from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table, report_largest, scan_by_table
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import partition_places, sort_device
 from gpuscan.operators.trace import trace_function
@@ -161,19 +160,7 @@ def _search_missing(executor: Executor, labels: DeviceArray) -> DeviceArray:
 def _check_missing(executor: Executor, problem: Problem, labels: DeviceArray) -> None:
     """Look for missing labels on the device, for results that cannot be NaN. The answer is read with the reports."""
     context = executor.context
-    found = _search_missing(executor, labels)
-    # It is not cleared before later runs, so that none hides what an earlier one has found.
-    verdict = upload_array(context, np.zeros(1, np.uint32))
-    map_elements(context, [found, verdict], _larger(), verdict.shape, [verdict])
-    context.read_verdict_later(Verdict(verdict, _error_if_found, (missing_error(problem),)))
-    context.check_if_many()
-
-
-@cache
-def _larger() -> Map:
-    """Return the function that adds what a run has found to what earlier ones have."""
-    element = element_of([np.dtype(np.uint32)] * 2, tuple_of(2))
-    return trace_function(lambda numbers: np.maximum(numbers[0], numbers[1]), element, "the larger number")
+    report_largest(context, _search_missing(executor, labels), _error_if_found, (missing_error(problem),))
 
 
 def _error_if_found(error: Exception, words: list[int]) -> Exception | None:

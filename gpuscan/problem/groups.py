@@ -175,8 +175,17 @@ def check_full(problem: Problem, marks: AnyArray) -> None:
         marks: (rows, groups): 0 for each empty group.
     """
     if not marks.all():
-        group = int(np.argwhere(marks == 0)[0, 1])
-        raise ValueError(
-            f"a reduction of groups was asked for, but group {group} is empty and {problem.operator.described} has no "
-            "identity. Pass initial=..., or give the operator an identity"
-        )
+        raise empty_error(problem.operator.described, int(np.argwhere(marks == 0)[0, 1]))
+
+
+def empty_error(operator: str, group: int) -> ValueError:
+    """Return the error for an empty group.
+
+    Args:
+        operator: the operator, as messages name it.
+        group: the number of the group.
+    """
+    return ValueError(
+        f"a reduction of groups was asked for, but group {group} is empty and {operator} has no identity. Pass "
+        "initial=..., or give the operator an identity"
+    )

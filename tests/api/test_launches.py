@@ -18,7 +18,7 @@ import gpuscan as gs
 from gpuscan.planning.heuristics import group_heuristics_for
 from tests.harness.builds import count_waits
 from tests.harness.devices import count_programs, distrust, poison, timeouts_apart
-from tests.oracle import assert_same
+from tests.oracle import LATER, assert_same
 
 Array = np.ndarray[Any, Any]
 N = 1024
@@ -92,6 +92,7 @@ KINDS: dict[str, Callable[[Arguments], Any]] = {
     "reduce segments": lambda a: gs.reduce(a.i, segments=a.offsets),
     "reduce groups": lambda a: gs.reduce(a.i, groups=a.keys, num_groups=10),
     "reduce groups by a sort": lambda a: gs.reduce(a.f, groups=a.keys, num_groups=50_000),
+    "reduce groups without an identity": lambda a: gs.reduce((a.i, a.j), LATER, groups=a.keys, num_groups=10),
     "reduce groups of bytes": lambda a: gs.reduce(a.f, groups=a.labels, num_groups=12),
     "linear_recurrence": lambda a: gs.linear_recurrence(a.signs, a.steps, axis=1),
     "linear_recurrence_vjp": lambda a: gs.linear_recurrence_vjp(a.signs, a.steps, a.signs, axis=1),
