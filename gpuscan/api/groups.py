@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,17 +12,14 @@ from gpuscan.api.array import Array, SomeArray, arrays_on_device, new_array
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import execute, is_on_device, write_to_numpy
 from gpuscan.api.team import Team
-from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, upload_array
-from gpuscan.elements import element_of, tuple_of
+from gpuscan.engine.array_indices import number_labels as check_on_device
 from gpuscan.engine.element_copy import write_elements
-from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.group_results import label_range, reduce_groups
-from gpuscan.engine.group_tables import TabledGroups, combine_speculatively, count_labels, number_few, plan_table
-from gpuscan.engine.groups import SortedLabels, mark_missing, scan_groups, sort_labels
-from gpuscan.operators.trace import Map, trace_function
-from gpuscan.planning.heuristics import group_heuristics_for
+from gpuscan.engine.group_tables import TabledGroups
+from gpuscan.engine.groups import SortedLabels, mark_missing, scan_groups
 from gpuscan.problem.arguments import as_numpy_arrays
 from gpuscan.problem.groups import (
     check_count,
@@ -55,6 +51,7 @@ def execute_groups(
     home: OpenedDevice | Team | None,
     strategy: str,
     outputs: Sequence[SomeArray] | None,
+    count: int | None = None,
 ) -> Sequence[SomeArray]:
     """Return the result of a scan that combines only elements with equal labels.
 
@@ -64,6 +61,7 @@ def execute_groups(
         home: the device to run on, or a team, which shares the rows if there are enough; None for NumPy.
         strategy: as in `gpuscan.scan`.
         outputs: the arrays of `out`, checked; new ones without.
+        count: as in `gpuscan.engine.group_tables.count_labels`.
     """
     if problem.empty:
         return execute(problem, home, strategy, outputs)
@@ -94,7 +92,7 @@ def execute_groups(
         results = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
     elif is_on_device(problem):
         places = None if outputs is None else arrays_on_device(outputs)
-        found = scan_groups(one._executor, problem, labels, strategy, out=places)
+        found = scan_groups(one._executor, problem, labels, strategy, out=places, count=count)
         return places or [Array._of(one, array) for array in found]
     else:
         results = [array._read() for array in scan_groups(one._executor, problem, labels, strategy)]
@@ -172,125 +170,58 @@ def _run_on_team(
     return [np.concatenate(each, axis) for each in zip(*parts, strict=True)]
 
 
-@dataclass(frozen=True)
-class CountedLabels:
-    """The labels of a reduction.
+def count_groups(labels: SomeArray, num_groups: object, home: OpenedDevice | None) -> int:
+    """Return the number of groups of a reduction: `num_groups`, else 1 more than the largest label.
 
-    Attributes:
-        labels: the labels.
-        count: the number of groups.
-        drops_last: True if labels were missing: they are one more group, the last one.
-    """
-
-    labels: Labels
-    count: int
-    drops_last: bool = False
-
-
-def count_groups(problem: Problem, labels: SomeArray, num_groups: object, home: OpenedDevice | None) -> CountedLabels:
-    """Return the labels of a reduction, and the number of groups.
-
-    Labels on a device come back counted or sorted. The largest of them is read from the device, or the first and the
-    last of each row.
+    Only without `num_groups`, labels on a device are read. Otherwise it checks them while it reduces the groups.
 
     Raises:
         TypeError, ValueError: as `check_count` does.
     """
-    if not labels.size:
-        return CountedLabels(labels, check_count(num_groups, 0, -1))
+    if not labels.size or (isinstance(labels, DeviceArray) and num_groups is not None):
+        return check_count(num_groups, 0, -1)
     if isinstance(labels, DeviceArray):
         assert home is not None
-        wanted = None if num_groups is None else check_count(num_groups, 0, -1)
-        h = group_heuristics_for(home.capabilities.adapter_type)
-        if wanted and problem.size < h.min_read_elements:
-            numbered_labels = number_few(home._executor, problem, labels, wanted)
-            return CountedLabels(numbered_labels, wanted, drops_last=True)
-        begun = None if wanted == 0 else combine_speculatively(home._executor, problem, labels, wanted, reduces=True)
-        if begun is not None:
-            return CountedLabels(begun, begun.table.count)
-        few = count_labels(home._executor, problem, labels, exact=True)
-        if few is not None:
-            count = check_count(num_groups, 0, few.count - 1)
-            by_table = plan_table(home._executor, problem, replace(few, count=count), reduces=True)
-            if by_table is not None:
-                return CountedLabels(by_table, count)
-        found = sort_labels(home._executor, problem, labels, moves=True)
-        least, largest = label_range(found)
-        count = check_count(num_groups, least, largest)
-        if least != MISSING:
-            return CountedLabels(found, count)
-        context = home._context
-        function = _as_last_group(labels.dtype)
-        last = upload_array(context, np.array(count, np.uint32))
-        (numbers,) = map_elements(context, [labels, last], function, labels.shape)
-        return CountedLabels(numbers, count, drops_last=True)
-    least, largest = int(labels.min()), int(labels.max())
-    count = check_count(num_groups, least, largest)
-    if least != MISSING:
-        return CountedLabels(labels, count)
-    return CountedLabels(np.where(labels == MISSING, np.int64(count), labels), count, drops_last=True)
-
-
-@cache
-def _as_last_group(dtype: AnyDType) -> Map:
-    """Return the function that gives missing labels a number."""
-
-    def function(values: tuple[Any, Any]) -> object:
-        label, last = values
-        return np.where(label == MISSING, last, label.astype(np.uint32))
-
-    return trace_function(function, element_of([dtype, np.dtype(np.uint32)], tuple_of(2)), "groups")
+        return check_count(None, *label_range(home._executor, labels))
+    return check_count(num_groups, int(labels.min()), int(labels.max()))
 
 
 def execute_reduction(
-    problem: Problem, counted: CountedLabels, home: OpenedDevice | Team | None, outputs: Sequence[SomeArray] | None
+    problem: Problem,
+    labels: AnyArray | DeviceArray,
+    groups: int,
+    home: OpenedDevice | Team | None,
+    outputs: Sequence[SomeArray] | None,
 ) -> Sequence[SomeArray]:
     """Return the combination of the elements of each label: the axis becomes as long as there are groups.
 
     Args:
         problem: the scan of the elements, without heads. Its `fill` is for groups without elements.
-        counted: the labels.
+        labels: the labels, with -1 where one is missing.
+        groups: the number of groups.
         home: the device to run on, or a team, which shares the rows if there are enough; None for NumPy.
         outputs: the arrays of `out`, checked; new ones without.
 
     Raises:
         ValueError: a group is empty, and there is no `fill`.
     """
-    if not counted.drops_last:
-        return _reduce(problem, counted.labels, counted.count, home, outputs)
-    before = (slice(None),) * problem.axis
-    whole = _reduce(problem, counted.labels, counted.count + 1, home, None, drops_last=True)
-    index = (*before, slice(counted.count))
-    if not is_on_device(problem):
-        return write_to_numpy([np.ascontiguousarray(array[index]) for array in as_numpy_arrays(whole)], outputs)
-    kept = [array[index] for array in arrays_on_device(whole)]
-    return [array.copy() for array in kept] if outputs is None else _write_on_device(kept, outputs)
-
-
-def _reduce(
-    problem: Problem,
-    labels: Labels,
-    groups: int,
-    home: OpenedDevice | Team | None,
-    outputs: Sequence[SomeArray] | None,
-    *,
-    drops_last: bool = False,
-) -> Sequence[SomeArray]:
-    """Return the combination of the elements of each label. `drops_last` is that of `check_full`."""
     on_device = is_on_device(problem)
     axis = home.team.axis_of_shares(problem) if isinstance(home, Team) and not problem.empty and groups else None
     if isinstance(home, Team) and axis is not None:
 
-        def reduce_part(executor: Executor, part: Problem, own: object) -> list[DeviceArray]:
-            return reduce_groups(executor, part, own, groups, drops_last=drops_last)
+        def reduce_part(executor: Executor, part: Problem, own: AnyArray) -> list[DeviceArray]:
+            return reduce_groups(executor, part, own, groups)
 
         assert isinstance(labels, np.ndarray)
         return write_to_numpy(_run_on_team(home, problem, labels, axis, reduce_part), outputs)
     home = one_of(home)
     if home is None or problem.empty or not groups:
-        # Without elements, labels on a device are not read.
-        given = labels if isinstance(labels, np.ndarray) else np.zeros(problem.shape, np.uint8)
-        rows = reference.reduce_groups(with_indices(problem), given, groups, drops_last=drops_last)
+        given = labels
+        if isinstance(given, DeviceArray):
+            check_on_device(given, groups)
+            # Without elements or groups, they say nothing more.
+            given = np.full(problem.shape, MISSING)
+        rows = reference.reduce_groups(with_indices(problem), given, groups)
         results = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
         if on_device:
             assert home is not None
@@ -298,10 +229,10 @@ def _reduce(
             return uploaded if outputs is None else _write_on_device(uploaded, outputs)
     elif on_device:
         places = None if outputs is None else arrays_on_device(outputs)
-        found = reduce_groups(home._executor, problem, labels, groups, out=places, drops_last=drops_last)
+        found = reduce_groups(home._executor, problem, labels, groups, out=places)
         return places or [Array._of(home, array) for array in found]
     else:
-        found = reduce_groups(home._executor, problem, labels, groups, drops_last=drops_last)
+        found = reduce_groups(home._executor, problem, labels, groups)
         results = [array._read() for array in found]
         home._context.check()
     return write_to_numpy(results, outputs)

@@ -176,10 +176,13 @@ def reduce(
     home = home_for(problem, team_or_home((*problem.arrays, labels), device))
     problem = seeds_by_rows(problem)
     if labels is not None:
-        counted = count_groups(problem, labels, num_groups, one_of(home))
-        shape = (*problem.shape[: problem.axis], counted.count, *problem.shape[problem.axis + 1 :])
+        count = count_groups(labels, num_groups, one_of(home))
+        shape = (*problem.shape[: problem.axis], count, *problem.shape[problem.axis + 1 :])
     outputs = check_out(problem, out, home if is_on_device(problem) else None, shape)
-    results = _results(problem, home, outputs) if labels is None else execute_reduction(problem, counted, home, outputs)
+    if labels is None:
+        results = _results(problem, home, outputs)
+    else:
+        results = execute_reduction(problem, labels, count, home, outputs)
     if problem.heads is not None:
         problem.heads.check()
     if out is not None:

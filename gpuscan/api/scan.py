@@ -21,6 +21,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.engine.elementwise import map_elements
+from gpuscan.engine.group_tables import are_read, as_unsigned, read_count
 from gpuscan.operators.trace import ROUNDED_WHEN_STORED, Map, trace_function
 from gpuscan.planning.strategies import Strategy, check_strategy
 from gpuscan.problem.arguments import as_flag, as_numpy_arrays, check_one_cut
@@ -219,23 +220,63 @@ def scan(
         (array([[ 3,  4,  8],
                [ 1,  6, 15]], dtype=int32), array([ 8, 15], dtype=int32))
     """
-    options = {"axis": axis, "exclusive": exclusive, "reverse": reverse, "initial": initial, "segments": segments}
-    options |= {"keys": keys, "dtype": dtype, "before": before, "after": after, "reproducible": reproducible}
+    options: dict[str, Any] = {"axis": axis, "exclusive": exclusive, "reverse": reverse, "initial": initial}
+    options |= {
+        "segments": segments,
+        "keys": keys,
+        "dtype": dtype,
+        "before": before,
+        "after": after,
+        "reproducible": reproducible,
+    }
+    options |= {"groups": groups, "out": out, "compensated": compensated, "return_total": return_total}
+    return _scan(x, op, device=device, strategy=strategy, **options)
+
+
+@launchable
+def _scan_counted(x: object, op: Operation, **options: Any) -> object:
+    """Return what `_scan` returns. Calls with as many labels launch the program of the first one."""
+    return _scan(x, op, **options)
+
+
+def _scan(
+    x: Any,
+    op: Operation,
+    *,
+    groups: object,
+    out: Any,
+    compensated: bool,
+    return_total: bool,
+    device: Devices,
+    strategy: Strategy,
+    count: int | None = None,
+    **options: Any,
+) -> object:
+    """Return the result of `scan`; `count` is that of `gpuscan.engine.group_tables.count_labels`."""
+    call = options | {"groups": groups, "out": out, "compensated": compensated, "return_total": return_total}
     if (distributed := find_distributed(x)) is not None:
         refused = {"device": device, "groups": groups, "reproducible": options.pop("reproducible")}
         more = {"compensated": compensated, "return_total": return_total}
         return distributed._scan_bundle(x, op, options, out=out, strategy=strategy, refused=refused, **more)
-    check_one_cut(segments=segments, keys=keys, groups=groups)
-    if segments is not None and out is None:
+    check_one_cut(segments=options["segments"], keys=options["keys"], groups=groups)
+    if options["segments"] is not None and out is None:
         # The offsets are checked while the GPU scans. If they are wrong, the call raises and returns nothing.
         options["checks_later"] = True
-    given = x
+    given, given_op = x, op
     if compensated is not False and as_flag("compensated", compensated):
         x, op, options = as_pairs(x, op, options)
     problem = find_or_make_problem(x, op, seeds_on_device=True, **options)
     check_strategy(strategy)
     labels = None if groups is None else check_labels(groups, problem.shape, problem.axis)
     home = home_for(problem, team_or_home((*problem.arrays, labels), device))
+    if count is None and isinstance(home, Device) and isinstance(labels, Array):
+        context = home._context
+        with context.lock:
+            if are_read(home._executor, problem, labels) and not context.has_sizes:
+                labels._check("STORAGE")
+                with context.end_recording():
+                    count = read_count(reduce(as_unsigned(labels.ravel()), "maximum"), labels.dtype)
+                    return _scan_counted(given, given_op, count=count, device=device, strategy=strategy, **call)
     problem = seeds_by_rows(problem)
     outputs = check_out(problem, out, home if is_on_device(problem) else None)
     total = None
@@ -244,7 +285,7 @@ def scan(
     if labels is None:
         results = execute(problem, home, strategy, outputs)
     else:
-        results = execute_groups(problem, labels, home, strategy, outputs)
+        results = execute_groups(problem, labels, home, strategy, outputs, count)
     if problem.heads is not None:
         problem.heads.check()
     result = in_form_of(problem, given, results) if out is None else out

@@ -364,6 +364,16 @@ class DeviceContext:
         finally:
             self.queue.recording = recording
 
+    @contextmanager
+    def end_recording(self) -> Iterator[None]:
+        """End the recording of the call, so that calls in the ``with`` are recorded and launched by themselves."""
+        self.queue.end_recording()
+        recording, self.queue.recording = self.queue.recording, None
+        try:
+            yield
+        finally:
+            self.queue.recording = recording
+
     def note_constant(self, buffer: wgpu.GPUBuffer, owner: object = None) -> None:
         """Say that a buffer's contents are the same in all calls of the kind that is being recorded."""
         if (recording := self.recording) is not None:

@@ -58,7 +58,7 @@ class Executor:
     def __init__(self, context: DeviceContext) -> None:
         self.context = context
         self.planner = Planner(context)
-        # How many labels arrays had when they were read, by `gpuscan.engine.group_tables.memory_key`.
+        # How many labels arrays had when they were read, by their place in memory.
         self.label_counts: RecentValues[tuple[object, ...], int] = RecentValues(_MAX_LABEL_COUNTS)
         # Bytes a second from NumPy to NumPy, once they are measured.
         self.speed: float | None = None

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuscan.device.device_array import DeviceArray, empty
+from gpuscan.array_types import AnyArray
+from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Clear
 from gpuscan.elements import scalar_of
+from gpuscan.engine.array_indices import number_labels
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import StridedView, bindable, copy_view, transpose_elements, written
-from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table, reduce_by_table
-from gpuscan.engine.groups import SortedLabels, group_elements
+from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, with_strides, written
+from gpuscan.engine.group_tables import check_full_later, plan_reduction, reduce_by_table
+from gpuscan.engine.groups import group_elements
 from gpuscan.engine.record import WORKGROUP_SIZE, are_owned, stage_dispatch, uniform_of
 from gpuscan.engine.segment_results import spread_segments
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.cache import find_or_make_problem
-from gpuscan.problem.groups import check_full, with_indices
+from gpuscan.problem.groups import with_indices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,41 +30,45 @@ if TYPE_CHECKING:
     from gpuscan.problem.problem import Problem
 
 
-def label_range(found: SortedLabels) -> tuple[int, int]:
-    """Return the smallest and the largest label. The labels at both ends of each row are read from the device."""
-    labels, size = found.labels, found.labels.dtype.itemsize
-    length = labels.shape[-1]
-    rows = labels.size // length
-    ends = []
-    with guarded(labels._context), labels._context.lock:
-        for place in (0, length - 1):
-            view = StridedView(labels, place * size, (rows,), (length * size,), size)
-            ends.append(copy_view(view, (rows,), labels.dtype)._read())
-    labels._context.check()
-    return int(ends[0].min()), int(ends[1].max())
+def label_range(executor: Executor, labels: DeviceArray) -> tuple[int, int]:
+    """Return the smallest and the largest label. This waits for the device."""
+    context = executor.context
+    with guarded(context), context.lock:
+        labels._check("STORAGE")
+        flat = contiguous(labels)._view_as((labels.size,))
+        if flat.dtype == np.bool_:
+            flat = flat._view_as(flat.shape, np.uint8)
+        ends = []
+        for op in ("minimum", "maximum"):
+            problem = find_or_make_problem(flat, op, axis=0, exclusive=False, reverse=False)
+            ends += scan_device(executor, problem.as_reduction())
+        size = flat.dtype.itemsize
+        stretches = [(end.buffer, end.offset, size) for end in ends]
+        least, largest = (int(found.view(flat.dtype)[0]) for found in context.read_and_check(*stretches))
+        return (least, largest) if labels.dtype != np.bool_ else (0, min(1, largest))
 
 
 def reduce_groups(
     executor: Executor,
     problem: Problem,
-    labels: object,
+    labels: AnyArray | DeviceArray,
     groups: int,
     *,
     out: Sequence[DeviceArray] | None = None,
-    drops_last: bool = False,
 ) -> list[DeviceArray]:
     """Return the combination of the elements of each label: the axis becomes as long as there are groups.
 
     Args:
         executor: of the arrays' device.
         problem: the scan of the elements, without heads. Its `fill` is for groups without elements.
-        labels: the labels, from 0 up to the number of groups; as they are, sorted, or planned by a table.
+        labels: the labels, from 0 up to the number of groups, and -1 where one is missing. What is wrong with labels on
+            a device is read with the reports.
         groups: the number of groups.
         out: arrays to write, which fit; new ones without.
-        drops_last: as in `check_full`.
+
+    A group that is empty without a `fill` is an error, which is read with the reports.
 
     Raises:
-        ValueError: a group is empty, and there is no `fill`.
         DeviceMemoryError: an array exceeds a binding.
     """
     context = executor.context
@@ -75,19 +81,21 @@ def reduce_groups(
             'without gaps, by np.unique(groups, return_inverse=True), or pass device="numpy"'
         )
     with guarded(context), context.lock:
-        if not isinstance(labels, (SortedLabels, TabledGroups)):
-            few = count_labels(executor, problem, labels)
-            labels = (few and plan_table(executor, problem, replace(few, count=groups), reduces=True)) or labels
-        if isinstance(labels, TabledGroups):
-            return reduce_by_table(executor, problem, labels, out, drops_last=drops_last)
+        given = upload_array(context, _narrow(labels, groups)) if isinstance(labels, np.ndarray) else labels
+        by_table = plan_reduction(executor, problem, given, groups)
+        if by_table is not None:
+            return reduce_by_table(executor, problem, by_table, out)
         problem = with_indices(problem)
-        found = group_elements(executor, problem, labels, moves=True)
+        # Missing labels are one more group, the last one.
+        ranked = groups + 1
+        found = group_elements(executor, problem, number_labels(given, groups), moves=True)
         inside = found.problem
-        marks = _marks_of(found.labels, problem.row_length, groups)
+        marks = _marks_of(found.labels, problem.row_length, ranked)
         if problem.fill is None:
-            check_full(problem, marks._read().reshape(-1, groups), drops_last=drops_last)
+            own = with_strides(marks._view_as((marks.size,)), (marks.size // ranked, groups), (4 * ranked, 4))
+            check_full_later(executor, problem, contiguous(own)._view_as((own.size,)), groups)
         # One result for each group that has elements, row by row.
-        most = problem.rows * min(groups, problem.row_length)
+        most = problem.rows * min(ranked, problem.row_length)
         full = [empty(context, (most, *f.shape), f.scalar.dtype) for f in fields]
         scan_device(executor, replace(inside, keep_last_only=True), out=full)
         (ranks,) = scan_device(executor, find_or_make_problem(marks, "add", axis=0, exclusive=False, reverse=False))
@@ -99,10 +107,15 @@ def reduce_groups(
             if result.nbytes:
                 fill = None if problem.fill is None else problem.fill[number]
                 shape = problem.rows, groups, f.storage_bytes
-                spread_segments(array, ranks, fill, result, shape, ranks_of_all_rows=marks.size > groups)
+                spread_segments(array, ranks, fill, result, shape, ranks_of_all_rows=marks.size > ranked, ranked=ranked)
             moved = transpose_elements(result, problem.inner, groups, f.storage_bytes)
             results.append(moved._view_as((*lead, *f.shape)))
         return written(results, out)
+
+
+def _narrow(labels: AnyArray, groups: int) -> AnyArray:
+    """Return the labels in a dtype that holds -1 and each number below `groups`."""
+    return labels if labels.dtype == np.bool_ else labels.astype(np.min_scalar_type(-groups))
 
 
 def _marks_of(labels: DeviceArray, length: int, groups: int) -> DeviceArray:

@@ -3,40 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
+from gpuscan.array_types import AnyDType
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.guards import guarded
-from gpuscan.device.interrupts import interrupts_held
+from gpuscan.device.reports import Verdict
 from gpuscan.device.steps import Clear, Dispatch, Step
-from gpuscan.device.transfer import read_later, read_together, round_up
-from gpuscan.elements import scalar_of, words_of
-from gpuscan.engine.array_indices import number_labels
+from gpuscan.device.transfer import round_up
+from gpuscan.elements import element_of, scalar_of, tuple_of, words_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import bind_seeds
-from gpuscan.engine.element_copy import bindable, transpose_elements, written
+from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, written
+from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.preparation import check_elements
 from gpuscan.engine.record import are_owned, max_workgroups, uniform_of
+from gpuscan.operators.trace import trace_function
 from gpuscan.planning.group_plan import plan_groups
 from gpuscan.planning.heuristics import group_heuristics_for
 from gpuscan.planning.plan import grid_of
 from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.cache import find_or_make_problem
-from gpuscan.problem.groups import check_full
+from gpuscan.problem.groups import empty_error, labels_error
 from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
 
+# More than the number of a group.
+_LAST = np.uint32(0xFFFFFFFF)
 # Labels get no table if the largest of them is this number or more.
 _MOST_LABELS = 1 << 31
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gpuscan.device.context import DeviceContext
     from gpuscan.device.steps import Binding
     from gpuscan.engine.executor import Executor
+    from gpuscan.operators.trace import Map
+    from gpuscan.operators.traced_array import Number
     from gpuscan.planning.group_plan import GroupTable
     from gpuscan.planning.spec import ScanSpec
     from gpuscan.problem.problem import Problem
@@ -48,7 +55,7 @@ class FewLabels:
 
     Attributes:
         labels: the labels: (row_length,) if all rows have the same labels, else (rows, row_length).
-        count: more than the largest label, taken for an unsigned number.
+        count: of a reduction the number of groups; of a scan more than the largest label, taken for an unsigned number.
     """
 
     labels: DeviceArray
@@ -64,31 +71,47 @@ class TabledGroups:
         labels: its labels.
         spec: its specification.
         table: the shape of the table.
-        memory: the table, if the elements of stretches are combined already.
-        leaves: the arrays that the table was combined from. The elements of each row are contiguous.
-        results: the results of a scan, if all its stages are submitted.
     """
 
     problem: Problem
     labels: DeviceArray
     spec: ScanSpec
     table: GroupTable
-    memory: DeviceArray | None = None
-    leaves: tuple[DeviceArray, ...] = ()
-    results: tuple[DeviceArray, ...] = ()
 
 
-def count_labels(executor: Executor, problem: Problem, labels: Any, *, exact: bool = False) -> FewLabels | None:
-    """Return the labels with their number; None if one is negative, or if their number stays unknown.
+def are_read(executor: Executor, problem: Problem, labels: object) -> bool:
+    """Return True if a scan depends on the largest label on a device, which is read. This waits for the device.
 
-    The largest of labels on a device is read, which waits for the device, unless their dtype says enough or there are
-    so few elements that it would take longer than a sort.
+    Not if their dtype says enough, or if there are so few elements that it would take longer than a sort.
+    """
+    h = group_heuristics_for(executor.context.capabilities.adapter_type)
+    return isinstance(labels, DeviceArray) and labels.dtype.itemsize > 1 and problem.size >= h.min_read_elements
+
+
+def as_unsigned(labels: DeviceArray) -> DeviceArray:
+    """Return labels in C order as one row of unsigned numbers, in which a negative label is a large one."""
+    return labels._view_as((labels.size,), f"u{labels.dtype.itemsize}")
+
+
+def read_count(largest: DeviceArray, dtype: AnyDType) -> int:
+    """Return 1 more than the largest label; 0 if a label is negative, or if there are too many for a table.
+
+    Args:
+        largest: the largest of the labels, as `as_unsigned` returns them. It is read, which waits for the device.
+        dtype: of the labels.
+    """
+    found = int(largest._read().reshape(-1)[0])
+    return 0 if found >= _MOST_LABELS or (dtype.kind == "i" and found > np.iinfo(dtype).max) else found + 1
+
+
+def count_labels(executor: Executor, problem: Problem, labels: Any, count: int | None = None) -> FewLabels | None:
+    """Return the labels of a scan with their number; None if one is negative, or if their number stays unknown.
 
     Args:
         executor: of the arrays' device.
         problem: the scan of the elements, without heads.
         labels: the labels, as `gpuscan.problem.groups.check_labels` returns them.
-        exact: True if `count` has to be 1 more than the largest label.
+        count: what `read_count` has returned for labels that `are_read` (default: they are read now).
     """
     context = executor.context
     with guarded(context), context.lock:
@@ -98,55 +121,26 @@ def count_labels(executor: Executor, problem: Problem, labels: Any, *, exact: bo
                 return None
             narrow = upload_array(context, labels.astype(np.min_scalar_type(largest)))
             return FewLabels(_by_rows(problem, narrow), largest + 1)
-        found = _bindable(labels)
-        if found.dtype.itemsize == 1 and not exact:
-            return FewLabels(_by_rows(problem, found), 2 if found.dtype == np.bool_ else 256)
-        h = group_heuristics_for(context.capabilities.adapter_type)
-        if problem.size < h.min_read_elements and not exact:
-            return None
-        largest = _largest_of(executor, found)
-        executor.label_counts.keep(memory_key(labels), largest + 1)
-        if largest >= _MOST_LABELS or (found.dtype.kind == "i" and largest > np.iinfo(found.dtype).max):
-            return None
-        return FewLabels(_by_rows(problem, found), largest + 1)
+        if count is None and are_read(executor, problem, labels):
+            labels._check("STORAGE")
+            unsigned = as_unsigned(contiguous(labels))
+            search = find_or_make_problem(unsigned, "maximum", axis=0, exclusive=False, reverse=False)
+            count = read_count(scan_device(executor, search.as_reduction())[0], labels.dtype)
+        elif labels.dtype.itemsize == 1:
+            count = 2 if labels.dtype == np.bool_ else 256
+        return FewLabels(_by_rows(problem, _bindable(labels)), count) if count else None
 
 
-def number_few(executor: Executor, problem: Problem, labels: DeviceArray, count: int) -> TabledGroups | DeviceArray:
-    """Return the labels of a reduction on a device, checked there, so that no call waits for the largest of them.
-
-    Missing labels are one more group, the last one.
+def plan_reduction(executor: Executor, problem: Problem, labels: DeviceArray, count: int) -> TabledGroups | None:
+    """Return how groups are reduced by a table; None if it cannot be, or if sorting the labels is faster.
 
     Args:
         executor: of the arrays' device.
         problem: the scan of the elements, without heads.
-        labels: the labels, on the device.
-        count: the number of groups that the caller passed.
-
-    Returns:
-        The groups by a table; the labels if they have to be sorted.
+        labels: the labels, unchecked.
+        count: the number of groups, 1 or more.
     """
-    context = executor.context
-    with guarded(context), context.lock:
-        numbers = number_labels(labels, count)
-        few = FewLabels(_by_rows(problem, numbers), count + 1)
-        return plan_table(executor, problem, few, reduces=True) or numbers
-
-
-def memory_key(labels: DeviceArray) -> tuple[object, ...]:
-    """Return what tells labels in one place of the device's memory from others."""
-    return id(labels.buffer), labels.offset, labels.dtype.str, labels.size
-
-
-def _largest_of(executor: Executor, labels: DeviceArray) -> int:
-    """Return the largest label, taken for an unsigned number. It is read from the device."""
-    dtype = f"u{labels.dtype.itemsize}"
-    unsigned = DeviceArray(labels._context, labels.buffer, (labels.size,), dtype, labels.offset, labels._owner)
-    problem = find_or_make_problem(unsigned, "maximum", axis=0, exclusive=False, reverse=False)
-    (result,) = scan_device(executor, problem.as_reduction())
-    context = executor.context
-    (found,) = read_together(context.queue, context.pool, [(result.buffer, result.offset, labels.dtype.itemsize)])
-    largest = int(found.view(dtype)[0])
-    return min(1, largest) if labels.dtype == np.bool_ else largest
+    return plan_table(executor, problem, FewLabels(_by_rows(problem, _bindable(labels)), count), reduces=True)
 
 
 def _by_rows(problem: Problem, labels: DeviceArray) -> DeviceArray:
@@ -158,19 +152,13 @@ def _by_rows(problem: Problem, labels: DeviceArray) -> DeviceArray:
     return labels._view_as((problem.rows, length) if by_element else (length,))
 
 
-class TableOptions(TypedDict, total=False):
-    """The arguments of `gpuscan.planning.group_plan.plan_groups` that tests pass."""
-
-    subgroups: bool | None
-    stretch: int | None
-    in_table: bool | None
-
-
-class GroupOptions(TableOptions, total=False):
+class GroupOptions(TypedDict, total=False):
     """The arguments of `gpuscan.planning.group_plan.plan_groups` that have defaults."""
 
     reduces: bool
-    checked: bool
+    subgroups: bool | None
+    stretch: int | None
+    in_table: bool | None
 
 
 def plan_table(
@@ -210,84 +198,18 @@ def plan_table(
     return None if table is None else TabledGroups(in_rows, labels.labels, spec, table)
 
 
-def combine_speculatively(
-    executor: Executor,
-    problem: Problem,
-    labels: DeviceArray,
-    count: int | None,
-    *,
-    reduces: bool,
-    all_stages: bool = False,
-    **options: Unpack[TableOptions],
-) -> TabledGroups | None:
-    """Submit the combination of the elements of stretches before the largest label is read, and return the groups.
-
-    That saves a pass over the labels. It speculates that the number of labels is what it was when labels in the same
-    place were read last. If it is not, the order of combination may be another one, and the work is dropped unless no
-    order changes a bit. Atomics end at once if a label is too large for the table.
-
-    Args:
-        executor: of the arrays' device.
-        problem: the scan of the elements, without heads.
-        labels: the labels, on the device.
-        count: the number of groups of a reduction (default: the largest label + 1).
-        reduces: True for a reduction.
-        all_stages: True to submit all stages of a scan before the largest label is read, so that the GPU never idles.
-        options: more of `gpuscan.planning.group_plan.plan_groups`.
-
-    Returns:
-        The groups, with a table for `count` labels, or without `count` for the labels that there are and perhaps more.
-        None if the number of labels matters and is unknown, if it is not the expected one, or if workgroups do not
-        combine stretches in their memory.
-    """
-    context = executor.context
-    with guarded(context), context.lock:
-        h = group_heuristics_for(context.capabilities.adapter_type)
-        if not options.get("subgroups", h.subgroups):
-            return None
-        expected = count or executor.label_counts.find(memory_key(labels))
-        if not reduces and (expected is None or labels.dtype.itemsize == 1 or problem.size < h.min_read_elements):
-            return None
-        found = _by_rows(problem, _bindable(labels))
-        few = FewLabels(found, expected or min(h.expected_labels, 1 << 8 * found.dtype.itemsize))
-        groups = plan_table(executor, problem, few, reduces=reduces, checked=True, **options)
-        if groups is None or (expected is None and not groups.table.kernels[0].copies):
-            return None
-        table, leaves = groups.table, tuple(_leaves(executor, problem))
-        largest = empty(context, (1,), np.uint32)
-        first = replace(groups, table=replace(table, kernels=table.kernels[:1]))
-        memory = run_stages(context, first, leaves, (), largest=largest)
-        rest = replace(groups, table=replace(table, kernels=table.kernels[1:]), memory=memory, leaves=leaves)
-        with interrupts_held():
-            read = read_later(context.queue, context.pool, [(largest.buffer, largest.offset, 4)])
-            try:
-                results = tuple(scan_by_table(executor, problem, rest, None)) if all_stages else ()
-            finally:
-                (words,) = read()
-        most = int(words.view(np.uint32)[0])
-        executor.label_counts.keep(memory_key(labels), most + 1)
-        if most >= table.groups or (found.dtype.kind == "i" and most > np.iinfo(found.dtype).max):
-            return None
-        if count is None and most + 1 != expected and not table.kernels[0].copies:
-            return None
-        counted = replace(rest.table, count=count or most + 1) if reduces else rest.table
-        return replace(rest, table=counted, results=results)
-
-
 def scan_by_table(
     executor: Executor, problem: Problem, groups: TabledGroups, out: Sequence[DeviceArray] | None
 ) -> list[DeviceArray]:
     """Scan the elements of each label by themselves, by a table, and return the results."""
-    if groups.results:
-        return written(list(groups.results), out)
     context, inner, length = executor.context, problem.inner, problem.row_length
     fields = problem.destination.fields
-    leaves = groups.leaves or _leaves(executor, problem)
+    leaves = _leaves(executor, problem)
     if inner == 1 and out is not None and _can_be_written(out, (*leaves, groups.labels)):
-        run_stages(context, groups, leaves, out, groups.memory)
+        run_stages(context, groups, leaves, out)
         return list(out)
     results = [empty(context, (problem.size, *f.shape), f.scalar.dtype) for f in fields]
-    run_stages(context, groups, leaves, results, groups.memory)
+    run_stages(context, groups, leaves, results)
     results = [
         transpose_elements(each, inner, length, f.storage_bytes)._view_as((*problem.shape, *f.shape))
         for each, f in zip(results, fields, strict=True)
@@ -296,35 +218,77 @@ def scan_by_table(
 
 
 def reduce_by_table(
-    executor: Executor,
-    problem: Problem,
-    groups: TabledGroups,
-    out: Sequence[DeviceArray] | None,
-    *,
-    drops_last: bool = False,
+    executor: Executor, problem: Problem, groups: TabledGroups, out: Sequence[DeviceArray] | None
 ) -> list[DeviceArray]:
     """Return the combination of the elements of each label: the axis becomes as long as there are groups.
 
-    `drops_last` is that of `check_full`.
-
-    Raises:
-        ValueError: a group is empty, and there is no `fill`.
+    A group that is empty without a `fill` is an error, which is read with the reports.
     """
     context, table = executor.context, groups.table
     fields = problem.destination.fields
-    leaves = groups.leaves or _leaves(executor, problem)
     results = [empty(context, (table.results, *f.shape), f.scalar.dtype) for f in fields]
-    memory = run_stages(context, groups, leaves, results, groups.memory)
+    memory = run_stages(context, groups, _leaves(executor, problem), results)
     if problem.fill is None:
         marks = memory._view_as((table.results,), offset=4 * (table.words - table.results))
-        check_full(problem, marks._read().reshape(-1, table.count), drops_last=drops_last)
+        check_full_later(executor, problem, marks, table.groups)
     lead = list(problem.shape)
-    lead[problem.axis] = table.count
+    lead[problem.axis] = table.groups
     results = [
-        transpose_elements(each, problem.inner, table.count, f.storage_bytes)._view_as((*lead, *f.shape))
+        transpose_elements(each, problem.inner, table.groups, f.storage_bytes)._view_as((*lead, *f.shape))
         for each, f in zip(results, fields, strict=True)
     ]
     return written(results, out)
+
+
+def check_full_later(executor: Executor, problem: Problem, marks: DeviceArray, groups: int) -> None:
+    """Look for an empty group on the device. The answer is read with the reports.
+
+    Args:
+        executor: of the arrays' device.
+        problem: the reduction, which has no result for an empty group.
+        marks: (rows * groups,) of uint32: 0 for each empty group.
+        groups: the groups of a row.
+    """
+    options = {"axis": 0, "exclusive": False, "reverse": False, "before": _rank_if_empty}
+    search = find_or_make_problem(marks, "maximum", **options)
+    (found,) = scan_device(executor, search.as_reduction())
+    report_largest(executor.context, found, _error_if_empty, (problem.operator.described, groups))
+
+
+def _rank_if_empty(mark: Number, place: Number) -> Number:
+    """Return a number that is the larger, the earlier an empty group comes; 0 for groups with elements."""
+    return np.where(mark == 0, _LAST - place.astype(np.uint32), np.zeros_like(mark))
+
+
+def _error_if_empty(operator: str, groups: int, words: list[int]) -> Exception | None:
+    return empty_error(operator, (int(_LAST) - words[0]) % groups) if words[0] else None
+
+
+def report_largest(
+    context: DeviceContext,
+    found: DeviceArray,
+    reader: Callable[..., Exception | None],
+    known: tuple[object, ...],
+) -> None:
+    """Keep a verdict of one word: the largest that runs of the call have found.
+
+    Args:
+        context: the device.
+        found: what this run has found; 0 if nothing is wrong.
+        reader, known: as in `Verdict`.
+    """
+    # It is not cleared before later runs, so that none hides what an earlier one has found.
+    verdict = upload_array(context, np.zeros(1, np.uint32))
+    map_elements(context, [found, verdict], _larger(), verdict.shape, [verdict])
+    context.read_verdict_later(Verdict(verdict, reader, known))
+    context.check_if_many()
+
+
+@cache
+def _larger() -> Map:
+    """Return the function that adds what a run has found to what earlier ones have."""
+    element = element_of([np.dtype(np.uint32)] * 2, tuple_of(2))
+    return trace_function(lambda numbers: np.maximum(numbers[0], numbers[1]), element, "the larger number")
 
 
 def _can_be_written(out: Sequence[DeviceArray], read: Sequence[DeviceArray]) -> bool:
@@ -356,9 +320,8 @@ def run_stages(
     leaves: Sequence[DeviceArray],
     results: Sequence[DeviceArray],
     memory: DeviceArray | None = None,
-    largest: DeviceArray | None = None,
 ) -> DeviceArray:
-    """Submit the stages; return the table.
+    """Submit the stages; return the table. What is wrong with the labels of a reduction is read with the reports.
 
     Args:
         context: the arrays' device.
@@ -366,7 +329,6 @@ def run_stages(
         leaves: the arrays. The elements of each row are contiguous.
         results: the arrays to write.
         memory: memory for the table (default: new memory).
-        largest: takes the largest label, if the first stage finds it.
     """
     table, spec = groups.table, groups.spec
     memory = memory or empty(context, (table.words,), np.uint32)
@@ -375,16 +337,12 @@ def run_stages(
     step = table.row_length if groups.labels.ndim > 1 else 0
     numbers = [
         *(table.row_length, table.stretch, table.stretches, table.rows * table.stretches),
-        *(table.groups, table.plane, step, table.count),
-        *(table.sharers, 0, 0, 0),
+        *(table.groups, table.plane, step, table.sharers),
     ]
     params = uniform_of(context, numbers)
     steps: list[Step] = []
     if table.cleared_words:
         steps.append(Clear(memory.buffer, memory.offset, 4 * table.cleared_words))
-    if largest is not None:
-        steps.append(Clear(largest.buffer, largest.offset, 4))
-        bound["largest"] = largest._binding()
     for array, result in zip(table.kernels[-1].destinations, results, strict=True):
         if array.atomic:
             steps.append(Clear(result.buffer, result.offset, round_up(result.nbytes, ALIGNMENT)))
@@ -396,6 +354,7 @@ def run_stages(
         steps.append(Dispatch(kernel.stage, pipeline, layout, entries, grid, spec.length, 0))
     arrays = (*leaves, *results, groups.labels)
     context.submit(steps, sum(array.nbytes for array in arrays), held=are_owned(*arrays))
+    context.check_if_many()
     # The pool has their memory again once nothing refers to them.
     del kept
     return memory
@@ -422,4 +381,9 @@ def _bindings(
         bound["fills"] = kept[-1]._binding()
     if spec.captured:
         bound["captured"] = context.uniform(spec.captured)
+    if any(kernel.checked for kernel in groups.table.kernels):
+        # It is not cleared before later runs, so that none hides what an earlier one has found.
+        verdict = upload_array(context, np.zeros(4, np.uint32))
+        context.read_verdict_later(Verdict(verdict, labels_error, (groups.table.groups,)))
+        bound["verdict"] = verdict._binding()
     return bound, kept

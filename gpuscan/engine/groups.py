@@ -11,16 +11,17 @@ import numpy as np
 from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.device.guards import guarded
-from gpuscan.device.reports import Verdict
 from gpuscan.elements import element_of, tuple_of
+from gpuscan.engine.compaction import entry_bytes
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import contiguous, transpose_elements, with_strides, written
+from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, with_strides, written
 from gpuscan.engine.elementwise import map_elements
-from gpuscan.engine.group_tables import TabledGroups, combine_speculatively, count_labels, plan_table, scan_by_table
+from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table, report_largest, scan_by_table
 from gpuscan.engine.permutations import Permutation
-from gpuscan.engine.sorting import sort_device
+from gpuscan.engine.sorting import partition_places, sort_device
 from gpuscan.operators.trace import trace_function
 from gpuscan.operators.traced_array import Number
+from gpuscan.planning.heuristics import group_heuristics_for
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.groups import may_be_missing, missing_error, with_indices
 from gpuscan.problem.labels import MISSING
@@ -71,6 +72,7 @@ def scan_groups(
     strategy: str = "auto",
     *,
     out: Sequence[DeviceArray] | None = None,
+    count: int | None = None,
 ) -> list[DeviceArray]:
     """Scan the elements of each label by themselves, and return the results.
 
@@ -80,6 +82,7 @@ def scan_groups(
         labels: the labels, as `gpuscan.problem.groups.check_labels` returns them, or sorted, or planned by a table.
         strategy: as in `gpuscan.scan`.
         out: arrays to write, which fit; new ones without. They may be the problem's own.
+        count: as in `count_labels`.
 
     Raises:
         DeviceMemoryError: an array exceeds a binding.
@@ -89,8 +92,8 @@ def scan_groups(
         context.strategy(strategy)
         given = labels
         if not isinstance(labels, (SortedLabels, TabledGroups)):
-            # An array of the caller's changes only once it is known that the result is right.
-            labels = _try_table(executor, problem, labels, all_stages=out is None) or labels
+            few = count_labels(executor, problem, labels, count)
+            labels = (few and plan_table(executor, problem, few)) or labels
         if isinstance(given, DeviceArray) and may_be_missing(given) and not _are_counted(labels):
             if missing_error(problem) is None:
                 scanned = _scan(executor, problem, labels, strategy, None)
@@ -112,10 +115,24 @@ def _scan(
     scanned = scan_device(executor, inside, strategy)
     results = []
     for array, f in zip(scanned, problem.destination.fields, strict=True):
-        back = found.order.undo(array._view_as((problem.size, *f.shape)))
+        back = _undo(executor, found.order, array._view_as((problem.size, *f.shape)))
         back = transpose_elements(back, problem.inner, problem.row_length, f.storage_bytes)
         results.append(back._view_as((*problem.shape, *f.shape)))
     return written(results, out)
+
+
+def _undo(executor: Executor, order: Permutation, entries: DeviceArray) -> DeviceArray:
+    """Return entries in the order of their labels back in their places."""
+    context, size = executor.context, entry_bytes(entries)
+    least = group_heuristics_for(context.capabilities.adapter_type).min_partitioned_bytes
+    if least is None or entries.nbytes < least or size not in (4, 8):
+        return order.undo(entries)
+    # Words that are written far from each other take much longer than words in one part of the array.
+    flat = bindable(entries)._view_as((entries.shape[0],), f"u{size}")
+    found = partition_places(executor, order.indices._view_as(flat.shape), flat)
+    assert found.keys is not None
+    assert found.places is not None
+    return Permutation(context, found.keys).undo(found.places)._view_as(entries.shape, entries.dtype)
 
 
 def _are_counted(labels: object) -> bool:
@@ -143,19 +160,7 @@ def _search_missing(executor: Executor, labels: DeviceArray) -> DeviceArray:
 def _check_missing(executor: Executor, problem: Problem, labels: DeviceArray) -> None:
     """Look for missing labels on the device, for results that cannot be NaN. The answer is read with the reports."""
     context = executor.context
-    found = _search_missing(executor, labels)
-    # It is not cleared before later runs, so that none hides what an earlier one has found.
-    verdict = upload_array(context, np.zeros(1, np.uint32))
-    map_elements(context, [found, verdict], _larger(), verdict.shape, [verdict])
-    context.read_verdict_later(Verdict(verdict, _error_if_found, (missing_error(problem),)))
-    context.check_if_many()
-
-
-@cache
-def _larger() -> Map:
-    """Return the function that adds what a run has found to what earlier ones have."""
-    element = element_of([np.dtype(np.uint32)] * 2, tuple_of(2))
-    return trace_function(lambda numbers: np.maximum(numbers[0], numbers[1]), element, "the larger number")
+    report_largest(context, _search_missing(executor, labels), _error_if_found, (missing_error(problem),))
 
 
 def _error_if_found(error: Exception, words: list[int]) -> Exception | None:
@@ -196,16 +201,6 @@ def _nan_where_missing(labels: AnyDType, dtype: AnyDType) -> Map:
     return trace_function(function, element_of([labels, dtype], tuple_of(2)), "groups")
 
 
-def _try_table(executor: Executor, problem: Problem, labels: object, *, all_stages: bool) -> TabledGroups | None:
-    """Return the groups by a table, perhaps with some or `all_stages` submitted; None to sort the labels."""
-    if isinstance(labels, DeviceArray):
-        begun = combine_speculatively(executor, problem, labels, None, reduces=False, all_stages=all_stages)
-        if begun is not None:
-            return begun
-    few = count_labels(executor, problem, labels)
-    return None if few is None else plan_table(executor, problem, few)
-
-
 def sort_labels(executor: Executor, problem: Problem, labels: object, *, moves: bool = False) -> SortedLabels:
     """Submit the sort of the labels of each row, or one sort if all rows have the same labels.
 
@@ -213,12 +208,13 @@ def sort_labels(executor: Executor, problem: Problem, labels: object, *, moves: 
         executor: of the arrays' device.
         problem: the scan of the elements, without heads.
         labels: the labels, as `gpuscan.problem.groups.check_labels` returns them.
-        moves: True to move the elements along if they are words of one row, in place of their indices.
+        moves: True to move the elements along if they are one or two words of one row, in place of their indices.
     """
     length, inner = problem.row_length, problem.inner
     given = _on_device(executor, labels)
-    if moves and problem.rows == 1 and not problem.indexed and [f.storage_bytes for f in problem.source.fields] == [4]:
-        words = _on_device(executor, problem.leaves[0])._view_as((length,), np.uint32)
+    sizes = [f.storage_bytes for f in problem.source.fields]
+    if moves and problem.rows == 1 and not problem.indexed and sizes in ([4], [8]):
+        words = _on_device(executor, problem.leaves[0])._view_as((length,), f"u{sizes[0]}")
         found = sort_device(executor, given._view_as((length,)), 0, words=words)
         assert found.keys is not None
         assert found.places is not None

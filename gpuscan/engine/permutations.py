@@ -26,7 +26,7 @@ class Permutation:
     """
 
     def __init__(self, context: DeviceContext, indices: DeviceArray) -> None:
-        self._context, self._indices = context, indices
+        self._context, self.indices = context, indices
         self._count = upload_words(context, [indices.size])
 
     @classmethod
@@ -52,7 +52,7 @@ class Permutation:
         if not leaf.nbytes:
             return leaf
         self._check(leaf)
-        return gather_entries(self._context, leaf, self._indices, self._count)
+        return gather_entries(self._context, leaf, self.indices, self._count)
 
     def undo(self, leaf: DeviceArray) -> DeviceArray:
         """Return the entries of an array (n, …) from the new order back in the old one.
@@ -77,12 +77,12 @@ class Permutation:
     def _scatter_rows(self, leaf: DeviceArray | None, row_words: int) -> DeviceArray:
         """Return the rows of an array at their old places; without an array, the numbers of the rows."""
         context = self._context
-        source = self._indices if leaf is None else leaf
+        source = self.indices if leaf is None else leaf
         result = empty(context, source.shape, source.dtype)
         words = source.nbytes // 4
-        bound = [self._indices._binding(), result._binding(), *([] if leaf is None else [leaf._binding()])]
+        bound = [self.indices._binding(), result._binding(), *([] if leaf is None else [leaf._binding()])]
         what = "numbers" if leaf is None else "rows"
-        numbers, held = [row_words, words], are_owned(self._indices, leaf)
+        numbers, held = [row_words, words], are_owned(self.indices, leaf)
         submit_stage(context, "arrays/scatter.wgsl", numbers, bound, words, source.shape[0], held, what=what)
         return result
 

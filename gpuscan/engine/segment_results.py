@@ -177,6 +177,7 @@ def spread_segments(
     *,
     in_columns: bool = False,
     ranks_of_all_rows: bool = False,
+    ranked: int | None = None,
 ) -> None:
     """Submit the move of the results of segments with elements to their places, and the fill of the others.
 
@@ -188,13 +189,14 @@ def spread_segments(
         shape: the rows, or arrays of columns; the segments in each; and the bytes of neighbouring results of one.
         in_columns: True for columns.
         ranks_of_all_rows: True if `ranks` has a rank in all rows together for each segment of each row.
+        ranked: the segments of a row in `ranks`, if there are more of them than in the result.
     """
     context, (outer, segments, nbytes) = source._context, shape
     unit = gcd(4, nbytes)
     units = outer * segments * nbytes // unit
     words = -(-units * unit // 4)
     filling = upload_array(context, np.zeros(1, np.uint32) if fill is None else fill)
-    numbers = [words, units, segments, outer, nbytes // unit]
+    numbers = [words, units, segments, outer, nbytes // unit, segments if ranked is None else ranked]
     arrays = (source, ranks, filling, result)
     bound, held = [array._binding() for array in arrays], are_owned(*arrays)
     values = {"unit": unit, "in_columns": in_columns, "ranks_of_all_rows": ranks_of_all_rows}

@@ -17,6 +17,7 @@ from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import RunKind
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import Scalar, scalar_of
+from gpuscan.engine.compaction import entry_bytes
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import (
     StridedView,
@@ -30,7 +31,7 @@ from gpuscan.engine.element_copy import (
 from gpuscan.engine.record import WORKGROUP_SIZE, stage_dispatch, uniform_of
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.planning.heuristics import sort_heuristics_for
-from gpuscan.planning.sort_plan import RowSort, plan_sort
+from gpuscan.planning.sort_plan import RowSort, TileSort, plan_sort
 from gpuscan.problem.cache import find_or_make_problem
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ if TYPE_CHECKING:
     from gpuscan.elements import Scalar
     from gpuscan.engine.executor import Executor
     from gpuscan.planning.kernel_parts import InjectedFaults
-    from gpuscan.planning.sort_plan import TileSort
+
+
+# What moves along with a key, by its bytes.
+_PAYLOADS = {4: "words", 8: "pairs"}
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,8 @@ def sort_device(
         descending: True to put the greatest key first.
         with_keys: True to return the keys in order.
         with_places: True to return the indices of the keys along the axis, as uint32.
-        words: words of 32 bits in C order, one for each key of a 1-D array, to return in place of the indices.
+        words: entries of 4 or 8 bytes in C order, one for each key of a 1-D array, to return in place of the indices,
+            as uint32 or uint64.
         strategy: how tiles learn where their elements belong: ``"auto"``, ``"lookback"``, ``"fallback"`` or
             ``"three_dispatch"``.
         options: further ones of `plan_sort`.
@@ -105,11 +110,14 @@ def sort_device(
     with guarded(context), context.lock:
         keys._check("STORAGE")
         rows = _widen_numbers(transpose_elements(contiguous(keys), length, inner, size), scalar)
-        payload = "none" if not wants_places else "index" if words is None else "words"
+        payload = "none"
+        if wants_places:
+            payload = "index" if words is None else _PAYLOADS[entry_bytes(words)]
         given = Keys(rows, scalar, length, descending, with_keys, payload, None if words is None else bindable(words))
         found_keys, places = _sort(executor, given, strategy, options)
         results: list[DeviceArray | None] = []
-        for array, dtype in ((found_keys, keys.dtype), (places, np.dtype(np.uint32))):
+        moved = np.dtype(np.uint64 if payload == "pairs" else np.uint32)
+        for array, dtype in ((found_keys, keys.dtype), (places, moved)):
             if array is None:
                 results.append(None)
                 continue
@@ -139,6 +147,28 @@ def sort_selected(
         found, places = _sort(executor, given, "auto", {})
         assert found is not None
         return Sorted(_narrow_numbers(found, dtype), places)
+
+
+def partition_places(executor: Executor, places: DeviceArray, words: DeviceArray) -> Sorted:
+    """Sort places by one digit, and move words along, so that places in one part of an array come together.
+
+    Args:
+        executor: of the arrays' device.
+        places: uint32, 1-D, longer than a sort of rows takes.
+        words: a word of 32 or 64 bits for each place.
+    """
+    context = executor.context
+    with guarded(context), context.lock:
+        payload = _PAYLOADS[entry_bytes(words)]
+        keys = Keys(bindable(places), scalar_of(places.dtype), places.size, False, True, payload, bindable(words))
+        plan = plan_sort(
+            keys.scalar, 1, keys.length, context.capabilities, with_places=True, payload_words=keys.payload_words
+        )
+        assert isinstance(plan, TileSort)
+        sort = _TileSort(executor, keys, plan)
+        sort.by_digit(_PARTITION_BIT // plan.radix_bits)
+        assert sort.places is not None
+        return Sorted(sort.keys, sort.places._view_as(words.shape, words.dtype))
 
 
 def check_size(context: DeviceContext, keys: int, scalar: Scalar) -> None:
@@ -186,6 +216,7 @@ def _sort(
             keys.length,
             context.capabilities_without(without),
             with_places=keys.payload != "none",
+            payload_words=keys.payload_words,
             strategy=strategy,
             **options,
         )
@@ -231,6 +262,8 @@ def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[Devic
 # Sort long rows on a device, by a radix sort over tiles: in a single pass for each digit, or in three dispatches.
 
 
+# A part of `partition_places` has runs of 2**16 places, so that the words of several runs fit a GPU's cache.
+_PARTITION_BIT = 16
 # 32-bit words of one step in the buffer of steps.
 _STEP_WORDS = 6
 # The word of the parameters that holds the epoch.
@@ -249,8 +282,9 @@ class Keys:
         length: the keys in a row.
         descending: True to put the greatest key first.
         with_keys: True to return the keys in order.
-        payload: what moves along with a key: ``"none"``, its ``"index"`` in the row, or one of the ``"words"``.
-        words: a word for each key.
+        payload: what moves along with a key: ``"none"``, its ``"index"`` in the row, or one of the ``"words"`` or
+            ``"pairs"`` of words.
+        words: a word or a pair for each key.
     """
 
     array: DeviceArray
@@ -267,6 +301,11 @@ class Keys:
         return self.array.nbytes // (4 * self.scalar.words)
 
     @property
+    def payload_words(self) -> int:
+        """The words that move along with a key."""
+        return 2 if self.payload == "pairs" else 1
+
+    @property
     def held(self) -> bool:
         """True if all buffers come from the pool, so that the sort may be submitted with what comes next."""
         return self.array._owner is not None and (self.words is None or self.words._owner is not None)
@@ -277,7 +316,7 @@ class Keys:
 
     def places(self, context: DeviceContext) -> DeviceArray | None:
         """Return a new array for what moves along with the keys, if anything does."""
-        return None if self.payload == "none" else empty(context, (self.size,), np.uint32)
+        return None if self.payload == "none" else empty(context, (self.size * self.payload_words,), np.uint32)
 
 
 def sort_tiles(
@@ -330,18 +369,28 @@ class _TileSort:
 
     def in_three_dispatches(self) -> SortRun | None:
         """Submit three dispatches for each digit: count, scan the counts, and scatter."""
-        context, plan = self._context, self._plan
-        counts, offsets = (empty(context, (plan.counts,), np.uint32) for _ in range(2))
         steps = self._steps_from_differences()
+        for number in range(self._plan.digits):
+            self._submit_step(number, steps)
+        return None
+
+    def by_digit(self, number: int) -> None:
+        """Submit the step of one digit alone."""
+        only = np.zeros((self._plan.digits, _STEP_WORDS), np.uint32)
+        only[number] = [1, 0, 1, 1, 1, (1 << self._plan.radix_bits) - 1]  # as in sort/params.wgsl
+        self._submit_step(number, upload_array(self._context, only)._binding())
+
+    def _submit_step(self, number: int, steps: Binding) -> None:
+        """Submit the three dispatches of a digit."""
+        plan = self._plan
+        counts, offsets = (empty(self._context, (plan.counts,), np.uint32) for _ in range(2))
         scan = find_or_make_problem(counts, "add", axis=0, exclusive=True, reverse=False)
         counting = self._tile_shape | {"copies": plan.copies}
-        for number in range(plan.digits):
-            bound = [self._params(number), steps, *self._arrays]
-            self._submit([self._stage("count_digits", [*bound, counts._binding()], plan.tiles, counting)])
-            scan_device(self._executor, scan, out=[offsets])
-            bound += [offsets._binding(), *self._moved]
-            self._submit([self._stage("scatter_digits", bound, plan.tiles, self._scatter)])
-        return None
+        bound = [self._params(number), steps, *self._arrays]
+        self._submit([self._stage("count_digits", [*bound, counts._binding()], plan.tiles, counting)])
+        scan_device(self._executor, scan, out=[offsets])
+        bound += [offsets._binding(), *self._moved]
+        self._submit([self._stage("scatter_digits", bound, plan.tiles, self._scatter)])
 
     def in_single_passes(self) -> SortRun:
         """Submit one pass that counts the values of all digits, and then a single pass for each digit."""

@@ -49,8 +49,9 @@ class Code(HashedOnce):
             wrapped when they are stored.
         order_free: True if the order and the grouping in which elements are combined change no bit of the result
             but NaN's.
-        atomic: the WGSL atomic that combines elements of one integer, and the bits of its identity; None without.
-        neutral: the bits of the operand that changes no bit of the other one; None if it is no single word, or unknown.
+        atomic: the WGSL atomic that combines each word of elements of one integer, and the bits of its identity; None
+            without. A sum of two words also needs the carry from the low word to the high one.
+        neutral: the bits of each word of the operand that changes no bit of the other one; None if they are unknown.
         captured: float and complex constants of the user's function that the text has no values of. It reads them from
             `captured`, a uniform buffer (shaders/shared/captured.wgsl), so that a function with other constants
             has the same text and needs no compilation, and no compiler simplifies what is computed with them. Code

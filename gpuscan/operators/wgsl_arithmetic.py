@@ -183,6 +183,7 @@ ORDER_FREE = {
 
 
 # The operations of `ORDER_FREE` on 32-bit words that WGSL has as atomics, with the bits that change no other operand.
+# All but minima and maxima also combine integers of two words, each with the same bits.
 ATOMICS = {
     "add": ("atomicAdd", 0, 0),
     "minimum": ("atomicMin", 0xFFFFFFFF, 0x7FFFFFFF),
@@ -194,14 +195,18 @@ ATOMICS = {
 
 
 def atomic_of(fields: Sequence[Sequence[Node]]) -> tuple[str, int] | None:
-    """Return the atomic that combines elements, and the bits of its identity; None if WGSL has none."""
+    """Return the atomic that combines each word of elements, and the bits of its identity; None if WGSL has none.
+
+    A sum of two words also needs the carry from the low word to the high one.
+    """
     numbers = [node for nodes in fields for node in nodes]
     scalar = numbers[0].scalar
-    if len(numbers) > 1 or scalar.kind not in ("signed", "unsigned") or scalar.words > 1 or not is_order_free(fields):
+    op = numbers[0].op
+    if len(numbers) > 1 or scalar.kind not in ("signed", "unsigned") or not is_order_free(fields):
         return None
-    if numbers[0].op not in ATOMICS:
+    if op not in ATOMICS or (scalar.words > 1 and op in _CHOICES):
         return None
-    name, unsigned, signed = ATOMICS[numbers[0].op]
+    name, unsigned, signed = ATOMICS[op]
     return name, signed if scalar.kind == "signed" else unsigned
 
 
@@ -210,7 +215,7 @@ NEUTRAL_FLOATS = {"add": 0x80000000, "multiply": 0x3F800000, "minimum": 0x7F8000
 
 
 def neutral_of(fields: Sequence[Sequence[Node]]) -> int | None:
-    """Return the bits of the operand that changes no bit of the other one; None if it is not one word, or not known."""
+    """Return the bits of each word of the operand that changes no bit of the other one; None if they are not known."""
     numbers = [node for nodes in fields for node in nodes]
     node, scalar = numbers[0], numbers[0].scalar
     if (atomic := atomic_of(fields)) is not None:

@@ -23,7 +23,7 @@ from gpuscan.planning.tile_shapes import TileShape, power_below
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
 
 # The bindings after the arrays, in the order of their numbers. The binding of the labels is before the arrays.
-_AFTER_ARRAYS = ("table", "seeds", "fills", "captured", "largest")
+_AFTER_ARRAYS = ("table", "seeds", "fills", "captured", "verdict")
 # A capacity is a multiple of this part of the next power of 2, so that few numbers of labels need shaders of their own.
 _CAPACITY_STEPS = 8
 # Shaders count elements and the words of the table in 32 bits.
@@ -44,7 +44,7 @@ class GroupKernel(Kernel):
         copies: the carries for each label in workgroup memory, if atomics combine elements there; else 0.
         in_table: True if atomics combine elements in the table.
         encoded: True if the table has the bits of carries xored with the bits of the identity.
-        checked: True to find the largest label as well, and to leave out labels without a place in the table.
+        checked: True to leave out missing labels and wrong ones, and to report the wrong ones.
         max_subgroups: the most subgroups that a workgroup may have. They take turns with its carries.
         marked: True if the table says which carries are there. Otherwise all are: they begin with the identity.
         alone: True if there are no carries before any stretch, since each is a whole row.
@@ -134,7 +134,7 @@ class GroupKernel(Kernel):
         if self.stage == "reduce_carries" and self.marked:
             bound.append(BoundArray("fills", self.binding_of("fills"), "read"))
         if self.checked:
-            bound.append(BoundArray("largest", self.binding_of("largest"), "read_write"))
+            bound.append(BoundArray("verdict", self.binding_of("verdict"), "read_write"))
         return tuple(bound)
 
 
@@ -148,7 +148,6 @@ class GroupTable:
         row_length: the elements in a row.
         stretch: the elements of a stretch; the last one of a row may have fewer.
         kernels: the stages, in their order.
-        count: the labels of a row that a reduction has results for.
         sharers: the workgroups that share a stretch, if elements are combined in the table.
     """
 
@@ -157,7 +156,6 @@ class GroupTable:
     row_length: int
     stretch: int
     kernels: tuple[GroupKernel, ...]
-    count: int
     sharers: int = 1
 
     @property
@@ -173,7 +171,7 @@ class GroupTable:
     @property
     def results(self) -> int:
         """The results of a reduction. After the planes there is a word for each, if carries are marked."""
-        return self.rows * self.count
+        return self.rows * self.groups
 
     @property
     def words(self) -> int:
@@ -195,7 +193,7 @@ class GroupTable:
             if kernel.in_table:
                 return stretches * self.sharers
             return stretches if kernel.capacity else -(-stretches // kernel.tile.workgroup_size)
-        return self.rows * -(-self.count // (kernel.tile.workgroup_size // kernel.parts))
+        return self.rows * -(-self.groups // (kernel.tile.workgroup_size // kernel.parts))
 
 
 def plan_groups(
@@ -205,7 +203,6 @@ def plan_groups(
     capabilities: Capabilities,
     *,
     reduces: bool = False,
-    checked: bool = False,
     subgroups: bool | None = None,
     stretch: int | None = None,
     in_table: bool | None = None,
@@ -215,12 +212,10 @@ def plan_groups(
     Args:
         spec: the scan of contiguous rows, without heads. It has `initial` if the seeds of a reduction are the results
             of empty groups.
-        label: the kind of label. The labels' bits, taken for unsigned numbers, are less than `groups`.
-        groups: the number of labels, 1 or more.
+        label: the kind of label.
+        groups: the number of labels, 1 or more. In a scan, the labels' bits, taken for unsigned numbers, are less.
         capabilities: the device's.
-        reduces: True for one result for each label.
-        checked: True if the first stage also finds the largest label. Labels that are not less than `groups` are left
-            out. The result is None unless workgroups combine the elements of stretches in their memory first.
+        reduces: True for one result for each label. Missing labels are left out, and wrong ones are reported.
         subgroups: True to combine stretches by subgroups (default: on GPUs that have subgroups).
         stretch: the elements of a stretch, to take a table whatever its size.
         in_table: True to combine the elements of a reduction by atomics in the table (default: if it is too large for
@@ -245,7 +240,7 @@ def plan_groups(
         capacity = 0
     limits = capabilities.limits
     no_memory = 4 * carry_words * (capacity + 1) + 4 > limits["max-compute-workgroup-storage-size"]
-    if no_memory or (checked and not capacity):
+    if no_memory:
         return None
     walking = GroupKernel(
         "combine_groups",
@@ -262,7 +257,7 @@ def plan_groups(
     )
     if subgroups:
         walking = replace(walking, max_subgroups=walking.tile.workgroup_size // fewest_lanes(capabilities))
-    combining = replace(walking, checked=checked)
+    combining = replace(walking, checked=reduces)
     if by_atomics:
         combining = _by_atomics(combining, capabilities, in_table)
     sharers = 1
@@ -285,11 +280,9 @@ def plan_groups(
         kernels: tuple[GroupKernel, ...] = (combining, carrying)
     elif stretch < spec.row_length or spec.initial:
         kernels = (combining, carrying, scanning)
-    elif checked:
-        return None
     else:
         kernels = (replace(scanning, alone=True),)
-    table = GroupTable(groups, spec.rows, spec.row_length, stretch, kernels, groups, sharers)
+    table = GroupTable(groups, spec.rows, spec.row_length, stretch, kernels, sharers)
     bound = max(len(kernel.bindings) for kernel in kernels)
     if bound > limits[STORAGE_LIMIT] or 4 * table.words > limits["max-storage-buffer-binding-size"]:
         return None

@@ -588,12 +588,13 @@ class GroupHeuristics:
     carry_columns: int = 8
     carry_parts: int = 32
     carry_loads: int = 4
-    # Labels that a reduction by atomics makes a table for before it knows their number, if the caller does not pass it.
-    # Not measured: more labels are handled in another way.
-    expected_labels: int = 2048
     # Words of the table for each word that is read and written otherwise, at most. Each of them is written twice and
     # read three times. Not measured on a GPU: such a table moves about as many words as the elements.
     max_table_share: float = 0.25
+    # Bytes of results from which on they are partitioned by their places before they go back there; None if never.
+    # H100, 2^25 results in random places: words 0.95 ms, and 2.33 at once; pairs of words 1.11 and 2.47. Not measured
+    # for fewer bytes: a GPU's cache holds them.
+    min_partitioned_bytes: int | None = 1 << 25
     # Elements from which on the largest of labels on the device is read, which waits for the device. Not measured: a
     # sort of fewer elements, which a table would save, takes no longer than the wait.
     min_read_elements: int = 1 << 20
@@ -617,6 +618,7 @@ GROUPS_CPU = replace(
     # lavapipe, scan of 2^18 int32: 10,000 labels, a share of 2.4: 17 ms, by a sort 35 ms; 100,000 labels, a share of 6:
     # 39 and 42 ms, a share of 24: 107 and 42 ms.
     max_table_share=2.0,
+    min_partitioned_bytes=None,
     min_read_elements=1 << 12,
 )
 

@@ -160,6 +160,7 @@ def plan_sort(
     capabilities: Capabilities,
     *,
     with_places: bool = False,
+    payload_words: int = 1,
     strategy: str = "three_dispatch",
     subgroups: bool | None = None,
     tile_size: int | None = None,
@@ -172,7 +173,8 @@ def plan_sort(
         rows: the number of rows, 1 or more.
         row_length: the keys in a row, 1 or more.
         capabilities: the device's.
-        with_places: True if each key takes its index along.
+        with_places: True if each key takes its index along, or words.
+        payload_words: the words that it takes along, 1 or 2.
         strategy: how tiles learn where their elements belong: ``"three_dispatch"``, ``"lookback"`` or ``"fallback"``.
             Rows of few tiles take three dispatches, and so does what does not fit a binding.
         subgroups: True to rank tiles by subgroups (default: on GPUs that have subgroups).
@@ -202,7 +204,8 @@ def plan_sort(
         groups = max(1, workgroup // fewest_lanes(capabilities))
         while groups > 1 and max(groups << radix_bits, workgroup * scalar.words) > words:
             workgroup, groups = workgroup // 2, groups // 2
-        fitting = words // scalar.words // workgroup * workgroup * turns
+        turns *= payload_words
+        fitting = words // max(scalar.words, payload_words) // workgroup * workgroup * turns
     else:
         groups, fitting = workgroup, workgroup * h.serial_items
     if tile_size is None:

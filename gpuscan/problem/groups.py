@@ -167,18 +167,25 @@ def labels_error(count: int, words: Sequence[int]) -> ValueError | None:
     return None
 
 
-def check_full(problem: Problem, marks: AnyArray, *, drops_last: bool = False) -> None:
+def check_full(problem: Problem, marks: AnyArray) -> None:
     """Raise ValueError if a group of any row is empty.
 
     Args:
         problem: the reduction, which has no result for an empty group.
         marks: (rows, groups): 0 for each empty group.
-        drops_last: True if the last group is that of missing labels, which may be empty.
     """
-    marks = marks[:, :-1] if drops_last else marks
     if not marks.all():
-        group = int(np.argwhere(marks == 0)[0, 1])
-        raise ValueError(
-            f"a reduction of groups was asked for, but group {group} is empty and {problem.operator.described} has no "
-            "identity. Pass initial=..., or give the operator an identity"
-        )
+        raise empty_error(problem.operator.described, int(np.argwhere(marks == 0)[0, 1]))
+
+
+def empty_error(operator: str, group: int) -> ValueError:
+    """Return the error for an empty group.
+
+    Args:
+        operator: the operator, as messages name it.
+        group: the number of the group.
+    """
+    return ValueError(
+        f"a reduction of groups was asked for, but group {group} is empty and {operator} has no identity. Pass "
+        "initial=..., or give the operator an identity"
+    )

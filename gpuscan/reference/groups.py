@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from gpuscan.array_types import AnyArray
-from gpuscan.problem.groups import check_full
+from gpuscan.problem.groups import check_full, missing_labels
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads, Keys
 from gpuscan.reference.scan import accumulate
@@ -52,10 +52,8 @@ def take_entries(rows: Array, order: Array) -> Array:
     return np.take_along_axis(rows, order.reshape(*order.shape, *[1] * (rows.ndim - 2)), 1)
 
 
-def reduce_groups(problem: Problem, labels: Array, groups: int, *, drops_last: bool = False) -> list[Array]:
-    """Return the combination of the elements of each label of each row.
-
-    `drops_last` is that of `check_full`.
+def reduce_groups(problem: Problem, labels: Array, groups: int) -> list[Array]:
+    """Return the combination of the elements of each label of each row, without missing labels.
 
     Returns:
         One array (rows, groups, *element shape) for each field. An empty group gives the problem's `fill`.
@@ -63,13 +61,19 @@ def reduce_groups(problem: Problem, labels: Array, groups: int, *, drops_last: b
     Raises:
         ValueError: a group is empty, and there is no `fill`.
     """
+    if not groups:
+        return [np.empty((problem.rows, 0, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
+    # Missing labels are one more group at first, the last one.
+    missing = missing_labels(labels)
+    labels = labels if missing is None else np.where(missing, np.int64(groups), labels)
     rows = label_rows(problem, labels).astype(np.int64)
-    ends = np.zeros((problem.rows, groups), np.int64)
+    ends = np.zeros((problem.rows, groups + 1), np.int64)
     numbers, place = np.indices(rows.shape)
     # Of equal places the last one counts, since places ascend along a row.
     ends[numbers, rows] = place + 1
+    ends = ends[:, :groups]
     if problem.fill is None:
-        check_full(problem, ends, drops_last=drops_last)
+        check_full(problem, ends)
     scanned = accumulate_groups(problem, labels)
     results = []
     for number, (array, f) in enumerate(zip(scanned, problem.destination.fields, strict=True)):

@@ -25,38 +25,8 @@ const NO_PLACE = 0xffffffffu;
 @group(0) @binding(2) var<storage, read_write> places: array<u32>;
 @group(0) @binding(3) var<storage, read_write> verdict: Verdict;
 
-struct Index {
-    negative: bool,
-    size: u32,  // without the sign; numbers of more than 32 bits become NO_PLACE
-}
-
-fn index_at(at: u32) -> Index {
-{% if scalar.words == 2 %}
-    let low = indices[2u * at];
-    let high = indices[2u * at + 1u];
-{% if scalar.kind == "signed" %}
-    if (high >= 0x80000000u) {
-        let rest = ~high + select(0u, 1u, low == 0u);
-        return Index(true, select(~low + 1u, NO_PLACE, rest != 0u));
-    }
-{% endif %}
-    return Index(false, select(low, NO_PLACE, high != 0u));
-{% elif scalar.kind == "signed" %}
-{% if scalar.packed %}
-    let word = bitcast<i32>(indices[at / {{ scalar.per_word }}u]);
-    let found = extractBits(word, at % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u);
-{% else %}
-    let found = bitcast<i32>(indices[at]);
-{% endif %}
-    // The difference wraps for the least number, and is its size all the same.
-    return Index(found < 0, select(u32(found), 0u - bitcast<u32>(found), found < 0));
-{% elif scalar.packed %}
-    return Index(false, extractBits(indices[at / {{ scalar.per_word }}u], at % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u));
-{% else %}
-    return Index(false, indices[at]);
-{% endif %}
-}
-
+{% from "shared/indices.wgsl" import index_at with context %}
+{{ index_at("indices", scalar) }}
 {% from "shared/main.wgsl" import main %}
 {{ main() }} {
     let i = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;

@@ -14,6 +14,7 @@ struct Call {
     segments: u32,
     outer: u32,  // of rows, their number
     run: u32,  // units of neighbouring results of one segment
+    ranked: u32,  // segments in the ranks of a row: there may be more of them than in the result
 }
 
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
@@ -35,7 +36,7 @@ fn unit_at(place: u32) -> u32 {
     let at = place % call.run;
     let segment = place / call.run % call.segments;
     let outer = place / call.run / call.segments;
-    let number = {{ "outer * call.segments + segment" if ranks_of_all_rows else "segment" }};
+    let number = {{ "outer * call.ranked + segment" if ranks_of_all_rows else "segment" }};
     let rank = ranks[number];
     let before = select(0u, ranks[max(number, 1u) - 1u], number > 0u);
     if (rank == before) {
@@ -46,7 +47,7 @@ fn unit_at(place: u32) -> u32 {
 {% elif ranks_of_all_rows %}
     return unit_of_source(before * call.run + at);
 {% else %}
-    return unit_of_source((outer * ranks[call.segments - 1u] + before) * call.run + at);
+    return unit_of_source((outer * ranks[call.ranked - 1u] + before) * call.run + at);
 {% endif %}
 }
 

@@ -4,26 +4,55 @@
 {% include "shared/arrays.wgsl" %}
 @group(0) @binding({{ kernel.binding_of("labels") }}) var<storage, read> labels: array<u32>;
 {% if kernel.checked %}
-@group(0) @binding({{ kernel.binding_of("largest") }}) var<storage, read_write> largest: atomic<u32>;  // of all labels
+{% from "shared/indices.wgsl" import index_at with context %}
+
+struct Verdict {
+    above: atomic<u32>,  // the largest label that is not below the number of labels; 0 if there is none
+    below: atomic<u32>,  // the same for labels below -1, counted down from 0
+}
+@group(0) @binding({{ kernel.binding_of("verdict") }}) var<storage, read_write> verdict: Verdict;
+
+const NO_LABEL = 0xffffffffu;
+// What the invocation has to add to the verdict.
+var<private> above = 0u;
+var<private> below = 0u;
+
+{{ index_at("labels", kernel.label) }}
 {% endif %}
 
 const STEPS = {{ kernel.tile.chunk }}u;  // elements that an invocation loads at a time
 
-// Return the label at a place of a row, by its bits{{ "" if kernel.checked else ", which are less than the number of labels" }}.
+{% if kernel.checked %}
+// Return the label at a place of a row, or NO_LABEL if the label is missing or wrong.
+fn label_at(row: u32, place: u32) -> u32 {
+    let label = index_at(row * params.labels_step + place);
+    let is_right = !label.negative & (label.size < params.groups);
+    above = max(above, select(label.size, 0u, is_right | label.negative));
+    below = max(below, select(0u, label.size, label.negative));
+    return select(NO_LABEL, label.size, is_right);
+}
+
+// Add what the invocation has found to the verdict.
+fn report_labels() {
+    if (above > 0u) {
+        atomicMax(&verdict.above, above);
+    }
+    if (below > 1u) {
+        atomicMax(&verdict.below, below);
+    }
+}
+{% else %}
+// Return the label at a place of a row, by its bits, which are less than the number of labels.
 fn label_at(row: u32, place: u32) -> u32 {
     let at = row * params.labels_step + place;
 {% if kernel.label.packed %}
     let bits = extractBits(labels[at / {{ kernel.label.per_word }}u], at % {{ kernel.label.per_word }}u * {{ kernel.label.bits }}u, {{ kernel.label.bits }}u);
     return {{ "min(bits, 1u)" if kernel.label.kind == "bool" else "bits" }};
 {% else %}
-    let bits = labels[at * {{ kernel.label.words }}u];
-{% if kernel.checked and kernel.label.words > 1 %}
-    return select(bits, 0xffffffffu, labels[at * {{ kernel.label.words }}u + 1u] != 0u);
-{% else %}
-    return bits;
-{% endif %}
+    return labels[at * {{ kernel.label.words }}u];
 {% endif %}
 }
+{% endif %}
 
 // Return a place along the axis, by the element's number in the order of the scan.
 fn place_of(number: u32) -> u32 {

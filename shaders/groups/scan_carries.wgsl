@@ -22,14 +22,14 @@ var<workgroup> is_known: array<u32, WORKGROUP_SIZE>;
 
 {% from "shared/main.wgsl" import main %}
 {{ main() }} {
-    let strips = (params.results + COLUMNS - 1u) / COLUMNS;
+    let strips = (params.groups + COLUMNS - 1u) / COLUMNS;
     let number = workgroup.x + workgroup.y * grid.x;
     let row = number / strips;
     if (row * params.stretches >= params.total) {
         return;
     }
     let label = number % strips * COLUMNS + invocation % COLUMNS;
-    let is_label = label < params.results;
+    let is_label = label < params.groups;
     let part = invocation / COLUMNS;
     let each = (params.stretches + PARTS - 1u) / PARTS;
     let begin = min(part * each, params.stretches);
@@ -83,7 +83,7 @@ var<workgroup> is_known: array<u32, WORKGROUP_SIZE>;
     }
 {% if reduces %}
     if (part == PARTS - 1u && is_label) {
-        let at = row * params.results + label;
+        let at = row * params.groups + label;
 {% if kernel.marked %}
         let is_full = known || led;
         let whole = pick(known, pick(led, join(before, total), total), before);

@@ -18,7 +18,6 @@ struct Params {
     groups: u32,  // labels of a row
     plane: u32,  // carries in the table
     labels_step: u32,  // labels from one row to the next: 0 if all rows have the same
-    results: u32,  // labels of a row that a reduction has results for
     sharers: u32,  // workgroups that share a stretch, if elements are combined in the table
 }
 @group(0) @binding(0) var<uniform> params: Params;
@@ -29,8 +28,11 @@ struct Params {
 
 {% if kernel.copies or not kernel.marked %}
 fn neutral() -> Item {
-    var words = Words({{ "0x%xu" % spec.combine.neutral }});
-    return item_from_words(words);
+    return item_from_words(Words(
+{% for word in range(kernel.item_words) %}
+        {{ "0x%xu" % spec.combine.neutral }},
+{% endfor %}
+    ));
 }
 
 {% endif %}

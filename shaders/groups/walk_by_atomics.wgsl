@@ -3,15 +3,52 @@
     Values: spec.combine.atomic: the atomic, and the bits of its identity; kernel.copies: the carries for a label. -#}
 {% include "groups/labels.wgsl" %}
 {% from "groups/labels.wgsl" import bounds_of_stretch, load_step with context %}
+{% from "groups/atomics.wgsl" import combine_words with context %}
+{# A single word has the type of its element, since minima and maxima depend on the sign. #}
+{% set words = kernel.item_words %}
+{% set slots = kernel.capacity * kernel.copies + 1 %}
 const COPIES = {{ kernel.copies }}u;
 const PARKED = {{ kernel.capacity * kernel.copies }}u;  // the carry of elements that are not there
 
-var<workgroup> carries: array<atomic<Element>, {{ kernel.capacity * kernel.copies + 1 }}>;
-{% if kernel.checked %}
-var<workgroup> own_largest: atomic<u32>;
-{% endif %}
+{% for word in range(words) %}
+var<workgroup> carries{{ word }}: array<atomic<{{ "Element" if words == 1 else "u32" }}>, {{ slots }}>;
+{% endfor %}
 {% if kernel.marked %}
-var<workgroup> is_known: array<atomic<u32>, {{ kernel.capacity * kernel.copies + 1 }}>;
+var<workgroup> is_known: array<atomic<u32>, {{ slots }}>;
+{% endif %}
+
+{% if words == 1 %}
+fn clear_carry(slot: u32) {
+    atomicStore(&carries0[slot], neutral());
+}
+
+fn carry_at(slot: u32) -> Item {
+    return atomicLoad(&carries0[slot]);
+}
+
+fn add_to_carry(slot: u32, element: Element) {
+    {{ spec.combine.atomic[0] }}(&carries0[slot], element);
+}
+{% else %}
+fn clear_carry(slot: u32) {
+    let words = item_to_words(neutral());
+{% for word in range(words) %}
+    atomicStore(&carries{{ word }}[slot], words[{{ word }}]);
+{% endfor %}
+}
+
+fn carry_at(slot: u32) -> Item {
+    return item_from_words(Words(
+{% for word in range(words) %}
+        atomicLoad(&carries{{ word }}[slot]),
+{% endfor %}
+    ));
+}
+
+fn add_to_carry(slot: u32, element: Element) {
+    let words = item_to_words(element);
+{{ combine_words(spec.combine.atomic[0][6:], ["carries0[slot]", "carries1[slot]"], ["words[0]", "words[1]"]) -}}
+}
 {% endif %}
 
 {% from "shared/main.wgsl" import main %}
@@ -21,54 +58,35 @@ var<workgroup> is_known: array<atomic<u32>, {{ kernel.capacity * kernel.copies +
         return;
     }
     for (var i = invocation; i < params.groups * COPIES; i += WORKGROUP_SIZE) {
-        atomicStore(&carries[i], neutral());
+        clear_carry(i);
 {% if kernel.marked %}
         atomicStore(&is_known[i], 0u);
 {% endif %}
     }
-{% if kernel.checked %}
-    atomicStore(&own_largest, 0u);
-    var most = 0u;
-{% endif %}
     workgroupBarrier();
 {{ bounds_of_stretch() -}}
     for (var first = begin; first < end; first += STEPS * WORKGROUP_SIZE) {
 {{ load_step("invocation") | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
-{% if kernel.checked %}
-        let is_there{{ i }} = next{{ i }} < end && label{{ i }} < params.groups;
-        most = max(most, label{{ i }});
-{% else %}
-        let is_there{{ i }} = next{{ i }} < end;
-{% endif %}
+        let is_there{{ i }} = next{{ i }} < end{{ " && label%d < params.groups" % i if kernel.checked }};
         let slot{{ i }} = select(PARKED, label{{ i }} * COPIES + invocation % COPIES, is_there{{ i }});
-        {{ spec.combine.atomic[0] }}(&carries[slot{{ i }}], e{{ i }});
+        add_to_carry(slot{{ i }}, e{{ i }});
 {% if kernel.marked %}
         atomicStore(&is_known[slot{{ i }}], 1u);
 {% endif %}
 {% endfor %}
-{% if kernel.checked %}
-        if (most >= params.groups) {  // the table is of no use
-            break;
-        }
-{% endif %}
     }
 {% if kernel.checked %}
-    atomicMax(&own_largest, most);
+    report_labels();
 {% endif %}
     workgroupBarrier();
-{% if kernel.checked %}
-    if (invocation == 0u) {
-        atomicMax(&largest, atomicLoad(&own_largest));
-    }
-{% endif %}
     for (var label = invocation; label < params.groups; label += WORKGROUP_SIZE) {
         var carry = neutral();
 {% if kernel.marked %}
         var known = 0u;
 {% endif %}
         for (var copy = 0u; copy < COPIES; copy++) {
-            carry = combine(carry, atomicLoad(&carries[label * COPIES + copy]));
+            carry = combine(carry, carry_at(label * COPIES + copy));
 {% if kernel.marked %}
             known |= atomicLoad(&is_known[label * COPIES + copy]);
 {% endif %}

@@ -128,18 +128,10 @@ fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, belo
 {% endif %}
     workgroupBarrier();
 {{ bounds_of_stretch() -}}
-{% if kernel.checked %}
-    var most = 0u;
-{% endif %}
     for (var first = begin; first < end; first += STEPS * WORKGROUP_SIZE) {
 {{ load_step("own_place") | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
-{% if kernel.checked %}
-        let is_there{{ i }} = next{{ i }} < end && label{{ i }} < params.groups;
-        most = max(most, label{{ i }});
-{% else %}
-        let is_there{{ i }} = next{{ i }} < end;
-{% endif %}
+        let is_there{{ i }} = next{{ i }} < end{{ " && label%d < params.groups" % i if kernel.checked }};
         let result{{ i }} = combine_step(row, label{{ i }}, e{{ i }}, is_there{{ i }}, lane, below, turn);
 {% endfor %}
 {% if kernel.stores_results %}
@@ -151,10 +143,7 @@ fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, belo
 {% endif %}
     }
 {% if kernel.checked %}
-    let own_largest = subgroupMax(most);
-    if (member == 0u) {
-        atomicMax(&largest, own_largest);
-    }
+    report_labels();
 {% endif %}
 {% if not kernel.stores_results %}
     for (var label = invocation; label < params.groups; label += WORKGROUP_SIZE) {

@@ -6,18 +6,37 @@
     Values: spec.combine.atomic: the atomic, and the bits of its identity. -#}
 {% include "groups/labels.wgsl" %}
 {% from "groups/labels.wgsl" import bounds_of_stretch, load_step with context %}
+{% from "groups/atomics.wgsl" import combine_words with context %}
 {% include "shared/lanes.wgsl" %}
 {# Xored with ones, a minimum is a maximum, and "and" is "or". #}
 {% set name = {"atomicMin": "Max", "atomicMax": "Max", "atomicAnd": "Or", "atomicOr": "Or", "atomicXor": "Xor", "atomicAdd": "Add"}[spec.combine.atomic[0]] %}
 const MANY = 4u;  // lanes with one label
 
-fn add_carry(at: u32, bits: u32, is_there: bool) {
+{% set words = kernel.item_words %}
+{% set places = [] %}
+{% for word in range(words) %}
+{% if places.append("table[at + %du * params.plane]" % (word + (1 if kernel.marked else 0))) %}{% endif %}
+{% endfor %}
+
+fn add_carry(at: u32, bits: Words, is_there: bool) {
     if (is_there) {
-        atomic{{ name }}(&table[at{{ " + params.plane" if kernel.marked }}], bits);
+{{ combine_words(name, places, ["bits[0]", "bits[1]"][:words]) | indent(4) -}}
 {% if kernel.marked %}
         atomicStore(&table[at], 1u);
 {% endif %}
     }
+}
+
+// Return the combination of the words of all lanes.
+fn combine_lanes(bits: Words) -> Words {
+{% if name == "Add" and words == 2 %}
+    // The sums of half words do not wrap.
+    let first = subgroupAdd(bits[0] & 0xffffu);
+    let second = subgroupAdd(bits[0] >> 16u) + (first >> 16u);
+    return Words((first & 0xffffu) | (second << 16u), subgroupAdd(bits[1]) + (second >> 16u));
+{% else %}
+    return Words({% for word in range(words) %}subgroup{{ name }}(bits[{{ word }}]), {% endfor %});
+{% endif %}
 }
 
 {% from "shared/main.wgsl" import main %}
@@ -32,16 +51,28 @@ fn add_carry(at: u32, bits: u32, is_there: bool) {
     for (var first = begin + part * turn; first < end; first += params.sharers * turn) {
 {{ load_step("invocation") | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
-        var is_there{{ i }} = next{{ i }} < end;
-        var bits{{ i }} = {{ "bitcast<u32>(e%d) ^ 0x%xu" % (i, spec.combine.atomic[1]) }};
+        var is_there{{ i }} = next{{ i }} < end{{ " && label%d < params.groups" % i if kernel.checked }};
+        var bits{{ i }} = item_to_words(e{{ i }});
+{% for word in range(words) %}
+        bits{{ i }}[{{ word }}] ^= {{ "0x%xu" % spec.combine.atomic[1] }};
+{% endfor %}
         let is_alike{{ i }} = is_there{{ i }} && label{{ i }} == subgroupBroadcastFirst(label{{ i }});
         let alike{{ i }} = subgroupBallot(is_alike{{ i }});
         if (count_bits(alike{{ i }}) > MANY) {
-            let all = subgroup{{ name }}(select(0u, bits{{ i }}, is_alike{{ i }}));
-            bits{{ i }} = select(bits{{ i }}, all, is_alike{{ i }});
+            var own{{ i }} = bits{{ i }};
+            if (!is_alike{{ i }}) {
+                own{{ i }} = Words();
+            }
+            let all = combine_lanes(own{{ i }});
+            if (is_alike{{ i }}) {
+                bits{{ i }} = all;
+            }
             is_there{{ i }} = is_there{{ i }} && (!is_alike{{ i }} || lane == lowest_lane(alike{{ i }}));
         }
         add_carry(carries + label{{ i }}, bits{{ i }}, is_there{{ i }});
 {% endfor %}
     }
+{% if kernel.checked %}
+    report_labels();
+{% endif %}
 }

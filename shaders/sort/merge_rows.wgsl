@@ -2,10 +2,10 @@
     elements in registers, by exchanges of neighbours. Then sorted runs of RUN, 2 RUN, 4 RUN, … elements are merged in
     pairs: each invocation searches for the place in both runs where its RUN results begin, and merges these one by one
     (Green, McColl & Bader, "GPU Merge Path", 2012). Equal elements of the left run come first, so the sort is stable.
-    in:  input: the keys; words: a word for each key, if payload is "words"
+    in:  input: the keys; words: a word for each key, if payload is "words", or two words, if it is "pairs"
     out: keys: sorted; places: the index of each key in its row, or its word
     Values: scalar; descending; workgroup_size; capacity: keys in a workgroup; with_keys: True to store the keys; payload:
-        "none", "index" or "words". -#}
+        "none", "index", "words" or "pairs". -#}
 {% set run = 8 %}
 struct Call {
     length: u32,  // of all rows together
@@ -19,16 +19,18 @@ const RUN = {{ run }}u;  // results that an invocation merges at a time
 
 {% include "sort/keys.wgsl" %}
 
+alias Payload = {{ "vec2<u32>" if payload == "pairs" else "u32" }};
+
 @group(0) @binding(0) var<uniform> call: Call;
 @group(0) @binding(1) var<storage, read> input: array<Key>;
 {% if with_keys %}
 @group(0) @binding(2) var<storage, read_write> keys: array<Key>;
 {% endif %}
 {% if payload != "none" %}
-@group(0) @binding({{ 3 if with_keys else 2 }}) var<storage, read_write> places: array<u32>;
+@group(0) @binding({{ 3 if with_keys else 2 }}) var<storage, read_write> places: array<Payload>;
 {% endif %}
-{% if payload == "words" %}
-@group(0) @binding({{ 4 if with_keys else 3 }}) var<storage, read> words: array<u32>;
+{% if payload in ("words", "pairs") %}
+@group(0) @binding({{ 4 if with_keys else 3 }}) var<storage, read> words: array<Payload>;
 {% endif %}
 
 // Two halves: each round merges from one half to the other.
@@ -126,7 +128,7 @@ var<workgroup> origins: array<u32, {{ 2 * capacity }}>;  // where each key was i
 {% endif %}
 {% if payload == "index" %}
         places[begin + i] = origin % call.row_length;
-{% elif payload == "words" %}
+{% elif payload != "none" %}
         places[begin + i] = words[begin + origin];
 {% endif %}
     }

@@ -6,7 +6,8 @@
 {% set key_words = 2 if scalar.bits == 64 else 1 %}
 {% set items_a_turn = (items + turns - 1) // turns %}
 {% set turn_items = items_a_turn * workgroup_size %}
-{% set shared_words = [groups * 2 ** radix_bits + 1, turn_items * key_words] | max %}
+{% set value_words = 2 if payload == "pairs" else 1 %}
+{% set shared_words = [groups * 2 ** radix_bits + 1, turn_items * key_words, turn_items * value_words] | max %}
 {% set moves = "before" if kernel else "moves" %}
 {% set rounds = (2 ** radix_bits + workgroup_size - 1) // workgroup_size %}
 // First: the counters of the groups, one for each digit, and a word for lanes that count nothing. Then: the keys of the
@@ -54,7 +55,7 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
 {% endmacro %}
 {% macro ordered(place, turn, words) %}
 {% set at = "%s - %du" % (place, turn * turn_items) %}
-{{ "Key(atomicLoad(&room[%s]), atomicLoad(&room[%s + %du]))" % (at, at, turn_items) if words == 2 else "atomicLoad(&room[%s])" % at }}
+{{ "vec2<u32>(atomicLoad(&room[%s]), atomicLoad(&room[%s + %du]))" % (at, at, turn_items) if words == 2 else "atomicLoad(&room[%s])" % at }}
 {%- endmacro %}
 {% macro store_items(array, name, turn) %}
 {% for i in range(turn * items_a_turn, [turn * items_a_turn + items_a_turn, items] | min) %}
@@ -158,10 +159,10 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
 {% endfor %}
 {% if payload != "none" %}
 {% for i in range(items) %}
-    var value{{ i }}: u32;
+    var value{{ i }}: Payload;
 {% endfor %}
     if (step.is_first == 1u) {
-{{ load_items("value", "words[%s]" if payload == "words" else "%s - tile.row * params.row_length") -}}
+{{ load_items("value", "%s - tile.row * params.row_length" if payload == "index" else "words[%s]") -}}
     } else if (step.source == 1u) {
 {{ load_items("value", "places[%s]") -}}
     } else {
@@ -200,10 +201,10 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
 {% if payload != "none" %}
 {% for turn in range(turns) %}
     workgroupBarrier();
-{{ put_in_order("value", turn, 1) -}}
+{{ put_in_order("value", turn, value_words) -}}
     workgroupBarrier();
 {% for i in range(turn * items_a_turn, [turn * items_a_turn + items_a_turn, items] | min) %}
-    let taken{{ i }} = {{ ordered("from%d" % i, turn, 1) }};
+    let taken{{ i }} = {{ ordered("from%d" % i, turn, value_words) }};
 {% endfor %}
     if (step.destination == 2u) {
 {{ store_items("temporary_places", "taken", turn) -}}

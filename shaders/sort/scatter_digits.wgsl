@@ -3,14 +3,15 @@
     Elements with equal digits keep their order. With subgroups, lanes with equal digits find each other by ballots
     (Ashkiani et al., "GPU Multisplit", 2016). The tile is then put in order in workgroup memory, so that neighbouring
     lanes store to neighbouring places.
-    in:  input, keys, temporary: the keys in one of them; words: a word for each key, if payload is "words"
+    in:  input, keys, temporary: the keys in one of them; words: a word for each key, if payload is "words", or two
+             words, if it is "pairs"
          in three dispatches: steps; offsets: where the first element of each tile with each digit belongs, in rows of
          (digit values, tiles of a row)
          in a single pass: plan: the steps, and where the elements with each digit begin; state: the tile state
     out: keys or temporary; with a payload, the keys' indices or words in places or temporary_places
     Values: the values of sort/tile_counters.wgsl; enable_subgroups; items: with subgroups, the most elements of an
         invocation; kernel: how tiles learn where their elements belong in a single pass, or None; with_keys: True to
-        store the keys in the last step; payload: "none", "index" or "words". -#}
+        store the keys in the last step; payload: "none", "index", "words" or "pairs". -#}
 {% if enable_subgroups %}
 enable subgroups;
 diagnostic(off, subgroup_uniformity);
@@ -26,18 +27,19 @@ diagnostic(off, subgroup_uniformity);
 {% if not kernel %}
 @group(0) @binding(5) var<storage, read> offsets: array<u32>;
 {% endif %}
+alias Payload = {{ "vec2<u32>" if payload == "pairs" else "u32" }};
 {% if payload != "none" %}
-@group(0) @binding(6) var<storage, read_write> places: array<u32>;
-@group(0) @binding(7) var<storage, read_write> temporary_places: array<u32>;
+@group(0) @binding(6) var<storage, read_write> places: array<Payload>;
+@group(0) @binding(7) var<storage, read_write> temporary_places: array<Payload>;
 {% endif %}
-{% if payload == "words" %}
-@group(0) @binding(8) var<storage, read> words: array<u32>;
+{% if payload in ("words", "pairs") %}
+@group(0) @binding(8) var<storage, read> words: array<Payload>;
 {% endif %}
 
 {% if payload != "none" %}
-fn load_place(step: Step, at: u32, row_begin: u32) -> u32 {
+fn load_place(step: Step, at: u32, row_begin: u32) -> Payload {
     if (step.is_first == 1u) {
-        return {{ "words[at]" if payload == "words" else "at - row_begin" }};
+        return {{ "at - row_begin" if payload == "index" else "words[at]" }};
     }
     if (step.source == 1u) {
         return places[at];
@@ -59,7 +61,7 @@ fn store_key(step: Step, key: Key, position: u32) {
 }
 
 {% if payload != "none" %}
-fn store_place(step: Step, place: u32, position: u32) {
+fn store_place(step: Step, place: Payload, position: u32) {
     if (step.destination == 2u) {
         temporary_places[position] = place;
     } else {

@@ -167,7 +167,10 @@ def test_refused(device: gs.Device) -> None:
                 np.asarray(gs.reduce(given, groups=high, num_groups=count))
         bundle = (given, given)
         with pytest.raises(ValueError, match=r"group 6 is empty and .* has no identity"):
-            gs.reduce(bundle, LATER, groups=high, num_groups=7)
+            np.asarray(gs.reduce(bundle, LATER, groups=high, num_groups=7)[0])
+        wide = tuple(each.reshape(2, 3) for each in bundle)
+        with pytest.raises(ValueError, match=r"group 3 is empty and .* has no identity"):
+            np.asarray(gs.reduce(wide, LATER, axis=1, groups=high[:3], num_groups=20_000)[0])
     with pytest.raises(ValueError, match="group 6 is empty"):
         gs.reduce((x, x), LATER, groups=x, num_groups=7, device="numpy")
     with pytest.raises(TypeError, match=r"num_groups=2\.0 was passed"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 import gpuscan as gs
+from gpuscan.planning.heuristics import group_heuristics_for
 from tests.oracle import AFFINE, MATRICES, one_by_one, words
 
 Array = np.ndarray[Any, Any]
@@ -199,6 +201,18 @@ def test_refused(device: gs.Device) -> None:
         gs.scan(x, groups=x, keys=x, device=device)
     with pytest.raises(ValueError, match="segments=, keys= and groups= were all passed"):
         gs.scan(x, groups=x, keys=x, segments=[0, 6], device=device)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32, np.int64], ids=str)
+def test_many_labels(device: gs.Device, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that results go back to their places part by part."""
+    rng = np.random.default_rng(9)
+    x, labels = rng.integers(-99, 99, 70_000).astype(dtype), rng.integers(0, 30_000, 70_000).astype(np.int32)
+    labels[9] = 1 << 30
+    expected = gs.scan(x, groups=labels, device="numpy")
+    small = replace(group_heuristics_for("CPU"), min_partitioned_bytes=1)
+    monkeypatch.setattr("gpuscan.engine.groups.group_heuristics_for", lambda _: small)
+    np.testing.assert_array_equal(gs.scan(device.asarray(x), groups=device.asarray(labels)).numpy(), expected)
 
 
 def test_few_labels(device: gs.Device) -> None:

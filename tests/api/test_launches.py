@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
+from gpuscan.planning.heuristics import group_heuristics_for
 from tests.harness.builds import count_waits
 from tests.harness.devices import count_programs, distrust, poison, timeouts_apart
-from tests.oracle import assert_same
+from tests.oracle import LATER, assert_same
 
 Array = np.ndarray[Any, Any]
 N = 1024
@@ -90,6 +91,8 @@ KINDS: dict[str, Callable[[Arguments], Any]] = {
     "reduce float16": lambda a: gs.reduce(a.h),
     "reduce segments": lambda a: gs.reduce(a.i, segments=a.offsets),
     "reduce groups": lambda a: gs.reduce(a.i, groups=a.keys, num_groups=10),
+    "reduce groups by a sort": lambda a: gs.reduce(a.f, groups=a.keys, num_groups=50_000),
+    "reduce groups without an identity": lambda a: gs.reduce((a.i, a.j), LATER, groups=a.keys, num_groups=10),
     "reduce groups of bytes": lambda a: gs.reduce(a.f, groups=a.labels, num_groups=12),
     "linear_recurrence": lambda a: gs.linear_recurrence(a.signs, a.steps, axis=1),
     "linear_recurrence_vjp": lambda a: gs.linear_recurrence_vjp(a.signs, a.steps, a.signs, axis=1),
@@ -230,6 +233,26 @@ def test_a_new_length(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPa
     device.memory_cleanup()  # drops the programs
     for array, expected in zip(found, results_of(call(arguments)), strict=True):
         assert_same(array, expected, kind)
+
+
+def test_scans_of_groups(device: gs.Device) -> None:
+    """Assert that scans of long arrays launch programs once their labels are counted, also of other labels."""
+    length = group_heuristics_for(device.capabilities.adapter_type).min_read_elements
+    length = length if length < 1 << 16 else 1 << 16
+    rng = np.random.default_rng(5)
+    x = rng.integers(-9, 9, length).astype(np.int32)
+    a, out = device.asarray(x), device.empty((length,), np.int32)
+    for reach in (5, 5, 5, 3, 5, 40_000, 40_000, 3):
+        labels = rng.integers(0, reach, length).astype(np.int32)
+        labels[:2] = reach - 1
+        there = device.asarray(labels)
+        for options in ({}, {"out": out}, {"exclusive": True, "after": lambda v: v * 2}):
+            known = {name: value for name, value in options.items() if name != "out"}
+            got = gs.scan(a, groups=there, **options)
+            assert (got is out) == ("out" in options)
+            assert_same(got.numpy(), gs.scan(x, groups=labels, device="numpy", **known), (reach, *options))
+    calls = Counted().of(lambda: gs.scan(a, groups=there))
+    assert calls <= 800, calls
 
 
 @pytest.mark.parametrize("function", [np.multiply, np.add, np.copysign])

@@ -13,16 +13,12 @@ from gpuscan.device.device_array import empty, upload_array
 from gpuscan.engine.group_tables import (
     FewLabels,
     TabledGroups,
-    combine_speculatively,
-    count_labels,
-    memory_key,
     plan_table,
     reduce_by_table,
     run_stages,
     scan_by_table,
 )
 from gpuscan.planning.group_plan import GroupTable
-from gpuscan.planning.heuristics import group_heuristics_for
 from gpuscan.problem.problem import make_problem
 from gpuscan.reference import group_stages as twins
 from gpuscan.reference.stages import Joiner
@@ -96,7 +92,14 @@ def test_stages(device: gs.Device, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("op", "dtype"),
-    [("add", np.int8), ("minimum", np.int32), ("bitwise_and", np.uint32), ("add", np.float32)],
+    [
+        ("add", np.int8),
+        ("minimum", np.int32),
+        ("bitwise_and", np.uint32),
+        ("add", np.int64),
+        ("bitwise_and", np.uint64),
+        ("add", np.float32),
+    ],
     ids=str,
 )
 def test_neutral_carries(device: gs.Device, op: str, dtype: Any) -> None:
@@ -107,7 +110,10 @@ def test_neutral_carries(device: gs.Device, op: str, dtype: Any) -> None:
     length, groups = 3 * STRETCH - 11, 37
     x = rng.integers(-99, 99, length).astype(dtype)
     x[:50] = -np.zeros(50, dtype)
+    if x.itemsize == 8:  # low words that wrap, and many neighbours with one label
+        x[50:] = rng.integers(0, 2**63, length - 50).astype(dtype) * np.array(3, dtype)
     labels = rng.integers(0, groups - 1, length).astype(np.uint8)
+    labels[60:120] = 7
     problem = make_problem(x, op)
     few = FewLabels(upload_array(device._context, labels), groups)
     options: dict[str, Any] = {"subgroups": True, "stretch": STRETCH}
@@ -121,8 +127,9 @@ def test_neutral_carries(device: gs.Device, op: str, dtype: Any) -> None:
     part = replace(found, table=replace(found.table, kernels=found.table.kernels[:1]))
     known, carries = shape_of(found.table, run(device, part, [upload_array(device._context, x)])[0])
     assert known.all()
-    expected = np.where(own.known, own.carries[0], np.array(combine.neutral, np.uint32).view(wide.dtype))
-    got = carries[..., 0].view(wide.dtype)
+    neutral = np.full(wide.itemsize // 4, combine.neutral, np.uint32).view(wide.dtype)
+    expected = np.where(own.known, own.carries[0], neutral)
+    got = np.ascontiguousarray(carries).view(wide.dtype)[..., 0]
     got, expected = got.astype(dtype), expected.astype(dtype)
     np.testing.assert_array_equal(got, expected)
     np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))  # also of zeros
@@ -142,77 +149,40 @@ def test_neutral_carries(device: gs.Device, op: str, dtype: Any) -> None:
             np.testing.assert_array_equal(reduced._read()[compared], totals[compared])
 
 
-def test_speculative_combination(device: gs.Device) -> None:
-    """Assert that elements are combined before the labels are read, unless a label is outside."""
-    if not device.capabilities.subgroup_size:
-        return
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint16, np.int32, np.int64, np.uint64], ids=str)
+def test_labels_of_reductions(device: gs.Device, dtype: Any) -> None:
+    """Assert that every walk leaves out labels that are missing or wrong, and reports the wrong ones."""
     rng = np.random.default_rng(4)
-    x, labels = rng.integers(0, 99, 500).astype(np.int32), rng.integers(0, 36, 500)
+    limits = (0, 1) if dtype == np.bool_ else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    groups = 1 if dtype == np.bool_ else 37
+    x = rng.integers(0, 99, 700).astype(np.int32)
+    right = rng.integers(0, groups, 700).astype(dtype)
+    some = rng.random(700) < 0.1
+    missing = np.where(some, -1, right.astype(np.int64)).astype(dtype) if limits[0] < 0 else right
+    wrong = [limits[1], groups + 1, limits[0], -2] if limits[0] < 0 else [limits[1], groups]
+    wrong_too = missing.copy()
+    wrong_too[[5, 99, 98, 699][: len(wrong)]] = np.array(wrong, object).astype(dtype)
     problem = make_problem(x, "add")
-    options: dict[str, Any] = {"subgroups": True, "stretch": STRETCH}
     filled = replace(problem, fill=(np.zeros(1, np.int32),))
-
-    def try_combination(labels: Array, count: int | None) -> TabledGroups | None:
-        return combine_speculatively(
-            device._executor, filled, upload_array(device._context, labels), count, reduces=True, **options
-        )
-
-    for count in (None, 40):
-        groups = try_combination(labels, count)
-        assert groups is not None
-        assert groups.table.count == (count or labels.max() + 1)
-        (reduced,) = reduce_by_table(device._executor, filled, groups, None)
-        np.testing.assert_array_equal(reduced._read(), np.bincount(labels, x, count or 0))
-    assert try_combination(labels, 20) is None
-    for wrong in (-1, 1 << 33):
-        assert try_combination(np.where(labels > 0, labels, wrong), None) is None
-    assert try_combination(np.where(labels > 0, labels, -1).astype(np.int8), None) is None
-
-
-@pytest.mark.parametrize("dtype", [np.int32, np.float32], ids=str)
-def test_remembered_number_of_labels(device: gs.Device, dtype: Any) -> None:
-    """Assert that scans and sums of labels that were read before start at once, and that wrong numbers are noticed."""
-    if not device.capabilities.subgroup_size:
-        return
-    rng = np.random.default_rng(5)
-    # Of fewer labels on a device the largest one is not read.
-    length = group_heuristics_for(device.capabilities.adapter_type).min_read_elements + 3
-    executor = device._executor
-    x, labels = rng.standard_normal(length).astype(dtype), rng.integers(0, 37, length).astype(np.uint16)
-    labels[-1] = 36
-    problem, there = make_problem(x, "add"), upload_array(device._context, labels)
-    options: dict[str, Any] = {"subgroups": True, "stretch": 600}
-    in_order = dtype == np.float32
-
-    def try_combination(*, reduces: bool, all_stages: bool = False) -> TabledGroups | None:
-        filled = replace(problem, fill=(np.zeros(1, dtype),)) if reduces else problem
-        return combine_speculatively(executor, filled, there, None, reduces=reduces, all_stages=all_stages, **options)
-
-    def scan_by_labels(groups: TabledGroups | None) -> Array:
-        assert groups is not None
-        return scan_by_table(executor, problem, groups, None)[0]._read()
-
-    executor.label_counts.clear()
-    assert try_combination(reduces=False) is None
-    few = count_labels(executor, problem, there, exact=True)
-    assert few is not None
-    exact = scan_by_labels(plan_table(executor, problem, few, **options))
-    for all_stages in (False, True):
-        got = scan_by_labels(try_combination(reduces=False, all_stages=all_stages))
-        np.testing.assert_array_equal(got.view(np.uint32), exact.view(np.uint32))
-    sums = try_combination(reduces=True)
-    assert sums is not None
-    (result,) = reduce_by_table(executor, replace(problem, fill=(np.zeros(1, dtype),)), sums, None)
-    np.testing.assert_allclose(result._read(), np.bincount(labels, x), rtol=1e-4, atol=1e-3)
-    # There are fewer labels now: the order of combination could be another one.
-    there = upload_array(device._context, np.minimum(labels, 35))
-    executor.label_counts.keep(memory_key(there), 37)
-    assert (try_combination(reduces=False, all_stages=True) is None) == in_order
-    assert scan_by_labels(try_combination(reduces=False)).shape == (length,)
-    # There are more labels now.
-    executor.label_counts.keep(memory_key(there), 35)
-    assert try_combination(reduces=False) is None
-    assert try_combination(reduces=True) is not None
+    ends = wrong_too.astype(object)
+    above, below = max([n for n in ends if n >= groups], default=0), max([-n for n in ends if n < -1], default=0)
+    for labels in (right, missing, wrong_too):
+        kept = (labels.astype(object) >= 0) & (labels.astype(object) < groups)
+        expected = np.bincount(labels[kept].astype(np.int64), x[kept], groups)
+        for subgroups in ways(device):
+            for in_table in (False, True) if subgroups else (False,):
+                few = FewLabels(upload_array(device._context, labels), groups)
+                options: dict[str, Any] = {"subgroups": subgroups, "in_table": in_table, "stretch": STRETCH}
+                found = plan_table(device._executor, filled, few, reduces=True, **options)
+                assert found is not None
+                known = len(device._context.runs.verdicts)
+                (result,) = reduce_by_table(device._executor, filled, found, None)
+                np.testing.assert_array_equal(result._read(), expected)
+                (verdict,) = device._context.runs.verdicts[known:]
+                reported = verdict.array._read()[:2].tolist()
+                assert reported == ([min(above, 2**32 - 1), min(below, 2**32 - 1)] if labels is wrong_too else [0, 0])
+    with pytest.raises(ValueError, match="label"):
+        device.synchronize()
 
 
 def test_turns_and_parts(device: gs.Device) -> None:

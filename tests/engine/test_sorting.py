@@ -10,6 +10,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.elements import scalar_of
+from gpuscan.engine.sorting import partition_places, sort_device
 from gpuscan.planning import heuristics
 from gpuscan.planning.sort_plan import RowSort, TileSort, plan_sort
 from gpuscan.reference import sort as twins
@@ -148,6 +149,36 @@ def test_tiles(device: gs.Device, dtype: Any, descending: bool) -> None:
             found, places = sort_in_tiles(device, keys, descending, tile_size=tile, subgroups=by_subgroups)
             assert_sorted(found, keys, descending=descending)
             np.testing.assert_array_equal(places, order_of(keys, descending=descending))
+
+
+@pytest.mark.parametrize("dtype", [np.uint32, np.uint64], ids=str)
+def test_words_that_move_along(device: gs.Device, dtype: Any) -> None:
+    """Assert that one or two words move along with each key, by every way of ranking and in short rows."""
+    rng = np.random.default_rng(7)
+    for length, tile in ((700, None), (3001, 256)):
+        keys = rng.integers(0, 2**20, length).astype(np.uint32)
+        words = rng.integers(0, np.iinfo(dtype).max, length, dtype=dtype)
+        there, moved = device.asarray(keys), device.asarray(words)
+        for by_subgroups in ways(device):
+            found = sort_device(device._executor, there, 0, words=moved, tile_size=tile, subgroups=by_subgroups)
+            assert found.keys is not None
+            assert found.places is not None
+            np.testing.assert_array_equal(found.keys._read(), np.sort(keys))
+            np.testing.assert_array_equal(found.places._read(), words[np.argsort(keys, kind="stable")])
+
+
+@pytest.mark.parametrize("dtype", [np.uint32, np.uint64], ids=str)
+def test_partitioned_places(device: gs.Device, dtype: Any) -> None:
+    """Assert that places come together by one digit of theirs alone, with their words."""
+    rng = np.random.default_rng(8)
+    places = rng.permutation(200_000).astype(np.uint32)
+    words = rng.integers(0, np.iinfo(dtype).max, places.size, dtype=dtype)
+    found = partition_places(device._executor, device.asarray(places), device.asarray(words))
+    assert found.keys is not None
+    assert found.places is not None
+    order = np.argsort(places >> 16, kind="stable")
+    np.testing.assert_array_equal(found.keys._read(), places[order])
+    np.testing.assert_array_equal(found.places._read(), words[order])
 
 
 def test_subgroups_of_any_size(device: gs.Device) -> None:
