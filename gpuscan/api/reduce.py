@@ -84,8 +84,8 @@ def reduce(
     """Return the combination of all elements of an array, along one or more axes, or within each segment or group.
 
     The result is ``op(…op(op(initial, x[0]), x[1])…, x[n-1])``, the last element of the scan. The combinations form a
-    fixed tree: for one device, dtype, operator and shape the bits are the same on every run. The array is read once,
-    and only the results are written.
+    fixed tree: for one device, dtype, operator and shape the bits are the same on every run. A sum of floats may be
+    rounded otherwise than the sum of a scan. The array is read once, and only the results are written.
 
     Args:
         x: as in `gpuscan.scan`.

@@ -240,6 +240,12 @@ class KernelText:
         value = self.construct(name, element, numbers)
         return f"before({value})" if spec.before else value
 
+    def load_single(self, at: str) -> str:
+        """Return element `at`, which is loaded by itself."""
+        numbers = [source.numbers_at(at) for source in self.loaded_sources]
+        value = self.construct("Source", self.spec.source, numbers)
+        return f"before({value})" if self.spec.before else value
+
     def next_value(self, position: int, first: str) -> str:
         """Return the neighbour field of the element after this position, or what follows the row's last element."""
         source = self.neighbour_source

@@ -202,7 +202,8 @@ class _Scan:
             # Whole blocks of tiles give the bits of the whole array.
             whole = unit // math.gcd(unit, spec.row_length)
             together = together // whole * whole or together
-            self._run_parts(slabs(spec, 1, self._tiles(spec)[0], together, 1), spec, inner=1)
+            tile = self._options.get("tile") or whole_tile(self._executor.context, spec)
+            self._run_parts(slabs(spec, 1, tile, together, 1), spec, inner=1)
             return
         self._reduce_row_by_row()
 

@@ -16,6 +16,7 @@ from gpuscan.errors import GpuscanError, UnsupportedDtypeError, smaller
 from gpuscan.planning.column_tiles import column_tile
 from gpuscan.planning.partition import largest_field
 from gpuscan.planning.plan import plan_scan
+from gpuscan.planning.row_tiles import tile_of_rows
 from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.tuned_tiles import best_tile
 from gpuscan.planning.workgroup_memory import check_element
@@ -26,7 +27,7 @@ from gpuscan.problem.problem import make_problem
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
     from gpuscan.planning.spec import ScanSpec
-    from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+    from gpuscan.planning.tile_shapes import ColumnTile, RowTile, TileShape
     from gpuscan.problem.problem import Problem
 
 
@@ -196,6 +197,8 @@ def tile_on(context: DeviceContext, spec: ScanSpec, subgroups: bool = True) -> T
     return best_tile(spec, context.capabilities, context.tuned, subgroups)
 
 
-def whole_tile(context: DeviceContext, spec: ScanSpec) -> TileShape | ColumnTile:
+def whole_tile(context: DeviceContext, spec: ScanSpec) -> TileShape | ColumnTile | RowTile:
     """Return the tile of the whole array, which its parts keep so that the bits stay the same."""
-    return column_tile(spec, context.capabilities) if spec.inner > 1 else tile_on(context, spec)
+    if spec.inner > 1:
+        return column_tile(spec, context.capabilities)
+    return tile_of_rows(spec, context.capabilities) or tile_on(context, spec)

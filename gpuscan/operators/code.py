@@ -19,6 +19,7 @@ from gpuscan.operators.user_wgsl import enclose_source, has_loops
 from gpuscan.operators.wgsl_arithmetic import (
     Text,
     atomic_of,
+    commutes,
     is_order_free,
     literal,
     low_bits_suffice,
@@ -49,6 +50,7 @@ class Code(HashedOnce):
             wrapped when they are stored.
         order_free: True if the order and the grouping in which elements are combined change no bit of the result
             but NaN's.
+        commutes: True if the operands can change places, which changes no bit of the result but NaN's.
         atomic: the WGSL atomic that combines each word of elements of one integer, and the bits of its identity; None
             without. A sum of two words also needs the carry from the low word to the high one.
         neutral: the bits of each word of the operand that changes no bit of the other one; None if they are unknown.
@@ -67,6 +69,7 @@ class Code(HashedOnce):
     loops: bool = False
     wraps_late: bool = False
     order_free: bool = False
+    commutes: bool = False
     atomic: tuple[str, int] | None = None
     neutral: int | None = None
     captured: bytes | Expression = field(default=b"", compare=False)
@@ -127,6 +130,7 @@ def combine_code(
         element,
         wraps_late=late,
         order_free=is_order_free(traced.fields),
+        commutes=commutes(traced.fields),
         atomic=atomic_of(traced.fields),
         neutral=neutral_of(traced.fields),
         captured=captured.content,

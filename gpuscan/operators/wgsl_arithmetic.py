@@ -8,7 +8,7 @@ name of its form and operation: ``f32_minimum``, ``wide_signed_less``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -182,6 +182,10 @@ ORDER_FREE = {
 }
 
 
+# Operations that give the same bits if the operands change places.
+_COMMUTES = ORDER_FREE | {"float": _CHOICES | {"add", "multiply"}, "complex": frozenset({"add"})}
+
+
 # The operations of `ORDER_FREE` on 32-bit words that WGSL has as atomics, with the bits that change no other operand.
 # All but minima and maxima also combine integers of two words, each with the same bits.
 ATOMICS = {
@@ -230,15 +234,25 @@ def is_order_free(fields: Sequence[Sequence[Node]]) -> bool:
 
     That is so if each number of the result is one operation of `ORDER_FREE`, on the two numbers in the same place.
     """
+    return _combines_in_place(fields, ORDER_FREE)
+
+
+def commutes(fields: Sequence[Sequence[Node]]) -> bool:
+    """Return True if the operands can change places, which changes no bit of the result but NaN's."""
+    return _combines_in_place(fields, _COMMUTES)
+
+
+def _combines_in_place(fields: Sequence[Sequence[Node]], operations: Mapping[str, frozenset[str]]) -> bool:
+    """Return True if each number of the result is one of these operations, on the two numbers in the same place."""
     numbers = ((field, component, node) for field, nodes in enumerate(fields) for component, node in enumerate(nodes))
-    return all(_combines_in_place(*number) for number in numbers)
+    return all(_is_one_of(operations, *number) for number in numbers)
 
 
-def _combines_in_place(field: int, component: int, node: Node) -> bool:
+def _is_one_of(operations: Mapping[str, frozenset[str]], field: int, component: int, node: Node) -> bool:
     operation, arguments = node, node.args
     if (inner := _without_casts(node)).op == "gcd":  # of signed numbers it takes the magnitudes
         operation, arguments = inner, tuple(_without_casts(arg) for arg in inner.args)
-    return operation.op in ORDER_FREE.get(node.scalar.kind, ()) and _takes_both(field, component, node, arguments)
+    return operation.op in operations.get(node.scalar.kind, ()) and _takes_both(field, component, node, arguments)
 
 
 def _takes_both(field: int, component: int, node: Node, arguments: Sequence[Node]) -> bool:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from gpuscan.elements import min_chunk
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.heuristics import heuristics_for
-from gpuscan.planning.spec import ScanSpec, column_chunk
+from gpuscan.planning.row_tiles import tile_of_few_columns
+from gpuscan.planning.spec import ScanSpec, column_chunk, scan_spec
 from gpuscan.planning.tile_shapes import ColumnTile, power_above, power_below
 from gpuscan.planning.tiles import max_invocations
 from gpuscan.problem.column_vectors import can_be_vectors
@@ -93,7 +94,9 @@ def takes_vectors(problem: Problem, capabilities: Capabilities) -> bool:
     named = problem.operator.kinds is not None and problem.before is problem.after is None
     words = inner * max(each.words for each in (problem.source, problem.element, problem.destination))
     narrow = words <= h.max_vector_words and (named or inner <= h.max_function_vector)
-    return long and few and narrow and _can_be_cut(problem, capabilities) and can_be_vectors(problem)
+    if not (long and few and narrow and _can_be_cut(problem, capabilities) and can_be_vectors(problem)):
+        return False
+    return not problem.reduces_rows or tile_of_few_columns(scan_spec(problem, capabilities), capabilities) is None
 
 
 def _can_be_cut(problem: Problem, capabilities: Capabilities) -> bool:

@@ -294,6 +294,35 @@ class Heuristics:
     # 23.0 us, maxima 23.5 instead of 24.7.
     min_paired_chains: int | None = 48
 
+    # ----- Reductions in any order, of contiguous rows and of few columns
+    # Bytes of a row, at least; and the bytes from which on an invocation loads a vector of four words at a time, else a
+    # word. H100, sums of rows of 98 and 240 bytes: 15.9 and 60 us by words, 21.7 and 52 us by vectors.
+    min_folded_row_bytes: int = 64
+    min_vector_row_bytes: int = 192
+    # Bytes of a short row for each invocation that shares it, at most, until there are `short_row_lanes`; and words of
+    # a long row for each invocation, at least. H100, sums of (342393, 98) uint8 with 1, 2, 4 and 8 invocations: 15.9,
+    # 16.3, 23 and 38 us; of (332219, 101) int32 62, 62, 57 and 60 us. Maxima of (1529, 21937) uint8 with 16, 32 and 64
+    # words: 17.3, 15.1 and 12.4 us.
+    short_lane_bytes: int = 128
+    short_row_lanes: int = 8
+    long_lane_words: int = 64
+    # Words of a row for each invocation, at most: then sums of floats stay close. Not measured: the second dispatch
+    # takes a small share of the time that such rows take.
+    max_lane_words: int = 256
+    # The number of workgroups below which rows are cut into parts, and about how many parts there are then. H100, sums
+    # of (336, 99864) uint8: 13.0 us with a workgroup for each row, and 23 us in 528 parts, of which 6.6 us are the
+    # second dispatch; maxima of (114, 293000) float32: 58.9 us in 1056 parts, 59.6 in 528.
+    min_row_workgroups: int = 264
+    row_part_workgroups: int = 1056
+    # The loads of a whole workgroup that a row takes, at least, before it is cut. Not measured: they take about as long
+    # as the second dispatch.
+    min_row_batches: int = 8
+    # Bytes of the columns of a row, at most; and about how many parts of columns there are. H100, 132, 264 and 528
+    # parts: sums of (3355443, 10) uint8 21.7, 20.4 and 20.6 us, maxima of (1118481, 30) float16 66, 49 and 44 us. Sums
+    # of 154 columns of float32 take longer than in tiles of columns.
+    max_folded_line_bytes: int = 127
+    column_part_workgroups: int = 528
+
     # ----- Reductions down columns
     # Invocations in a workgroup. Not measured: it is the workgroup of other tiles.
     reduced_workgroup: int = 256
@@ -420,6 +449,8 @@ CPU = replace(
     chained_columns=(),
     min_paired_chains=None,
     # An invocation is a serial loop. Not measured on record.
+    # 0: rows and columns are reduced in the order of the scan. Not measured.
+    row_part_workgroups=0,
     reduced_workgroup=32,
     min_reduced_rows=1 << 12,
     reduced_rows=256,
@@ -716,8 +747,9 @@ class CountingHeuristics:
     """The tuning constants of counts, searches and selections for one class of adapter. The defaults are a GPU's."""
 
     # Invocations in a workgroup that counts, and its counters: more if there are more bins and they fit, else the third
-    # number, which bins share. H100, 2^26 numbers in 256 bins, and labels below 1000 and 10^6, all equal: 369, 277 and 426 us with 256
-    # invocations and 4096 counters, 218, 144 and 150 with 512 and 2048, 207, 138 and 120 with 1024 and 1024.
+    # number, which bins share. H100, 2^26 numbers in 256 bins, and labels below 1000 and 10^6, all equal: 369, 277 and
+    # 426 us with 256 invocations and 4096 counters, 218, 144 and 150 with 512 and 2048, 207, 138 and 120 with 1024 and
+    # 1024.
     count_workgroup: int = 1024
     counters: int = 1024
     shared_counters: int = 4096

@@ -20,7 +20,7 @@ from gpuscan.planning.kernel_parts import (
     WaitPolicy,
 )
 from gpuscan.planning.spec import ShaderSpec
-from gpuscan.planning.tile_shapes import SPAN, ColumnTile, TileShape
+from gpuscan.planning.tile_shapes import SPAN, ColumnTile, RowTile, TileShape
 
 # Neighbouring elements that an invocation of a compaction moves at a time. See shaders/scan/compact.wgsl.
 MOVED = 4
@@ -54,7 +54,7 @@ class Kernel(HashedOnce):
     stage: str
     strategy: str
     spec: ShaderSpec
-    tile: TileShape | ColumnTile
+    tile: TileShape | ColumnTile | RowTile
     access: Access
     target: Target
     wait_policy: WaitPolicy
@@ -65,6 +65,8 @@ class Kernel(HashedOnce):
     @property
     def template(self) -> str:
         """The path of the stage's template under shaders/."""
+        if self.folds_rows:
+            return "rows/store_totals.wgsl" if self.stage == "scan" else "rows/reduce.wgsl"
         if self.stores_totals:
             return "scan/store_totals.wgsl"
         if self.reduces_columns and self.stage == "scan":
@@ -221,7 +223,12 @@ class Kernel(HashedOnce):
     def stores_totals(self) -> bool:
         """True if this is the last stage of a reduction that needs no scan, only the aggregates of tiles."""
         only_totals = self.spec.keep_last_only and self.spec.combine.order_free
-        return self.stage == "scan" and only_totals and not (self.segmented or self.in_columns)
+        return self.stage == "scan" and only_totals and not (self.segmented or self.in_columns or self.folds_rows)
+
+    @property
+    def folds_rows(self) -> bool:
+        """True if this is a stage of a reduction of rows in any order. Parts are reduced, and then their totals."""
+        return isinstance(self.tile, RowTile)
 
     @property
     def reduces_columns(self) -> bool:
@@ -230,7 +237,9 @@ class Kernel(HashedOnce):
 
     @property
     def loads_at_once(self) -> int:
-        """The rows that an invocation of a reduction down columns loads before it combines them."""
+        """The rows, or chunks, that an invocation of a reduction loads before it combines them."""
+        if isinstance(self.tile, RowTile):
+            return self.tile.loads
         h = self.heuristics
         most = h.long_words_in_flight if self.spec.has_long_functions else h.reduced_words_in_flight
         return max(1, most // (self.spec.source.storage_bytes * self.tile.chunk // 4))
@@ -242,7 +251,8 @@ class Kernel(HashedOnce):
         A scan keeps to the order: floats so that every strategy gives the same NaN, and others since nothing is gained.
         """
         reduces = self.stores_totals or (self.stage == "reduce" and self.spec.keep_last_only)
-        return self.spec.combine.order_free and reduces and not (self.segmented or self.in_columns)
+        elsewhere = self.segmented or self.in_columns or self.folds_rows
+        return self.spec.combine.order_free and reduces and not elsewhere
 
     # ----- What a tile does while it waits
 

@@ -21,9 +21,10 @@ from gpuscan.planning.kernel_parts import (
     Target,
     WaitPolicy,
 )
+from gpuscan.planning.row_tiles import tile_of_few_columns, tile_of_rows
 from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.strategies import ends_loops, starts_in_order
-from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+from gpuscan.planning.tile_shapes import ColumnTile, RowTile, TileShape
 from gpuscan.planning.tiles import recomputes_scan, tile_shape
 from gpuscan.planning.workgroup_memory import exchanges_chunks
 from gpuscan.sizes import concrete, has_size
@@ -62,7 +63,7 @@ class ScanPlan:
 
     strategy: str
     reason: str
-    tile: TileShape | ColumnTile
+    tile: TileShape | ColumnTile | RowTile
     length: int
     tiles: int
     row_length: int
@@ -121,6 +122,8 @@ class ScanPlan:
         if isinstance(self.tile, ColumnTile):
             items = self.tiles * self.tile.width * (4 if self.posts else 1)
             return 4 * (STATE_HEADER_WORDS + items * words)
+        if isinstance(self.tile, RowTile):
+            return 4 * (STATE_HEADER_WORDS + self.tiles * self.inner * words)
         blocks = -(-self.tiles // self.tile.block)
         posts = blocks + 2 * -(-blocks // self.tile.block)
         if kernel.wait_policy.one_workgroup_folds:
@@ -135,7 +138,7 @@ def plan_scan(
     strategy: str,
     reason: str,
     *,
-    tile: TileShape | ColumnTile | None = None,
+    tile: TileShape | ColumnTile | RowTile | None = None,
     subgroups: bool = True,
     piece: int | None = None,
     placement: Placement | None = None,
@@ -169,10 +172,14 @@ def plan_scan(
     if isinstance(tile, TileShape):
         spec = replace(spec, inner=1)  # The elements of each row were made neighbours in memory.
     if tile is None:
-        tile = tile_shape(spec, capabilities, subgroups) if spec.inner == 1 else column_tile(spec, capabilities)
+        if spec.inner > 1:
+            tile = tile_of_few_columns(spec, capabilities) or column_tile(spec, capabilities)
+        else:
+            in_parts = tile_of_rows(spec, capabilities) if piece is None else None
+            tile = in_parts or tile_shape(spec, capabilities, subgroups)
     if spec.everywhere:
         strategy, reason = "three_dispatch", f"{reason}; in the canonical order the totals of tiles are known first"
-    if isinstance(tile, ColumnTile) and spec.reduces_rows:
+    if isinstance(tile, RowTile) or (isinstance(tile, ColumnTile) and spec.reduces_rows):
         strategy, reason = "three_dispatch", f"{reason}; no tile of the reduction needs a prefix"
     if strategy == "lookahead" and (isinstance(tile, ColumnTile) or tile.per_row):
         strategy, reason = "lookback", f"{reason}; rows and columns are looked back, each for itself"
@@ -196,6 +203,8 @@ def plan_scan(
         kernel = replace(kernel, access=replace(kernel.access, via_workgroup_memory=True))
     if isinstance(tile, ColumnTile):
         tiles, dispatches = column_stages(kernel, tile, spec)
+    elif isinstance(tile, RowTile):
+        tiles, dispatches = stages_of_parts(kernel, tile, spec)
     else:
         tiles, dispatches = tile_stages(kernel, tile, spec, length, one_workgroup_folds)
     limit = capabilities.limits["max-compute-workgroups-per-dimension"]
@@ -212,8 +221,10 @@ def plan_scan(
     )
 
 
-def why_no_tile_waits(spec: ScanSpec, tile: TileShape | ColumnTile, length: int) -> str:
+def why_no_tile_waits(spec: ScanSpec, tile: TileShape | ColumnTile | RowTile, length: int) -> str:
     """Return the reason why no tile waits for another, or ``""`` if some may."""
+    if isinstance(tile, RowTile):
+        return "a part holds a whole row" if spec.row_length * spec.inner <= tile.part else ""
     if isinstance(tile, ColumnTile):
         return "a tile holds whole columns, so none waits for another" if spec.row_length <= tile.height else ""
     if tile.per_row and spec.row_length <= tile.tile_size:
@@ -241,7 +252,11 @@ def target_of(capabilities: Capabilities) -> Target:
 
 
 def access_of(
-    spec: ScanSpec, tile: TileShape | ColumnTile, length: int, placement: Placement, capabilities: Capabilities
+    spec: ScanSpec,
+    tile: TileShape | ColumnTile | RowTile,
+    length: int,
+    placement: Placement,
+    capabilities: Capabilities,
 ) -> Access:
     """Return how the scan's kernel reads and writes the arrays."""
     several = not spec.as_one_row and not isinstance(tile, ColumnTile)
@@ -250,7 +265,7 @@ def access_of(
     fields = (*spec.source.fields, *spec.destination.fields)
     # Views are accessed word by word. Wide elements of all arrays are then exchanged word by word, views or not.
     words = placement.views and any(field.storage_bytes > 4 * ACCESS_WORDS for field in fields)
-    unaligned_sizes = find_unaligned_sizes(spec, length)
+    unaligned_sizes = () if isinstance(tile, RowTile) else find_unaligned_sizes(spec, length)
     words = words or (spec.inner > 1 and bool(unaligned_sizes))
     return Access(
         width=1 if single_elements or words else min(placement.width, access_width(spec, length)),
@@ -372,6 +387,18 @@ def stages_of_reduction(kernel: Kernel, tile: ColumnTile, spec: ScanSpec) -> tup
     if kernel.strategy == "alone":
         return tiles, [(kernel, tiles)]
     return tiles, [(reduction_of(kernel), tiles), (kernel, chains)]
+
+
+def stages_of_parts(kernel: Kernel, tile: RowTile, spec: ScanSpec) -> tuple[int, list[tuple[Kernel, int]]]:
+    """Return the number of parts, and the dispatches with their numbers of workgroups, of a reduction of rows."""
+    # The shaders compute the length of a part from the number of parts.
+    kernel = replace(kernel, tile=replace(tile, part=tile.chunk))
+    rows = spec.rows // spec.inner
+    parts = rows * -(-spec.row_length * spec.inner // tile.part)
+    last = (kernel, -(-rows // tile.parts_per_workgroup))
+    if kernel.strategy == "alone":
+        return parts, [last]
+    return parts, [(reduction_of(kernel), -(-parts // tile.parts_per_workgroup)), last]
 
 
 def reduction_of(kernel: Kernel) -> Kernel:

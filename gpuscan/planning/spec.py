@@ -277,7 +277,7 @@ def scan_spec(
         everywhere=problem.everywhere,
     )
     if problem.everywhere:
-        return replace(spec, combine=replace(spec.combine, order_free=False, atomic=None, neutral=None))
+        return replace(spec, combine=replace(spec.combine, order_free=False, commutes=False, atomic=None, neutral=None))
     return by_order(without_signs(spec, lambda element: _combine_code(problem.operator, element, native, captures)))
 
 

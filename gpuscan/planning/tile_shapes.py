@@ -95,6 +95,51 @@ class TileShape:
 
 
 @dataclass(frozen=True)
+class RowTile:
+    """Divide parts of contiguous rows among a workgroup, for a reduction of an operator that commutes.
+
+    Attributes:
+        workgroup_size: the invocations in a workgroup.
+        lanes: the invocations that share a part, a power of two. They take neighbouring chunks.
+        loads: the chunks that an invocation loads before it combines them.
+        chunk: the neighbouring elements that an invocation loads at a time.
+        part: the elements of a part, at most; a multiple of `chunk`, and of whole columns.
+        columns: True if the elements of a row belong to columns, which are reduced each by itself.
+    """
+
+    workgroup_size: int
+    lanes: int
+    loads: int
+    chunk: int
+    part: int
+    columns: bool = False
+
+    subgroup_size = 0
+    steps = bands = 1
+    block = 1
+    per_row = True
+    single_lead = False
+
+    @property
+    def tile_size(self) -> int:
+        """The number of elements in a part."""
+        return self.part
+
+    @property
+    def parts_per_workgroup(self) -> int:
+        """The number of parts that a workgroup takes."""
+        return self.workgroup_size // self.lanes
+
+    @property
+    def subgroups_per_workgroup(self) -> int:
+        return 1
+
+    @property
+    def bands_per_workgroup(self) -> int:
+        return 1
+
+
+@dataclass(frozen=True)
 class ColumnTile:
     """Divide rows and columns among a workgroup, for a scan along an axis that is not the last.
 

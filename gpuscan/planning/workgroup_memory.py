@@ -6,7 +6,7 @@ from gpuscan.elements import Element
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.kernel import Kernel
-from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+from gpuscan.planning.tile_shapes import ColumnTile, RowTile, TileShape
 
 # Items of workgroup memory that are counted for every shader. Compilers take minutes over items so wide that fewer
 # fit, even where the shader puts no item there.
@@ -25,6 +25,8 @@ def count_scanned_items(kernel: Kernel) -> int:
     tile = kernel.tile
     if kernel.in_columns:
         return tile.workgroup_size * tile.chunk
+    if isinstance(tile, RowTile):
+        return tile.workgroup_size * (tile.chunk if tile.columns else 1)
     items = tile.workgroup_size if kernel.uses_scratch else 0
     return items + (tile.bands_per_workgroup + 1 if tile.bands_per_workgroup > 1 else 0)
 

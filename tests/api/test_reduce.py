@@ -57,7 +57,7 @@ def test_operators_that_do_not_commute(device: gs.Device, number: int, shape: tu
 
 
 def test_it_is_the_last_of_the_scan(device: gs.Device) -> None:
-    """Assert equal bits, of floats too."""
+    """Assert equal bits, of floats too, of one row and of rows that take the tiles of the scan."""
     x = np.random.default_rng(1).normal(size=200_003).astype(np.float32)
     assert gs.reduce(x, device=device) == gs.scan(x, device=device)[-1]
     rows = x[:200_000].reshape(100, 2000)

@@ -1,0 +1,184 @@
+{#- The reduction of a part of a row by an operator that commutes. Lanes load neighbouring chunks of whole words, so a row may
+    begin and end within a word. The elements before a part's first whole chunk and after its last one are loaded one by
+    one. The order of combination depends on the lengths alone, so it is the same in each run.
+    With kernel.tile.columns a row is an array (row_length, inner), and each of its columns is reduced by itself.
+    in:  the sources, or the totals of parts -#}
+{% include "shared/arrays.wgsl" %}
+{% from "shared/chunk_access.wgsl" import load_elements with context %}
+{% from "shared/combine_between.wgsl" import combine_between %}
+{% set from_sources = kernel.stage == "reduce" or kernel.strategy == "alone" %}
+{% set chunk = kernel.tile.chunk if from_sources else 1 %}
+{% macro combine_chunks(stride) %}
+{% if from_sources %}
+{% call(place) combine_between("Chunk", "join_chunks", "pick_chunk", kernel.loads_at_once, stride) %}load_chunk({{ place }}){% endcall %}
+{% else %}
+{% call(place) combine_between("Chunk", "join_chunks", "pick_chunk", kernel.loads_at_once, stride) %}Chunk(read_total({{ place }})){% endcall %}
+{% endif %}
+{% endmacro %}
+// ----- Parts of rows
+const LANES = {{ kernel.tile.lanes }}u;  // invocations that share a part
+const PARTS = WORKGROUP_SIZE / LANES;  // parts that a workgroup takes
+
+// Neighbouring elements, or a total.
+alias Chunk = array<Item, {{ chunk }}>;
+
+fn join_chunks(a: Chunk, b: Chunk) -> Chunk {
+    return Chunk({% for position in range(chunk) %}join(a[{{ position }}], b[{{ position }}]){{ ", " if not loop.last }}{% endfor %});
+}
+
+fn pick_chunk(condition: bool, yes: Chunk, no: Chunk) -> Chunk {
+    return Chunk({% for position in range(chunk) %}pick(condition, yes[{{ position }}], no[{{ position }}]){{ ", " if not loop.last }}{% endfor %});
+}
+
+// The elements, or totals, from `start` to before `stop`. The chunks from `first` to before `end` are whole.
+struct Stretch {
+    start: u32,
+    stop: u32,
+    first: u32,
+    end: u32,
+    before: u32,  // elements before the first whole chunk
+    after: u32,  // elements after the last one
+}
+
+fn stretch_between(start: u32, stop: u32) -> Stretch {
+    let first = (start + {{ chunk - 1 }}u) / {{ chunk }}u;
+    let end = max(stop / {{ chunk }}u, first);
+    let before = min(first * {{ chunk }}u, stop) - start;
+    return Stretch(start, stop, first, end, before, stop - min(stop, max(end * {{ chunk }}u, start + before)));
+}
+
+fn count_rows() -> u32 {
+    return params.length / (params.row_length * params.inner);
+}
+{% set inner = "params.inner" if kernel.tile.columns else "1u" %}
+{% if from_sources %}
+
+// Return the elements of a part. All parts of a row but the last one have the same length: whole chunks, and whole rows of
+// columns.
+fn stretch_of(part: u32) -> Stretch {
+    let parts = params.tiles / count_rows();
+    let row = part / parts;
+    let size = params.row_length * {{ inner }};
+    let unit = {{ "params.inner * (CHUNK / min(1u << countTrailingZeros(params.inner), CHUNK))" if kernel.tile.columns else "CHUNK" }};
+    let length = ((size + parts - 1u) / parts + unit - 1u) / unit * unit;
+    let start = row * size + (part - row * parts) * length;
+    return stretch_between(start, select(min(start + length, (row + 1u) * size), start, part >= params.tiles));
+}
+
+fn load_chunk(at: u32) -> Chunk {
+    let first = at * CHUNK;
+{{ load_elements("first") -}}
+    return Chunk({% for position in range(chunk) %}e{{ position }}{{ ", " if not loop.last }}{% endfor %});
+}
+{% if chunk > 1 %}
+
+// Return the place of element `i` outside the whole chunks.
+fn place_outside(stretch: Stretch, i: u32) -> u32 {
+    return select(stretch.stop - stretch.after + i - stretch.before, stretch.start + i, i < stretch.before);
+}
+
+fn load_single(at: u32) -> Item {
+    return {{ text.load_single("at") }};
+}
+{% endif %}
+{% else %}
+
+// Return the totals of a row's parts.
+fn stretch_of(row: u32) -> Stretch {
+    let totals = params.tiles / count_rows() * {{ inner }};
+    return stretch_between(row * totals, select((row + 1u) * totals, row * totals, row >= count_rows()));
+}
+{% endif %}
+
+var<workgroup> lane_totals: array<{{ text.shared_item }}, {{ kernel.tile.workgroup_size * (chunk if kernel.tile.columns else 1) }}>;
+
+{% if kernel.tile.columns %}
+// Lanes that are this many lanes apart take elements of the same columns.
+fn period_of_lanes() -> u32 {
+    return params.inner / min(1u << countTrailingZeros(params.inner), {{ chunk }}u);
+}
+
+// Combine the chunks of a stretch. Then workgroup memory has the totals of a chunk for each lane of the first period.
+fn reduce(stretch: Stretch, lane: u32) {
+    let period = period_of_lanes();
+    let stride = LANES / period * period;
+    let end = stretch.end;
+    let begin = select(stretch.first + lane, end, lane >= stride);
+{{ combine_chunks("stride") -}}
+    let group = lane / period;
+    var groups = stride / period;
+    loop {
+        let half = (groups + 1u) / 2u;
+        if (group >= select(half, 0u, groups == 1u) && group < groups) {
+{% for position in range(chunk) %}
+            lane_totals[lane * {{ chunk }}u + {{ position }}u] = {{ text.to_shared("total[%d]" % position) }};
+{% endfor %}
+        }
+        workgroupBarrier();
+        if (groups == 1u) {
+            break;
+        }
+        let other = lane + half * period;
+        if (group < groups - half && other < end - stretch.first) {
+            total = join_chunks(total, Chunk({% for position in range(chunk) %}{{ text.from_shared("lane_totals[other * %du + %du]" % (chunk, position)) }}{{ ", " if not loop.last }}{% endfor %}));
+        }
+        groups = half;
+    }
+}
+
+// Return the aggregate of a column, after `reduce`.
+fn total_of_column(column: u32, stretch: Stretch) -> Item {
+    var total: Item;
+    var known = false;
+    let begun = (stretch.first * {{ chunk }}u - stretch.start) % params.inner;
+    let totals = min(period_of_lanes(), stretch.end - stretch.first) * {{ chunk }}u;
+    for (var at = (column + params.inner - begun) % params.inner; at < totals; at += params.inner) {
+        let item = {{ text.from_shared("lane_totals[at]") }};
+        total = pick(known, join(total, item), item);
+        known = true;
+    }
+{% if chunk > 1 %}
+    for (var i = 0u; i < stretch.before + stretch.after; i++) {
+        let at = place_outside(stretch, i);
+        if ((at - stretch.start) % params.inner == column) {
+            let item = load_single(at);
+            total = pick(known, join(total, item), item);
+            known = true;
+        }
+    }
+{% endif %}
+    return total;
+}
+{% else %}
+// Return the aggregate of a stretch to its first lane.
+fn reduce(stretch: Stretch, invocation: u32) -> Item {
+    let lane = invocation % LANES;
+    let begin = stretch.first + lane;
+    let end = stretch.end;
+{{ combine_chunks("LANES") -}}
+    var own = total[0];
+{% for position in range(1, chunk) %}
+    own = join(own, total[{{ position }}]);
+{% endfor %}
+{% if chunk > 1 %}
+    var known = begin < end;
+    for (var i = lane; i < stretch.before + stretch.after; i += LANES) {
+        let item = load_single(place_outside(stretch, i));
+        own = pick(known, join(own, item), item);
+        known = true;
+    }
+{% endif %}
+    // The lanes with a value are the first ones.
+    let count = max(end - stretch.first, stretch.before + stretch.after);
+    for (var distance = LANES / 2u; distance > 0u; distance /= 2u) {
+        if (lane >= distance && lane < 2u * distance) {
+            lane_totals[invocation] = {{ text.to_shared("own") }};
+        }
+        workgroupBarrier();
+        if (lane < distance && lane + distance < count) {
+            own = join(own, {{ text.from_shared("lane_totals[invocation + distance]") }});
+        }
+    }
+    return own;
+}
+{% endif %}
