@@ -15,7 +15,7 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
 
 {% from "shared/main.wgsl" import main %}
 {{ main() }} {
-    // There may be as many runs as elements, so there are fewer invocations than that.
+    // There may be as many runs as elements. An invocation takes several of them.
     let runs = min(count[0], call.elements);
     let invocations = grid.x * grid.y * WORKGROUP_SIZE;
     for (var run = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation; run < runs; run += invocations) {
