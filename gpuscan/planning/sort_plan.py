@@ -1,4 +1,4 @@
-"""Decide how rows are sorted on a device: by merges in one workgroup, or by a radix sort over tiles."""
+"""Decide how rows are sorted on a device: by exchanges in one workgroup, or by a radix sort over tiles."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from gpuscan.planning.heuristics import SortHeuristics, sort_heuristics_for
 from gpuscan.planning.kernel_parts import NO_FAULTS, STATE_HEADER_WORDS, InjectedFaults, Target, WaitPolicy
 from gpuscan.planning.plan import target_of, wait_bounds
 
-# The halves of workgroup memory in a sort of rows: each round merges from one half to the other.
-_HALVES = 2
 # The fewest lanes that the compilers for a vendor's GPUs choose for a subgroup, and those for GPUs of other vendors.
 _FEWEST_LANES = {"NVIDIA": 32, "AMD": 32, "Apple": 32, "Intel": 8}
 _FEWEST_LANES_ANYWHERE = 4
@@ -129,16 +127,26 @@ class RowSort:
     """The shape of a sort in which each workgroup sorts whole rows.
 
     Attributes:
-        workgroup: invocations in a workgroup.
-        capacity: elements that fit the workgroup's memory.
-        rows: rows of one workgroup.
+        log_capacity: elements that fit the workgroup's memory, as a power of 2.
+        log_items: elements that an invocation exchanges at a time, as a power of 2.
+        levels: the places of a row in workgroup memory, as a power of 2.
         workgroups: the number of workgroups.
     """
 
-    workgroup: int
-    capacity: int
-    rows: int
+    log_capacity: int
+    log_items: int
+    levels: int
     workgroups: int
+
+    @property
+    def rows(self) -> int:
+        """The rows of one workgroup."""
+        return 1 << (self.log_capacity - self.levels)
+
+    @property
+    def workgroup(self) -> int:
+        """The invocations in a workgroup: each has `log_items` elements."""
+        return 1 << (self.log_capacity - self.log_items)
 
 
 def fewest_lanes(capabilities: Capabilities) -> int:
@@ -153,6 +161,32 @@ def fewest_lanes(capabilities: Capabilities) -> int:
     return min(seen, _FEWEST_LANES.get(capabilities.vendor, _FEWEST_LANES_ANYWHERE))
 
 
+def plan_row_sort(
+    scalar: Scalar, rows: int, row_length: int, capabilities: Capabilities, *, with_places: bool = False
+) -> RowSort | None:
+    """Return how workgroups sort whole rows, or None if rows are too long for that.
+
+    Args:
+        scalar: the kind of key.
+        rows: the number of rows, 1 or more.
+        row_length: the keys in a row, 1 or more.
+        capabilities: the device's.
+        with_places: True if each key takes its index along.
+    """
+    h = sort_heuristics_for(capabilities.adapter_type)
+    has_origin = with_places or scalar.kind not in ("signed", "unsigned")
+    parts = 1 if scalar.packed else scalar.words + has_origin
+    levels = max(1, (row_length - 1).bit_length())
+    log_items = min(h.log_row_items[parts - 1], levels)
+    words = capabilities.limits["max-compute-workgroup-storage-size"] // 4
+    fitting = min(words // parts, capabilities.limits["max-compute-invocations-per-workgroup"] << log_items)
+    log_fitting = fitting.bit_length() - 1
+    if row_length > h.max_row_length[parts - 1] or levels > log_fitting:
+        return None
+    log_capacity = max(levels, min(h.log_row_capacity, log_fitting))
+    return RowSort(log_capacity, log_items, levels, -(-rows >> (log_capacity - levels)))
+
+
 def plan_sort(
     scalar: Scalar,
     rows: int,
@@ -165,8 +199,8 @@ def plan_sort(
     subgroups: bool | None = None,
     tile_size: int | None = None,
     test_build: InjectedFaults = NO_FAULTS,
-) -> TileSort | RowSort:
-    """Return how rows are sorted.
+) -> TileSort:
+    """Return how rows are sorted by tiles.
 
     Args:
         scalar: the kind of key.
@@ -184,11 +218,6 @@ def plan_sort(
     h = sort_heuristics_for(capabilities.adapter_type)
     memory = capabilities.limits["max-compute-workgroup-storage-size"]
     most = capabilities.limits["max-compute-invocations-per-workgroup"]
-    room = memory // (4 * _HALVES * (scalar.words + 1))
-    capacity = min(h.row_capacity, 1 << (room.bit_length() - 1))
-    if row_length <= capacity and tile_size is None:
-        together = max(1, min(capacity // row_length, -(-rows // h.min_row_workgroups)))
-        return RowSort(min(h.row_workgroup, most), capacity, together, -(-rows // together))
     if subgroups is None:
         subgroups = h.subgroups and bool(capabilities.subgroup_sizes)
     radix_bits = h.radix_bits if subgroups else h.serial_radix_bits
