@@ -84,8 +84,9 @@ def sort(
     workgroup's memory are sorted there by a bitonic sort (Batcher, "Sorting networks and their applications", 1968),
     longer ones by a radix sort from the lowest digit to the highest: in three dispatches for each digit (Satish, Harris
     & Garland, 2009), or, where ``GPUSCAN_STRATEGY`` asks for look-back or fallback, in a single pass (Adinets &
-    Merrill, "Onesweep", 2022). Digits in which no two keys differ are skipped. Segments take a second sort, by the
-    place where the segment of each key begins.
+    Merrill, "Onesweep", 2022). Digits in which no two keys differ are skipped. Integers of 8 bits are
+    counted, and written as often as they are there. Segments take a second sort, by the place where the segment of each
+    key begins.
 
     Example:
         >>> import numpy as np

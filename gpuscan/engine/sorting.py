@@ -29,7 +29,14 @@ from gpuscan.engine.element_copy import (
 from gpuscan.engine.record import WORKGROUP_SIZE, stage_dispatch, uniform_of
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.planning.heuristics import sort_heuristics_for
-from gpuscan.planning.sort_plan import RowSort, plan_row_sort, plan_sort
+from gpuscan.planning.sort_plan import (
+    REPEATED_KEYS,
+    REPEATED_WORDS,
+    REPEATING_WORKGROUP,
+    RowSort,
+    plan_row_sort,
+    plan_sort,
+)
 from gpuscan.problem.cache import find_or_make_problem
 
 if TYPE_CHECKING:
@@ -344,7 +351,9 @@ def sort_tiles(
     """
     sort = _TileSort(executor, keys, plan)
     run = None
-    if plan.kernel is None:
+    if plan.repeats:
+        sort.by_counting()
+    elif plan.kernel is None:
         sort.in_three_dispatches()
     else:
         run = sort.in_single_passes()
@@ -357,12 +366,12 @@ class _TileSort:
     def __init__(self, executor: Executor, given: Keys, plan: TileSort) -> None:
         self._executor, self._given, self._plan = executor, given, plan
         self._context = context = executor.context
-        self.keys = given.words_of_keys(context)
+        self.keys = given.result(context) if plan.repeats else given.words_of_keys(context)
         self.places = given.places(context)
         # An array that nothing refers to goes back to the pool, so the sort refers to all arrays that it binds.
-        bases = 0 if plan.kernel is None else plan.bases
+        bases = plan.bases if plan.repeats or plan.kernel else 0
         self._steps = empty(context, (plan.digits * _STEP_WORDS + bases,), np.uint32)
-        self._temporary = given.words_of_keys(context), given.places(context)
+        self._temporary = self.keys if plan.repeats else given.words_of_keys(context), given.places(context)
         self._arrays = [array._binding() for array in (given.array, self.keys, self._temporary[0])]
         moved = (self.places, self._temporary[1], given.words)
         self._moved = [array._binding() for array in moved if array is not None]
@@ -429,13 +438,20 @@ class _TileSort:
         )
         return SortRun(plan.strategy, state, epoch)
 
+    def by_counting(self) -> None:
+        """Submit one pass that counts the keys, and one that writes them in order."""
+        bound = [self._params(0), self._steps_from_histogram(), self.keys._binding()]
+        shape = self._digits | {"workgroup_size": REPEATING_WORKGROUP, "words": REPEATED_WORDS}
+        workgroups = -(-self._given.size // REPEATED_KEYS)
+        self._submit([self._stage("repeat_keys", bound, workgroups, self._keys_shape | shape)])
+
     def _steps_from_differences(self) -> Binding:
         """Submit the stages that choose the steps; return the buffer of the steps."""
         context, plan, size = self._context, self._plan, self._given.size
         steps = self._steps._binding()
-        if plan.digits == 1:
-            # The stage that finds the differences is skipped, and these values ask for one step.
-            found = upload_array(context, np.array([0, 0, 1, 0], np.uint32))
+        if plan.digits == 1 or (plan.digits == 2 and self._given.scalar.kind == "float"):
+            # The search for the digits in which keys differ takes half as long as a step, and floats differ in both.
+            found = upload_array(context, np.array([0xFFFFFFFF, 0, 1, 0], np.uint32))
             self._submit([self._planning(found._binding(), steps)])
             return steps
         found = empty(context, (4,), np.uint32)

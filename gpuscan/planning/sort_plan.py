@@ -13,6 +13,11 @@ from gpuscan.planning.plan import target_of, wait_bounds
 # The fewest lanes that the compilers for a vendor's GPUs choose for a subgroup, and those for GPUs of other vendors.
 _FEWEST_LANES = {"NVIDIA": 32, "AMD": 32, "Apple": 32, "Intel": 8}
 _FEWEST_LANES_ANYWHERE = 4
+# The invocations of a workgroup that writes counted keys, words for each of them, and the keys of all: rows are not
+# shorter. Not measured against others.
+REPEATING_WORKGROUP = 256
+REPEATED_WORDS = 4
+REPEATED_KEYS = 4 * REPEATED_WORDS * REPEATING_WORKGROUP
 # A tile's count of a digit is posted in 16 bits.
 _MOST_COUNTED = 0xFFFF
 # The words of workgroup memory that a ranking by subgroups needs once: the number of subgroups, and a word that takes
@@ -77,6 +82,7 @@ class TileSort:
         kernel: how tiles learn where their elements belong in a single pass; None in three dispatches.
         spin_rounds: the bound of a wait in a single pass, in rounds of the kernel's spins.
         stretch: tiles of a workgroup that counts the values of all digits before single passes.
+        repeats: True to count the keys and write each as often as it is there, without moving any.
     """
 
     radix_bits: int
@@ -92,6 +98,7 @@ class TileSort:
     kernel: DigitKernel | None = None
     spin_rounds: int = 0
     stretch: int = 1
+    repeats: bool = False
 
     @property
     def strategy(self) -> str:
@@ -251,6 +258,8 @@ def plan_sort(
     tiles = rows * tiles_per_row
     shape = radix_bits, digits, workgroup, groups, subgroups, tile_size, tiles_per_row, tiles
     plan = TileSort(*shape, turns, h.copies)
+    if scalar.bits == 8 and scalar.kind != "bool" and not with_places and digits == 1 and row_length >= REPEATED_KEYS:
+        return replace(plan, stretch=max(1, min(h.stretch, tiles // h.min_tiles)), repeats=True)
     return _in_single_passes(plan, strategy, capabilities, h, test_build)
 
 

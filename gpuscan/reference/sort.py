@@ -129,6 +129,13 @@ def scan_histograms(counts: Array, row_length: int) -> Array:
     return bases
 
 
+def repeat_keys(bases: Array, row_length: int) -> Array:
+    """Return the order of the key at each place of each row, given where each order begins: (rows, row_length)."""
+    places = np.arange(len(bases) * row_length).reshape(len(bases), row_length)
+    rows = [np.searchsorted(begins, row, side="right") - 1 for begins, row in zip(bases, places, strict=True)]
+    return np.stack(rows)
+
+
 def look_back(counts: Array) -> Array:
     """Return the counts of the tiles before each tile of a row: (rows, digit values, tiles of a row)."""
     before: Array = (np.cumsum(counts, axis=-1) - counts).astype(np.uint32)

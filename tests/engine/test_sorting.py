@@ -166,6 +166,41 @@ def test_short_rows(device: gs.Device, monkeypatch: pytest.MonkeyPatch, dtype: A
     np.testing.assert_array_equal(np.asarray(places), order_of(keys, axis, descending=True))
 
 
+def test_repeat_keys(device: gs.Device) -> None:
+    """Assert that counted keys are written as the twin writes them, in rows that do not end with a word."""
+    for rows, length in ((1, 300), (5, 263)):
+        keys = keys_of(np.uint8, (rows, length)) // 3
+        bases = twins.scan_histograms(twins.histogram(twins.orders(keys), 1, RADIX_BITS), length)
+        plan = np.concatenate([np.zeros(6, np.uint32), bases.reshape(-1)])
+        (found,) = run_stage(
+            device,
+            "repeat_keys",
+            tile_call(rows, length, length, 0),
+            [plan],
+            [-(-rows * length // 4)],
+            -(-rows * length // 256),
+            scalar=scalar_of(keys.dtype),
+            descending=False,
+            digits=1,
+            radix_bits=RADIX_BITS,
+            workgroup_size=32,
+            words=2,
+        )
+        expected = twins.repeat_keys(bases[:, 0], length)
+        np.testing.assert_array_equal(found.view(np.uint8)[: rows * length].reshape(keys.shape), expected)
+        np.testing.assert_array_equal(expected, np.sort(keys, axis=1))
+
+
+def test_counted_keys(device: gs.Device) -> None:
+    """Assert that long rows of bytes are sorted both ways, also if all keys are equal."""
+    for dtype, shape, axis in ((np.int8, (3, 4099), 1), (np.uint8, (20_001,), 0), (np.uint8, (4999, 3), 0)):
+        keys = keys_of(dtype, shape)
+        for given in (keys, np.full_like(keys, 7)):
+            for descending in (False, True):
+                found = gs.sort(device.asarray(given), axis=axis, descending=descending)
+                assert_sorted(found, given, axis, descending)
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.float64], ids=lambda dtype: np.dtype(dtype).name)
 @pytest.mark.parametrize("descending", [False, True], ids=["up", "down"])
 def test_tiles(device: gs.Device, dtype: Any, descending: bool) -> None:
