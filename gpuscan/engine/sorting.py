@@ -118,9 +118,9 @@ def sort_device(
         plan = None
         if options.get("tile_size") is None:
             rows = keys.size // length
-            plan = plan_row_sort(scalar, rows, length, context.capabilities, with_places=wants_places)
-        # Columns of words are sorted where they are.
-        moves = scalar.packed or plan is None
+            plan = plan_row_sort(scalar, rows, length, context.capabilities)
+        # Columns of words are sorted where they are, unless a workgroup would read only one.
+        moves = scalar.packed or plan is None or plan.rows == 1
         keys = contiguous(keys)
         if moves:
             keys = transpose_elements(keys, length, inner, size)
@@ -163,7 +163,7 @@ def sort_selected(
     with guarded(keys._context), keys._context.lock:
         scalar, context = scalar_of(dtype), keys._context
         given = Keys(keys, scalar, length, descending, True, "words", words)
-        plan = plan_row_sort(scalar, given.size // length, length, context.capabilities, with_places=True)
+        plan = plan_row_sort(scalar, given.size // length, length, context.capabilities)
         found, places = _sort(executor, given, plan, "auto", {})
         assert found is not None
         return Sorted(_narrow_numbers(found, dtype), places)

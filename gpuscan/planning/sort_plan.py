@@ -18,6 +18,8 @@ _FEWEST_LANES_ANYWHERE = 4
 REPEATING_WORKGROUP = 256
 REPEATED_WORDS = 4
 REPEATED_KEYS = 4 * REPEATED_WORDS * REPEATING_WORKGROUP
+# The words of workgroup memory that a sort of rows needs once: two flags.
+ROW_WORDS = 2
 # A tile's count of a digit is posted in 16 bits.
 _MOST_COUNTED = 0xFFFF
 # The words of workgroup memory that a ranking by subgroups needs once: the number of subgroups, and a word that takes
@@ -168,9 +170,7 @@ def fewest_lanes(capabilities: Capabilities) -> int:
     return min(seen, _FEWEST_LANES.get(capabilities.vendor, _FEWEST_LANES_ANYWHERE))
 
 
-def plan_row_sort(
-    scalar: Scalar, rows: int, row_length: int, capabilities: Capabilities, *, with_places: bool = False
-) -> RowSort | None:
+def plan_row_sort(scalar: Scalar, rows: int, row_length: int, capabilities: Capabilities) -> RowSort | None:
     """Return how workgroups sort whole rows, or None if rows are too long for that.
 
     Args:
@@ -178,17 +178,14 @@ def plan_row_sort(
         rows: the number of rows, 1 or more.
         row_length: the keys in a row, 1 or more.
         capabilities: the device's.
-        with_places: True if each key takes its index along.
     """
     h = sort_heuristics_for(capabilities.adapter_type)
-    has_origin = with_places or scalar.kind not in ("signed", "unsigned")
-    parts = 1 if scalar.packed else scalar.words + has_origin
     levels = max(1, (row_length - 1).bit_length())
-    log_items = min(h.log_row_items[parts - 1], levels)
-    words = capabilities.limits["max-compute-workgroup-storage-size"] // 4
-    fitting = min(words // parts, capabilities.limits["max-compute-invocations-per-workgroup"] << log_items)
+    log_items = min(h.log_row_items, levels)
+    words = capabilities.limits["max-compute-workgroup-storage-size"] // 4 - ROW_WORDS
+    fitting = min(words, capabilities.limits["max-compute-invocations-per-workgroup"] << log_items)
     log_fitting = fitting.bit_length() - 1
-    if row_length > h.max_row_length[parts - 1] or levels > log_fitting:
+    if row_length > h.max_row_length // scalar.words or levels > log_fitting:
         return None
     log_capacity = max(levels, min(h.log_row_capacity, log_fitting))
     return RowSort(log_capacity, log_items, levels, -(-rows >> (log_capacity - levels)))
