@@ -81,11 +81,12 @@ def sort(
         AdapterNotFoundError: no adapter matches `device`.
 
     Floats are compared by their bits, so float64 is sorted on adapters without 64-bit floats, too. Rows that fit a
-    workgroup's memory are sorted by merges (Cole, "Parallel merge sort", 1988), longer ones by a radix sort from the
-    lowest digit to the highest: in three dispatches for each digit (Satish, Harris & Garland, 2009), or, where
-    ``GPUSCAN_STRATEGY`` asks for look-back or fallback, in a single pass (Adinets & Merrill, "Onesweep", 2022). Digits
-    in which no two keys differ are skipped. Segments take a second sort, by the place where the segment of each key
-    begins.
+    workgroup's memory are sorted there by a bitonic sort (Batcher, "Sorting networks and their applications", 1968),
+    longer ones by a radix sort from the lowest digit to the highest: in three dispatches for each digit (Satish, Harris
+    & Garland, 2009), or, where ``GPUSCAN_STRATEGY`` asks for look-back or fallback, in a single pass (Adinets &
+    Merrill, "Onesweep", 2022). Digits in which no two keys differ are skipped. Integers of 8 bits are
+    counted, and written as often as they are there. Segments take a second sort, by the place where the segment of each
+    key begins.
 
     Example:
         >>> import numpy as np

@@ -23,15 +23,20 @@ from gpuscan.engine.element_copy import (
     StridedView,
     bindable,
     contiguous,
-    copy_elements,
     copy_view,
     transpose_elements,
-    view_of,
 )
 from gpuscan.engine.record import WORKGROUP_SIZE, stage_dispatch, uniform_of
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.planning.heuristics import sort_heuristics_for
-from gpuscan.planning.sort_plan import RowSort, TileSort, plan_sort
+from gpuscan.planning.sort_plan import (
+    REPEATED_KEYS,
+    REPEATED_WORDS,
+    REPEATING_WORKGROUP,
+    RowSort,
+    plan_row_sort,
+    plan_sort,
+)
 from gpuscan.problem.cache import find_or_make_problem
 
 if TYPE_CHECKING:
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from gpuscan.elements import Scalar
     from gpuscan.engine.executor import Executor
     from gpuscan.planning.kernel_parts import InjectedFaults
+    from gpuscan.planning.sort_plan import TileSort
 
 
 # What moves along with a key, by its bytes.
@@ -109,20 +115,32 @@ def sort_device(
     size = keys.dtype.itemsize
     with guarded(context), context.lock:
         keys._check("STORAGE")
-        rows = _widen_numbers(transpose_elements(contiguous(keys), length, inner, size), scalar)
+        plan = None
+        if options.get("tile_size") is None:
+            rows = keys.size // length
+            plan = plan_row_sort(scalar, rows, length, context.capabilities)
+        # Columns of words are sorted where they are, unless a workgroup would read only one.
+        moves = scalar.packed or plan is None or plan.rows == 1
+        keys = contiguous(keys)
+        if moves:
+            keys = transpose_elements(keys, length, inner, size)
         payload = "none"
         if wants_places:
             payload = "index" if words is None else _PAYLOADS[entry_bytes(words)]
-        given = Keys(rows, scalar, length, descending, with_keys, payload, None if words is None else bindable(words))
-        found_keys, places = _sort(executor, given, strategy, options)
+        moved = None if words is None else bindable(words)
+        step = 1 if moves else inner
+        given = Keys(bindable(keys), scalar, length, descending, with_keys, payload, moved, min(4, size), step)
+        found_keys, places = _sort(executor, given, plan, strategy, options)
         results: list[DeviceArray | None] = []
-        moved = np.dtype(np.uint64 if payload == "pairs" else np.uint32)
-        for array, dtype in ((found_keys, keys.dtype), (places, moved)):
+        for array, dtype in (
+            (found_keys, np.dtype(scalar.dtype)),
+            (places, np.dtype(np.uint64 if payload == "pairs" else np.uint32)),
+        ):
             if array is None:
                 results.append(None)
                 continue
             array = _narrow_numbers(array, dtype)._view_as(shape, dtype)
-            results.append(transpose_elements(array, inner, length, dtype.itemsize))
+            results.append(transpose_elements(array, inner, length, dtype.itemsize) if moves else array)
         return Sorted(*results)
 
 
@@ -143,8 +161,10 @@ def sort_selected(
         The keys in their dtype, and the words, both as one row.
     """
     with guarded(keys._context), keys._context.lock:
-        given = Keys(keys, scalar_of(dtype), length, descending, True, "words", words)
-        found, places = _sort(executor, given, "auto", {})
+        scalar, context = scalar_of(dtype), keys._context
+        given = Keys(keys, scalar, length, descending, True, "words", words)
+        plan = plan_row_sort(scalar, given.size // length, length, context.capabilities)
+        found, places = _sort(executor, given, plan, "auto", {})
         assert found is not None
         return Sorted(_narrow_numbers(found, dtype), places)
 
@@ -164,7 +184,6 @@ def partition_places(executor: Executor, places: DeviceArray, words: DeviceArray
         plan = plan_sort(
             keys.scalar, 1, keys.length, context.capabilities, with_places=True, payload_words=keys.payload_words
         )
-        assert isinstance(plan, TileSort)
         sort = _TileSort(executor, keys, plan)
         sort.by_digit(_PARTITION_BIT // plan.radix_bits)
         assert sort.places is not None
@@ -182,30 +201,21 @@ def check_size(context: DeviceContext, keys: int, scalar: Scalar) -> None:
         )
 
 
-def _widen_numbers(array: DeviceArray, scalar: Scalar) -> DeviceArray:
-    """Return numbers of 8 or 16 bits as a word each; wider ones as they are, or copied if they cannot be bound."""
-    if not scalar.packed:
-        return bindable(array)
-    context, size = array._context, scalar.bits // 8
-    wide = empty(context, (array.size,), np.uint32)
-    context.submit([Clear(wide.buffer, 0, wide._buffer_bytes)], wide.nbytes, held=True)
-    copy_elements(view_of(array, (array.size,), size), wide, run=size, pitch=4)
-    return wide
-
-
 def _narrow_numbers(array: DeviceArray, dtype: AnyDType) -> DeviceArray:
-    """Return the numbers without the bits that `_widen_numbers` added."""
+    """Return numbers of 8 or 16 bits that have a word each as arrays have them."""
     size = dtype.itemsize
-    if size >= 4:
+    if array.dtype.itemsize == size or size == 8:
         return array
     return copy_view(StridedView(array, 0, (array.size,), (4,), size), (array.size,), dtype)
 
 
 def _sort(
-    executor: Executor, keys: Keys, asked: str, options: SortPlanOptions
+    executor: Executor, keys: Keys, rows: RowSort | None, asked: str, options: SortPlanOptions
 ) -> tuple[DeviceArray | None, DeviceArray | None]:
     """Submit the sort; return the keys and the places, in words. A strategy that times out gives way to another one."""
     context = executor.context
+    if rows is not None:
+        return _sort_rows(context, keys, rows)
     failed: list[str] = []
     while True:
         without = tuple(failed)
@@ -220,8 +230,6 @@ def _sort(
             strategy=strategy,
             **options,
         )
-        if isinstance(plan, RowSort):
-            return _sort_rows(context, keys, plan)
         found, run = sort_tiles(executor, keys, plan)
         if run is None:
             return found
@@ -238,22 +246,28 @@ def _sort(
 def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[DeviceArray | None, DeviceArray | None]:
     """Submit a sort in which each workgroup sorts whole rows."""
     found, places = keys.result(context) if keys.with_keys else None, keys.places(context)
-    call = uniform_of(context, [keys.size, keys.length, plan.rows])
+    call = uniform_of(context, [keys.length, keys.step, keys.size // keys.length, plan.levels])
     arrays = [array for array in (keys.array, found, places, keys.words) if array is not None]
+    # Workgroups share words of the result where their rows do not end with a word.
+    edges = keys.with_keys and plan.workgroups > 1 and plan.rows * keys.length * keys.unit % 4 != 0
     stage = stage_dispatch(
         context,
-        "sort/merge_rows.wgsl",
+        "sort/exchange_rows.wgsl",
         [call, *(array._binding() for array in arrays)],
         plan.workgroups,
         keys.size,
         scalar=keys.scalar,
         descending=keys.descending,
-        workgroup_size=plan.workgroup,
-        capacity=plan.capacity,
+        log_capacity=plan.log_capacity,
+        log_items=plan.log_items,
+        unit=keys.unit,
+        edges=edges,
+        columns=keys.step > 1,
         with_keys=keys.with_keys,
         payload=keys.payload,
     )
-    context.submit([stage], 4 * keys.size * keys.scalar.words, held=keys.held)
+    clears = [_clear(found)] if found is not None and edges else []
+    context.submit([*clears, stage], keys.array.nbytes, held=keys.held)
     return found, places
 
 
@@ -285,6 +299,8 @@ class Keys:
         payload: what moves along with a key: ``"none"``, its ``"index"`` in the row, or one of the ``"words"`` or
             ``"pairs"`` of words.
         words: a word or a pair for each key.
+        unit: the bytes of a key in the array, or 4 if it takes two words.
+        step: the keys from one element of a row to the next.
     """
 
     array: DeviceArray
@@ -294,11 +310,13 @@ class Keys:
     with_keys: bool
     payload: str
     words: DeviceArray | None
+    unit: int = 4
+    step: int = 1
 
     @property
     def size(self) -> int:
         """The keys of all rows."""
-        return self.array.nbytes // (4 * self.scalar.words)
+        return self.array.nbytes // (self.unit * self.scalar.words)
 
     @property
     def payload_words(self) -> int:
@@ -311,6 +329,10 @@ class Keys:
         return self.array._owner is not None and (self.words is None or self.words._owner is not None)
 
     def result(self, context: DeviceContext) -> DeviceArray:
+        """Return a new array for the keys, of as many bytes for each as it has now."""
+        return empty(context, (self.size * self.scalar.words,), f"u{self.unit}")
+
+    def words_of_keys(self, context: DeviceContext) -> DeviceArray:
         """Return a new array for the keys, in words."""
         return empty(context, (self.size * self.scalar.words,), np.uint32)
 
@@ -328,7 +350,13 @@ def sort_tiles(
         The keys and the places, in words; and the run, if a wait may time out in it.
     """
     sort = _TileSort(executor, keys, plan)
-    run = sort.in_three_dispatches() if plan.kernel is None else sort.in_single_passes()
+    run = None
+    if plan.repeats:
+        sort.by_counting()
+    elif plan.kernel is None:
+        sort.in_three_dispatches()
+    else:
+        run = sort.in_single_passes()
     return (sort.keys if keys.with_keys else None, sort.places), run
 
 
@@ -338,15 +366,16 @@ class _TileSort:
     def __init__(self, executor: Executor, given: Keys, plan: TileSort) -> None:
         self._executor, self._given, self._plan = executor, given, plan
         self._context = context = executor.context
-        self.keys, self.places = given.result(context), given.places(context)
+        self.keys = given.result(context) if plan.repeats else given.words_of_keys(context)
+        self.places = given.places(context)
         # An array that nothing refers to goes back to the pool, so the sort refers to all arrays that it binds.
-        bases = 0 if plan.kernel is None else plan.bases
+        bases = plan.bases if plan.repeats or plan.kernel else 0
         self._steps = empty(context, (plan.digits * _STEP_WORDS + bases,), np.uint32)
-        self._temporary = given.result(context), given.places(context)
+        self._temporary = self.keys if plan.repeats else given.words_of_keys(context), given.places(context)
         self._arrays = [array._binding() for array in (given.array, self.keys, self._temporary[0])]
         moved = (self.places, self._temporary[1], given.words)
         self._moved = [array._binding() for array in moved if array is not None]
-        self._keys_shape = {"scalar": given.scalar, "descending": given.descending}
+        self._keys_shape = {"scalar": given.scalar, "unit": given.unit, "descending": given.descending}
         self._digits = {"digits": plan.digits, "radix_bits": plan.radix_bits}
         enabled = plan.subgroups and context.capabilities.enable_subgroups
         self._tile_shape = (
@@ -367,12 +396,11 @@ class _TileSort:
             "kernel": plan.kernel,
         }
 
-    def in_three_dispatches(self) -> SortRun | None:
+    def in_three_dispatches(self) -> None:
         """Submit three dispatches for each digit: count, scan the counts, and scatter."""
         steps = self._steps_from_differences()
         for number in range(self._plan.digits):
             self._submit_step(number, steps)
-        return None
 
     def by_digit(self, number: int) -> None:
         """Submit the step of one digit alone."""
@@ -410,13 +438,20 @@ class _TileSort:
         )
         return SortRun(plan.strategy, state, epoch)
 
+    def by_counting(self) -> None:
+        """Submit one pass that counts the keys, and one that writes them in order."""
+        bound = [self._params(0), self._steps_from_histogram(), self.keys._binding()]
+        shape = self._digits | {"workgroup_size": REPEATING_WORKGROUP, "words": REPEATED_WORDS}
+        workgroups = -(-self._given.size // REPEATED_KEYS)
+        self._submit([self._stage("repeat_keys", bound, workgroups, self._keys_shape | shape)])
+
     def _steps_from_differences(self) -> Binding:
         """Submit the stages that choose the steps; return the buffer of the steps."""
         context, plan, size = self._context, self._plan, self._given.size
         steps = self._steps._binding()
-        if plan.digits == 1:
-            # The stage that finds the differences is skipped, and these values ask for one step.
-            found = upload_array(context, np.array([0, 0, 1, 0], np.uint32))
+        if plan.digits == 1 or (plan.digits == 2 and self._given.scalar.kind == "float"):
+            # The search for the digits in which keys differ takes half as long as a step, and floats differ in both.
+            found = upload_array(context, np.array([0xFFFFFFFF, 0, 1, 0], np.uint32))
             self._submit([self._planning(found._binding(), steps)])
             return steps
         found = empty(context, (4,), np.uint32)

@@ -520,13 +520,13 @@ class SortHeuristics:
     # sort of so few elements takes hardly longer than its launches.
     min_items: int = 8
     min_tiles: int = 512
-    # Invocations in a workgroup that sorts whole rows. Not measured: it is the workgroup of other tiles.
-    row_workgroup: int = 256
-    # Elements that such a workgroup sorts, at most, so that several workgroups share a compute unit. Not measured: it
-    # is eight elements for each invocation, as `min_items`.
-    row_capacity: int = 2048
-    # Rows share a workgroup once there are this many workgroups. Not measured: they fill 132 compute units.
-    min_row_workgroups: int = 512
+    # Sorts of whole rows: the elements that an invocation exchanges at a time, and the elements of a workgroup, as
+    # powers of 2. H100, argsort of 48,021 columns of 698 float32: 1,289 us; with 8 elements 1,614, with 4 2,409.
+    log_row_items: int = 4
+    log_row_capacity: int = 11
+    # The longest rows of words that are sorted so; rows of two words are half as long. H100, 8,192 rows of 4,096
+    # float32: argsort 1,326 us, by tiles 1,606; sort 817, by tiles 1,300.
+    max_row_length: int = 4096
     # Keys that an invocation compares with the first one of their row. Not measured: the test for equal digits reads
     # each key once, whatever the number.
     keys_compared: int = 16
@@ -556,8 +556,11 @@ SORTS_CPU = replace(
     serial_items=2048,
     min_items=64,
     min_tiles=16,
-    row_workgroup=64,
-    min_row_workgroups=16,
+    # lavapipe takes 4 s to compile exchanges of 16 elements, and 1 s for 8; argsort of 2^20 float32 in rows of 1,024
+    # takes 0.7 and 0.9 s.
+    log_row_items=3,
+    log_row_capacity=10,
+    max_row_length=2048,
     keys_compared=64,
     # llvmpipe ends a loop after 65,535 iterations; with 4 tiles there are 8,192.
     stretch=4,

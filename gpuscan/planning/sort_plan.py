@@ -1,4 +1,4 @@
-"""Decide how rows are sorted on a device: by merges in one workgroup, or by a radix sort over tiles."""
+"""Decide how rows are sorted on a device: by exchanges in one workgroup, or by a radix sort over tiles."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from gpuscan.planning.heuristics import SortHeuristics, sort_heuristics_for
 from gpuscan.planning.kernel_parts import NO_FAULTS, STATE_HEADER_WORDS, InjectedFaults, Target, WaitPolicy
 from gpuscan.planning.plan import target_of, wait_bounds
 
-# The halves of workgroup memory in a sort of rows: each round merges from one half to the other.
-_HALVES = 2
 # The fewest lanes that the compilers for a vendor's GPUs choose for a subgroup, and those for GPUs of other vendors.
 _FEWEST_LANES = {"NVIDIA": 32, "AMD": 32, "Apple": 32, "Intel": 8}
 _FEWEST_LANES_ANYWHERE = 4
+# The invocations of a workgroup that writes counted keys, words for each of them, and the keys of all: rows are not
+# shorter. Not measured against others.
+REPEATING_WORKGROUP = 256
+REPEATED_WORDS = 4
+REPEATED_KEYS = 4 * REPEATED_WORDS * REPEATING_WORKGROUP
+# The words of workgroup memory that a sort of rows needs once: two flags.
+ROW_WORDS = 2
 # A tile's count of a digit is posted in 16 bits.
 _MOST_COUNTED = 0xFFFF
 # The words of workgroup memory that a ranking by subgroups needs once: the number of subgroups, and a word that takes
@@ -79,6 +84,7 @@ class TileSort:
         kernel: how tiles learn where their elements belong in a single pass; None in three dispatches.
         spin_rounds: the bound of a wait in a single pass, in rounds of the kernel's spins.
         stretch: tiles of a workgroup that counts the values of all digits before single passes.
+        repeats: True to count the keys and write each as often as it is there, without moving any.
     """
 
     radix_bits: int
@@ -94,6 +100,7 @@ class TileSort:
     kernel: DigitKernel | None = None
     spin_rounds: int = 0
     stretch: int = 1
+    repeats: bool = False
 
     @property
     def strategy(self) -> str:
@@ -129,16 +136,26 @@ class RowSort:
     """The shape of a sort in which each workgroup sorts whole rows.
 
     Attributes:
-        workgroup: invocations in a workgroup.
-        capacity: elements that fit the workgroup's memory.
-        rows: rows of one workgroup.
+        log_capacity: elements that fit the workgroup's memory, as a power of 2.
+        log_items: elements that an invocation exchanges at a time, as a power of 2.
+        levels: the places of a row in workgroup memory, as a power of 2.
         workgroups: the number of workgroups.
     """
 
-    workgroup: int
-    capacity: int
-    rows: int
+    log_capacity: int
+    log_items: int
+    levels: int
     workgroups: int
+
+    @property
+    def rows(self) -> int:
+        """The rows of one workgroup."""
+        return 1 << (self.log_capacity - self.levels)
+
+    @property
+    def workgroup(self) -> int:
+        """The invocations in a workgroup: each has `log_items` elements."""
+        return 1 << (self.log_capacity - self.log_items)
 
 
 def fewest_lanes(capabilities: Capabilities) -> int:
@@ -153,6 +170,27 @@ def fewest_lanes(capabilities: Capabilities) -> int:
     return min(seen, _FEWEST_LANES.get(capabilities.vendor, _FEWEST_LANES_ANYWHERE))
 
 
+def plan_row_sort(scalar: Scalar, rows: int, row_length: int, capabilities: Capabilities) -> RowSort | None:
+    """Return how workgroups sort whole rows, or None if rows are too long for that.
+
+    Args:
+        scalar: the kind of key.
+        rows: the number of rows, 1 or more.
+        row_length: the keys in a row, 1 or more.
+        capabilities: the device's.
+    """
+    h = sort_heuristics_for(capabilities.adapter_type)
+    levels = max(1, (row_length - 1).bit_length())
+    log_items = min(h.log_row_items, levels)
+    words = capabilities.limits["max-compute-workgroup-storage-size"] // 4 - ROW_WORDS
+    fitting = min(words, capabilities.limits["max-compute-invocations-per-workgroup"] << log_items)
+    log_fitting = fitting.bit_length() - 1
+    if row_length > h.max_row_length // scalar.words or levels > log_fitting:
+        return None
+    log_capacity = max(levels, min(h.log_row_capacity, log_fitting))
+    return RowSort(log_capacity, log_items, levels, -(-rows >> (log_capacity - levels)))
+
+
 def plan_sort(
     scalar: Scalar,
     rows: int,
@@ -165,8 +203,8 @@ def plan_sort(
     subgroups: bool | None = None,
     tile_size: int | None = None,
     test_build: InjectedFaults = NO_FAULTS,
-) -> TileSort | RowSort:
-    """Return how rows are sorted.
+) -> TileSort:
+    """Return how rows are sorted by tiles.
 
     Args:
         scalar: the kind of key.
@@ -184,11 +222,6 @@ def plan_sort(
     h = sort_heuristics_for(capabilities.adapter_type)
     memory = capabilities.limits["max-compute-workgroup-storage-size"]
     most = capabilities.limits["max-compute-invocations-per-workgroup"]
-    room = memory // (4 * _HALVES * (scalar.words + 1))
-    capacity = min(h.row_capacity, 1 << (room.bit_length() - 1))
-    if row_length <= capacity and tile_size is None:
-        together = max(1, min(capacity // row_length, -(-rows // h.min_row_workgroups)))
-        return RowSort(min(h.row_workgroup, most), capacity, together, -(-rows // together))
     if subgroups is None:
         subgroups = h.subgroups and bool(capabilities.subgroup_sizes)
     radix_bits = h.radix_bits if subgroups else h.serial_radix_bits
@@ -222,6 +255,8 @@ def plan_sort(
     tiles = rows * tiles_per_row
     shape = radix_bits, digits, workgroup, groups, subgroups, tile_size, tiles_per_row, tiles
     plan = TileSort(*shape, turns, h.copies)
+    if scalar.bits == 8 and scalar.kind != "bool" and not with_places and digits == 1 and row_length >= REPEATED_KEYS:
+        return replace(plan, stretch=max(1, min(h.stretch, tiles // h.min_tiles)), repeats=True)
     return _in_single_passes(plan, strategy, capabilities, h, test_build)
 
 

@@ -70,22 +70,23 @@ def _is_nan(bits: Array, scalar: Scalar) -> Any:
     return bits & bits.dtype.type((1 << (scalar.bits - 1)) - 1) > bits.dtype.type(infinity)
 
 
-def merge_rows(order: Array) -> Array:
-    """Return the indices that sort each row (rows, row_length), by stable merges of neighbouring runs."""
+def exchange_rows(order: Array) -> Array:
+    """Return the indices that sort each row (rows, row_length), by the exchanges of a bitonic sort."""
     rows, length = order.shape
     places = np.broadcast_to(np.arange(length), (rows, length)).copy()
-    width = 1
-    while width < length:
-        merged = np.empty_like(places)
-        for row in range(rows):
-            for pair in range(0, length, 2 * width):
-                middle, end = min(pair + width, length), min(pair + 2 * width, length)
-                left, right = order[row, places[row, pair:middle]], order[row, places[row, middle:end]]
-                ranks = np.arange(middle - pair) + np.searchsorted(right, left, side="left")
-                merged[row, pair + ranks] = places[row, pair:middle]
-                ranks = np.arange(end - middle) + np.searchsorted(left, right, side="right")
-                merged[row, pair + ranks] = places[row, middle:end]
-        places, width = merged, 2 * width
+    order, numbers = order.copy(), np.arange(length)
+    for level in range(1, (length - 1).bit_length() + 1):
+        for bit in range(level, 0, -1):
+            # The first exchange mirrors each half.
+            other = numbers ^ ((1 << level) - 1 if bit == level else 1 << (bit - 1))
+            left = np.flatnonzero((numbers < other) & (other < length))
+            right = other[left]
+            is_equal = order[:, right] == order[:, left]
+            swaps = (order[:, right] < order[:, left]) | (is_equal & (places[:, right] < places[:, left]))
+            for array in (order, places):
+                first = np.where(swaps, array[:, right], array[:, left])
+                array[:, right] = np.where(swaps, array[:, left], array[:, right])
+                array[:, left] = first
     return places
 
 
@@ -126,6 +127,13 @@ def scan_histograms(counts: Array, row_length: int) -> Array:
     begins = np.arange(len(counts))[:, np.newaxis, np.newaxis] * row_length
     bases: Array = (np.cumsum(counts, axis=-1) - counts + begins).astype(np.uint32)
     return bases
+
+
+def repeat_keys(bases: Array, row_length: int) -> Array:
+    """Return the order of the key at each place of each row, given where each order begins: (rows, row_length)."""
+    places = np.arange(len(bases) * row_length).reshape(len(bases), row_length)
+    rows = [np.searchsorted(begins, row, side="right") - 1 for begins, row in zip(bases, places, strict=True)]
+    return np.stack(rows)
 
 
 def look_back(counts: Array) -> Array:

@@ -12,7 +12,7 @@ diagnostic(off, subgroup_uniformity);
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> steps: array<Step, DIGITS>;
-@group(0) @binding(2) var<storage, read> input: array<Key>;
+@group(0) @binding(2) var<storage, read> input: array<Given>;
 @group(0) @binding(3) var<storage, read> keys: array<Key>;
 @group(0) @binding(4) var<storage, read> temporary: array<Key>;
 @group(0) @binding(5) var<storage, read_write> counts: array<u32>;
@@ -24,7 +24,7 @@ var<workgroup> counters: array<atomic<u32>, {{ copies * 2 ** radix_bits }}>;
 
 {% macro load_keys(array) %}
 {% for i in range(loads) %}
-            key{{ i }} = {{ array }}[min(at + {{ i }}u * WORKGROUP_SIZE, tile.end - 1u)];
+            key{{ i }} = {{ array % ("min(at + %du * WORKGROUP_SIZE, tile.end - 1u)" % i) }};
 {% endfor %}
 {% endmacro %}
 {% endif %}
@@ -49,11 +49,11 @@ var<workgroup> counters: array<atomic<u32>, {{ copies * 2 ** radix_bits }}>;
         var key{{ i }}: Key;
 {% endfor %}
         if (step.source == 0u) {
-{{ load_keys("input") -}}
+{{ load_keys("key_at(%s)") -}}
         } else if (step.source == 1u) {
-{{ load_keys("keys") -}}
+{{ load_keys("keys[%s]") -}}
         } else {
-{{ load_keys("temporary") -}}
+{{ load_keys("temporary[%s]") -}}
         }
         if (at - invocation + {{ loads }}u * WORKGROUP_SIZE <= tile.end) {
 {% for i in range(loads) %}

@@ -3,7 +3,7 @@
     in:  input: the keys
     out: differences: for each of two words of a key, the bits that differ between any key and the first key of its row;
          then 1 if a key comes before its predecessor
-    Values: scalar; descending; workgroup_size; keys_per_invocation: up to 8, or a multiple of 8. -#}
+    Values: scalar; unit; descending; workgroup_size; keys_per_invocation: up to 8, or a multiple of 8. -#}
 struct Call {
     length: u32,  // of all rows together
     row_length: u32,
@@ -12,10 +12,10 @@ struct Call {
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
 const KEYS = {{ keys_per_invocation }}u;  // that an invocation reads
 
-{% include "sort/keys.wgsl" %}
+{% include "sort/given_keys.wgsl" %}
 
 @group(0) @binding(0) var<uniform> call: Call;
-@group(0) @binding(1) var<storage, read> input: array<Key>;
+@group(0) @binding(1) var<storage, read> input: array<Given>;
 @group(0) @binding(2) var<storage, read_write> differences: array<atomic<u32>, 3>;
 
 var<workgroup> found: array<atomic<u32>, 3>;
@@ -35,9 +35,9 @@ var<workgroup> found: array<atomic<u32>, 3>;
 {% for k in range(loads) %}
         let at{{ k }} = min(begin + (i + {{ k }}u) * WORKGROUP_SIZE, call.length - 1u);
         let place{{ k }} = at{{ k }} % call.row_length;
-        let key{{ k }} = input[at{{ k }}];
-        let first{{ k }} = input[at{{ k }} - place{{ k }}];
-        let previous{{ k }} = input[at{{ k }} - min(place{{ k }}, 1u)];
+        let key{{ k }} = key_at(at{{ k }});
+        let first{{ k }} = key_at(at{{ k }} - place{{ k }});
+        let previous{{ k }} = key_at(at{{ k }} - min(place{{ k }}, 1u));
 {% endfor %}
 {% for k in range(loads) %}
         let order{{ k }} = order_of(key{{ k }});

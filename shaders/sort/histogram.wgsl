@@ -2,9 +2,9 @@
     in which keys differ, and whether rows are in order, as sort/differences.wgsl does.
     in:  input: the keys
     out: differences, as in sort/differences.wgsl; counts: (rows, digits, digit values)
-    Values: scalar; descending; digits; radix_bits; workgroup_size; stretch: the tiles of a workgroup; copies: of the counters. -#}
+    Values: scalar; unit; descending; digits; radix_bits; workgroup_size; stretch: the tiles of a workgroup; copies: of the counters. -#}
 {% include "sort/params.wgsl" %}
-{% include "sort/keys.wgsl" %}
+{% include "sort/given_keys.wgsl" %}
 
 const STRETCH = {{ stretch }}u;  // tiles of a workgroup
 const COPIES = {{ copies }}u;  // of the counters, so that fewer invocations share one
@@ -15,7 +15,7 @@ struct Found {
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> input: array<Key>;
+@group(0) @binding(1) var<storage, read> input: array<Given>;
 @group(0) @binding(2) var<storage, read_write> found: Found;
 
 var<workgroup> counters: array<atomic<u32>, {{ copies * digits * 2 ** radix_bits }}>;
@@ -42,7 +42,7 @@ var<workgroup> differences: array<atomic<u32>, 3>;
     let begin = index % stretches * STRETCH * params.tile_size;
     let end = min(begin + STRETCH * params.tile_size, params.row_length);
     let copy = invocation % COPIES * (DIGITS * RADIX);
-    let first = order_of(input[row_begin]);
+    let first = order_of(key_at(row_begin));
     var bits = Key();
     var falls = false;
     // Several loads are under way at a time.
@@ -50,8 +50,8 @@ var<workgroup> differences: array<atomic<u32>, 3>;
     for (var place = begin + invocation; place < end; place += {{ loads }}u * WORKGROUP_SIZE) {
 {% for i in range(loads) %}
         let at{{ i }} = min(place + {{ i }}u * WORKGROUP_SIZE, end - 1u);
-        let key{{ i }} = input[row_begin + at{{ i }}];
-        let previous{{ i }} = input[row_begin + max(at{{ i }}, 1u) - 1u];
+        let key{{ i }} = key_at(row_begin + at{{ i }});
+        let previous{{ i }} = key_at(row_begin + max(at{{ i }}, 1u) - 1u);
 {% endfor %}
 {% for i in range(loads) %}
         let order{{ i }} = order_of(key{{ i }});

@@ -93,7 +93,7 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
     var key{{ i }}: Key;
 {% endfor %}
     if (step.source == 0u) {
-{{ load_items("key", "input[%s]") -}}
+{{ load_items("key", "key_at(%s)") -}}
     } else if (step.source == 1u) {
 {{ load_items("key", "keys[%s]") -}}
     } else {

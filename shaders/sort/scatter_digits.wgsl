@@ -21,7 +21,7 @@ diagnostic(off, subgroup_uniformity);
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> {{ "plan: Plan" if kernel else "steps: array<Step, DIGITS>" }};
-@group(0) @binding(2) var<storage, read> input: array<Key>;
+@group(0) @binding(2) var<storage, read> input: array<Given>;
 @group(0) @binding(3) var<storage, read_write> keys: array<Key>;
 @group(0) @binding(4) var<storage, read_write> temporary: array<Key>;
 {% if not kernel %}

@@ -1,9 +1,9 @@
 {#- The tiles of a step of a radix sort, their keys and digits. A tile is divided among groups of invocations, one stretch
     after the other: subgroups, or single invocations, which count the digits of their stretch here.
     in:  input, keys, temporary: the arrays that steps read
-    Values: scalar; descending; digits; radix_bits; workgroup_size; groups; subgroups. -#}
+    Values: scalar; unit; descending; digits; radix_bits; workgroup_size; groups; subgroups. -#}
 {% include "sort/params.wgsl" %}
-{% include "sort/keys.wgsl" %}
+{% include "sort/given_keys.wgsl" %}
 
 const GROUPS = {{ groups }}u;  // that have counters
 
@@ -35,7 +35,7 @@ fn tile_at(index: u32) -> Tile {
 
 fn load_key(source: u32, at: u32) -> Key {
     if (source == 0u) {
-        return input[at];
+        return key_at(at);
     }
     if (source == 1u) {
         return keys[at];

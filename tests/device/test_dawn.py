@@ -143,8 +143,8 @@ def test_tint_takes_sorts_in_single_passes(dawn: gs.Device, dtype: Any, strategy
         plan = plan_sort(scalar_of(np.dtype(dtype)), 1, 10**7, capabilities, strategy=strategy, subgroups=by_subgroups)
         assert isinstance(plan, TileSort)
         assert plan.strategy == strategy
-        values: dict[str, Any] = {"scalar": scalar_of(np.dtype(dtype)), "descending": False, "digits": plan.digits}
-        values |= {"radix_bits": plan.radix_bits, "workgroup_size": plan.workgroup}
+        values: dict[str, Any] = {"scalar": scalar_of(np.dtype(dtype)), "unit": 4, "descending": False}
+        values |= {"digits": plan.digits, "radix_bits": plan.radix_bits, "workgroup_size": plan.workgroup}
         tiles = {"groups": plan.groups, "subgroups": by_subgroups, "enable_subgroups": by_subgroups}
         tiles |= {
             "items": plan.items,

@@ -73,7 +73,7 @@ def test_histograms(device: gs.Device) -> None:
         order = twins.orders(keys)
         values = {"digits": digits, "radix_bits": RADIX_BITS, "workgroup_size": 32}
         call = tile_call(3, 700, 100, 0)
-        scalar = {"scalar": scalar_of(keys.dtype), "descending": False}
+        scalar = {"scalar": scalar_of(keys.dtype), "unit": 4, "descending": False}
         counts = twins.histogram(order, digits, RADIX_BITS)
         nothing = np.zeros(4 + counts.size, np.uint32)
         (found,) = run_stage(

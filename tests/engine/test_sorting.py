@@ -12,7 +12,7 @@ import gpuscan as gs
 from gpuscan.elements import scalar_of
 from gpuscan.engine.sorting import partition_places, sort_device
 from gpuscan.planning import heuristics
-from gpuscan.planning.sort_plan import RowSort, TileSort, plan_sort
+from gpuscan.planning.sort_plan import TileSort, plan_row_sort, plan_sort
 from gpuscan.reference import sort as twins
 from tests.api.test_sort import assert_sorted, keys_of, order_of
 from tests.harness.sorts import run_stage, sort_in_tiles
@@ -31,6 +31,7 @@ def tile_values(device: gs.Device, keys: np.ndarray[Any, Any], by_subgroups: boo
     """Return the variables of the templates that sort tiles."""
     return {
         "scalar": scalar_of(keys.dtype),
+        "unit": 4,
         "descending": False,
         "digits": 4,
         "radix_bits": RADIX_BITS,
@@ -52,7 +53,13 @@ def test_steps(device: gs.Device) -> None:
     rng = np.random.default_rng(0)
     for masks in ([0], [0xFF], [0xFF00, 0x3], [0xF0000000, 0xFF00], [0xFFFFFFFF]):
         rows = (rng.integers(0, 2**32, (3, 500)) & np.bitwise_or.reduce(masks)).astype(np.uint32) ^ np.uint32(77)
-        values = {"scalar": scalar_of(rows.dtype), "descending": False, "workgroup_size": 64, "keys_per_invocation": 4}
+        values = {
+            "scalar": scalar_of(rows.dtype),
+            "unit": 4,
+            "descending": False,
+            "workgroup_size": 64,
+            "keys_per_invocation": 4,
+        }
         rows = np.sort(rows) if len(masks) == 2 else rows
         bits, falls = twins.differences(rows)
         (found,) = run_stage(device, "differences", [1500, 500], [rows], [3], -(-1500 // 256), **values)
@@ -116,27 +123,84 @@ def test_turns(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(places, order_of(keys))
 
 
-def test_merge_rows(device: gs.Device) -> None:
-    """Assert that rows of every length are merged as the twin merges them, several in a workgroup."""
-    for rows, length in ((1, 1), (5, 3), (40, 17), (2, 128), (3, 100)):
+def test_exchange_rows(device: gs.Device) -> None:
+    """Assert that rows of every length are sorted by the twin's exchanges, several in a workgroup."""
+    for rows, length, log_items in ((1, 1, 1), (5, 3, 2), (40, 17, 3), (2, 128, 2), (3, 100, 3)):
         keys = keys_of(np.float32, (rows, length))
-        values = {"scalar": scalar_of(keys.dtype), "descending": False, "workgroup_size": 32, "capacity": 128}
-        together = max(1, 128 // length)
+        levels = max(1, (length - 1).bit_length())
         found, places = run_stage(
             device,
-            "merge_rows",
-            [rows * length, length, together, 0],
+            "exchange_rows",
+            [length, 1, rows, levels],
             [keys.view(np.uint32)],
             [rows * length] * 2,
-            -(-rows // together),
+            -(-rows // (128 >> levels)),
+            scalar=scalar_of(keys.dtype),
+            descending=False,
+            log_capacity=7,
+            log_items=log_items,
+            unit=4,
+            edges=False,
+            columns=False,
             with_keys=True,
             payload="index",
-            **values,
         )
-        expected = twins.merge_rows(twins.orders(keys))
+        expected = twins.exchange_rows(twins.orders(keys))
         np.testing.assert_array_equal(places.reshape(keys.shape), expected)
         np.testing.assert_array_equal(expected, order_of(keys))
         assert_sorted(found.view(np.float32).reshape(keys.shape), keys)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "log_items"), [(np.uint8, 4), (np.int16, 3), (np.int32, 4), (np.float32, 3), (np.int64, 2)]
+)
+def test_short_rows(device: gs.Device, monkeypatch: pytest.MonkeyPatch, dtype: Any, log_items: int) -> None:
+    """Assert that rows and columns are right around every size of a workgroup's parts, in parts as large as on GPUs."""
+    small = replace(heuristics.SORTS_CPU, log_row_items=log_items, log_row_capacity=7, max_row_length=256)
+    monkeypatch.setattr(heuristics, "SORTS_CPU", small)
+    for length in (2, 15, 16, 17, 63, 65, 127, 129, 256, 257):
+        for shape, axis in (((35, length), 1), ((3, length, 7), 1)):
+            keys = keys_of(dtype, shape, length)
+            for given in (keys, np.abs(np.nan_to_num(keys)) + 1) if dtype == np.float32 else (keys,):
+                found = gs.sort(device.asarray(given), axis=axis)
+                assert_sorted(found, given, axis)
+    places = gs.argsort(device.asarray(keys), axis=axis, descending=True)
+    np.testing.assert_array_equal(np.asarray(places), order_of(keys, axis, descending=True))
+
+
+def test_repeat_keys(device: gs.Device) -> None:
+    """Assert that counted keys are written as the twin writes them, in rows that do not end with a word."""
+    for rows, length in ((1, 300), (5, 263)):
+        keys = keys_of(np.uint8, (rows, length)) // 3
+        bases = twins.scan_histograms(twins.histogram(twins.orders(keys), 1, RADIX_BITS), length)
+        plan = np.concatenate([np.zeros(6, np.uint32), bases.reshape(-1)])
+        (found,) = run_stage(
+            device,
+            "repeat_keys",
+            tile_call(rows, length, length, 0),
+            [plan],
+            [-(-rows * length // 4)],
+            -(-rows * length // 256),
+            scalar=scalar_of(keys.dtype),
+            descending=False,
+            digits=1,
+            radix_bits=RADIX_BITS,
+            workgroup_size=32,
+            words=2,
+        )
+        expected = twins.repeat_keys(bases[:, 0], length)
+        np.testing.assert_array_equal(found.view(np.uint8)[: rows * length].reshape(keys.shape), expected)
+        np.testing.assert_array_equal(expected, np.sort(keys, axis=1))
+
+
+def test_counted_keys(device: gs.Device) -> None:
+    """Assert that long rows of bytes are sorted both ways, also if all keys are equal."""
+    for dtype, shape, axis in ((np.int8, (3, 4099), 1), (np.uint8, (20_001,), 0), (np.uint8, (4999, 3), 0)):
+        keys = keys_of(dtype, shape)
+        for given in (keys, np.full_like(keys, 7)):
+            for descending in (False, True):
+                found = gs.sort(device.asarray(given), axis=axis, descending=descending)
+                assert_sorted(found, given, axis, descending)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.float64], ids=lambda dtype: np.dtype(dtype).name)
@@ -197,18 +261,20 @@ def test_plans(device: gs.Device) -> None:
     limits = device.capabilities.limits
     for name in ("bool", "int8", "float32", "uint64"):
         scalar = scalar_of(np.dtype(name))
-        for rows, length in ((1, 1), (10_000, 10), (1, 3000), (7, 10**6), (1, 2**28)):
+        for rows, length in ((1, 1), (10_000, 10), (1, 2048), (1, 3000), (7, 10**6), (1, 2**28)):
+            short = plan_row_sort(scalar, rows, length, device.capabilities)
+            assert short is None or length <= 2048
+            assert short is not None or length > 1000
+            if short is not None:
+                assert length <= 1 << short.levels
+                assert short.rows * short.workgroups >= rows
+                assert short.workgroup <= limits["max-compute-invocations-per-workgroup"]
+                assert 4 << short.log_capacity <= limits["max-compute-workgroup-storage-size"]
             plan = plan_sort(scalar, rows, length, device.capabilities)
             assert plan.workgroup <= limits["max-compute-invocations-per-workgroup"]
-            if isinstance(plan, RowSort):
-                assert plan.rows * length <= plan.capacity
-                assert plan.rows * plan.workgroups >= rows
-                assert 8 * plan.capacity * (scalar.words + 1) <= limits["max-compute-workgroup-storage-size"]
-            else:
-                assert isinstance(plan, TileSort)
-                assert plan.tiles == rows * plan.tiles_per_row
-                assert plan.tiles_per_row * plan.tile_size >= length
-                assert plan.digits * plan.radix_bits >= (1 if name == "bool" else scalar.bits)
-                # llvmpipe ends the loops of an invocation after 65,535 iterations.
-                assert plan.tile_size // plan.workgroup < 16_384
+            assert plan.tiles == rows * plan.tiles_per_row
+            assert plan.tiles_per_row * plan.tile_size >= length
+            assert plan.digits * plan.radix_bits >= (1 if name == "bool" else scalar.bits)
+            # llvmpipe ends the loops of an invocation after 65,535 iterations.
+            assert plan.tile_size // plan.workgroup < 16_384
     assert plan_sort(scalar_of(np.dtype("bool")), 1, 10**6, device.capabilities).digits == 1

@@ -80,5 +80,6 @@ def use_little_workgroup_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     Dawn sets workgroup memory to zero, which SwiftShader unrolls word by word: a sort takes it 0.5 s instead of 3 to 6
     to compile.
     """
-    small = replace(heuristics.SORTS_CPU, radix_bits=4, serial_radix_bits=4, row_capacity=256)
+    rows = {"log_row_items": 2, "log_row_capacity": 8, "max_row_length": 256}
+    small = replace(heuristics.SORTS_CPU, radix_bits=4, serial_radix_bits=4, **rows)
     monkeypatch.setattr(heuristics, "SORTS_CPU", small)

@@ -35,7 +35,7 @@ def test_sort_in_place(files, capsys):
     """Replace the input by its result, and print the stages."""
     code, out, err = run(capsys, "sort", "in.npy", "in.npy", "--profile")
     assert code == 0
-    assert "merge_rows" in out + err
+    assert "exchange_rows" in out + err
     np.testing.assert_array_equal(np.load("in.npy"), np.sort(ARRAY))
 
 
