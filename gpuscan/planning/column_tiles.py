@@ -66,6 +66,8 @@ def tile_of_reduction(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     columns = min(workgroup // groups, power_above(lines))
     chains = -(-lines // columns)
     rows = h.reduced_rows
+    if chains >= h.min_whole_chains:
+        rows = max(rows, min(h.max_whole_rows, power_above(-(-spec.row_length // groups))))
     while rows < h.max_reduced_rows and chains * -(-spec.row_length // (groups * rows)) > h.reduced_tiles:
         rows *= 2
     return ColumnTile(columns, groups, rows, chunk)

@@ -296,27 +296,34 @@ class Heuristics:
 
     # ----- Reductions in any order, of contiguous rows and of few columns
     # Bytes of a row, at least; and the bytes from which on an invocation loads a vector of four words at a time, else a
-    # word. H100, sums of rows of 98 and 240 bytes: 15.9 and 60 us by words, 21.7 and 52 us by vectors.
-    min_folded_row_bytes: int = 64
+    # word. H100, sums of rows of 98 and 240 bytes: 15.9 and 60 us by words, 21.7 and 52 us by vectors. Maxima of rows
+    # of 3 int32, sums of rows of 10 uint8: 71 and 35 us, and 133 and 124 us in the tiles of scans.
+    min_folded_row_bytes: int = 4
     min_vector_row_bytes: int = 192
+    # Workgroups that rows of whole parts fill, at least. H100, sums of (3, 20000) float32: 8.2 us, and 7.1 us in the
+    # tiles of scans; of (100, 10001) float32 7.5 and 10.4 us.
+    min_folding_workgroups: int = 32
     # Bytes of a short row for each invocation that shares it, at most, until there are `short_row_lanes`; and words of
     # a long row for each invocation, at least. H100, sums of (342393, 98) uint8 with 1, 2, 4 and 8 invocations: 15.9,
-    # 16.3, 23 and 38 us; of (332219, 101) int32 62, 62, 57 and 60 us. Maxima of (1529, 21937) uint8 with 16, 32 and 64
-    # words: 17.3, 15.1 and 12.4 us.
-    short_lane_bytes: int = 128
+    # 16.3, 23 and 38 us; of (332219, 101) int32 62, 62, 57 and 60 us; of (262144, 128) uint8 with one 39 us. Maxima of
+    # (1529, 21937) uint8 with 16, 32 and 64 words: 17.3, 15.1 and 12.4 us.
+    short_lane_bytes: int = 112
     short_row_lanes: int = 8
     long_lane_words: int = 64
     # Words of a row for each invocation, at most: then sums of floats stay close. Not measured: the second dispatch
     # takes a small share of the time that such rows take.
     max_lane_words: int = 256
     # The number of workgroups below which rows are cut into parts, and about how many parts there are then. H100, sums
-    # of (336, 99864) uint8: 13.0 us with a workgroup for each row, and 23 us in 528 parts, of which 6.6 us are the
-    # second dispatch; maxima of (114, 293000) float32: 58.9 us in 1056 parts, 59.6 in 528.
+    # of (336, 99864) uint8: 13.0 us with a workgroup for each row, 23 us in parts by two dispatches. With 396, 528 and
+    # 792 parts by look-back, sums of (47, 713927) uint8: 14.4, 14.6 and 15.9 us.
     min_row_workgroups: int = 264
-    row_part_workgroups: int = 1056
+    row_part_workgroups: int = 528
     # The loads of a whole workgroup that a row takes, at least, before it is cut. Not measured: they take about as long
     # as the second dispatch.
     min_row_batches: int = 8
+    # Bytes of a single row, at least. H100, sums of 2^25 int32: 51.9 us in 528 parts, 57.7 us in the tiles of scans; of
+    # 2^22 in 1056 parts 11.2 and 10.6 us.
+    min_single_row_bytes: int = 24 << 20
     # Bytes of the columns of a row, at most; and about how many parts of columns there are. H100, 132, 264 and 528
     # parts: sums of (3355443, 10) uint8 21.7, 20.4 and 20.6 us, maxima of (1118481, 30) float16 66, 49 and 44 us. Sums
     # of 154 columns of float32 take longer than in tiles of columns.
@@ -338,6 +345,10 @@ class Heuristics:
     # operators, which the shader has once for each of them. Not measured.
     reduced_words_in_flight: int = 16
     long_words_in_flight: int = 4
+    # The chains of tiles from which on a tile holds whole columns, and the rows of an invocation then, at most, so that
+    # sums of floats stay close. H100, maxima of (534, 62804) float32: 56 us, and 66 in parts of columns.
+    min_whole_chains: int = 264
+    max_whole_rows: int = 1024
     # Bytes of the neighbouring columns of a row, at least; narrower arrays may be reduced as vectors. Not measured:
     # half a sector of NVIDIA's caches.
     min_reduced_line_bytes: int = 16
@@ -457,6 +468,8 @@ CPU = replace(
     reduced_tiles=64,
     reduced_words_in_flight=1,
     long_words_in_flight=1,
+    # Not measured: a CPU adapter has few tiles.
+    min_whole_chains=1 << 30,
     # lavapipe, 2^22 int32 in 2, 3, 4 and 8 columns: 25, 30, 28 and 52 ms, and 48, 72, 41 and 68 ms in chains; in 16
     # columns 69 and 57 ms.
     max_vector_columns=8,

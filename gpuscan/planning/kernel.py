@@ -65,6 +65,8 @@ class Kernel(HashedOnce):
     @property
     def template(self) -> str:
         """The path of the stage's template under shaders/."""
+        if self.folds_rows and self.posts:
+            return "rows/look_back.wgsl"
         if self.folds_rows:
             return "rows/store_totals.wgsl" if self.stage == "scan" else "rows/reduce.wgsl"
         if self.stores_totals:

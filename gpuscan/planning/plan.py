@@ -123,7 +123,7 @@ class ScanPlan:
             items = self.tiles * self.tile.width * (4 if self.posts else 1)
             return 4 * (STATE_HEADER_WORDS + items * words)
         if isinstance(self.tile, RowTile):
-            return 4 * (STATE_HEADER_WORDS + self.tiles * self.inner * words)
+            return 4 * (STATE_HEADER_WORDS + self.tiles * self.inner * words * (2 if self.posts else 1))
         blocks = -(-self.tiles // self.tile.block)
         posts = blocks + 2 * -(-blocks // self.tile.block)
         if kernel.wait_policy.one_workgroup_folds:
@@ -179,7 +179,9 @@ def plan_scan(
             tile = in_parts or tile_shape(spec, capabilities, subgroups)
     if spec.everywhere:
         strategy, reason = "three_dispatch", f"{reason}; in the canonical order the totals of tiles are known first"
-    if isinstance(tile, RowTile) or (isinstance(tile, ColumnTile) and spec.reduces_rows):
+    # Under fallback no workgroup depends on the progress of another one. Parts of columns would have many posts.
+    in_two = isinstance(tile, RowTile) and (strategy == "fallback" or tile.columns or tile.parts_per_workgroup > 1)
+    if in_two or (isinstance(tile, ColumnTile) and spec.reduces_rows):
         strategy, reason = "three_dispatch", f"{reason}; no tile of the reduction needs a prefix"
     if strategy == "lookahead" and (isinstance(tile, ColumnTile) or tile.per_row):
         strategy, reason = "lookback", f"{reason}; rows and columns are looked back, each for itself"
@@ -398,6 +400,8 @@ def stages_of_parts(kernel: Kernel, tile: RowTile, spec: ScanSpec) -> tuple[int,
     last = (kernel, -(-rows // tile.parts_per_workgroup))
     if kernel.strategy == "alone":
         return parts, [last]
+    if kernel.posts:
+        return parts, [(kernel, parts)]
     return parts, [(reduction_of(kernel), -(-parts // tile.parts_per_workgroup)), last]
 
 

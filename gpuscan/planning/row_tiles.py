@@ -8,7 +8,7 @@ from gpuscan.elements import min_chunk
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.heuristics import Heuristics, heuristics_for
 from gpuscan.planning.spec import ScanSpec
-from gpuscan.planning.tile_shapes import RowTile, TileShape, power_above, power_below
+from gpuscan.planning.tile_shapes import RowTile, power_above, power_below
 from gpuscan.planning.tiles import ACCESS_BYTES, max_invocations, tile_shape
 
 # The widest element, in words. Lanes that load wider ones do not load neighbouring words.
@@ -21,14 +21,15 @@ def tile_of_rows(spec: ScanSpec, capabilities: Capabilities) -> RowTile | None:
     A few invocations share a short row. Few long rows are cut into parts, so that there are enough workgroups.
     """
     h = heuristics_for(capabilities.adapter_type)
-    # One row is faster in a single pass.
-    if spec.inner > 1 or spec.rows == 1 or not _can_be_in_any_order(spec, h):
+    if spec.inner > 1 or not _can_be_in_any_order(spec, h):
         return None
     row_bytes = spec.row_length * spec.source.storage_bytes
     # A row that is longer than a piece of host arrays is reduced piece by piece, in the order of the scan.
-    if not spec.combine.order_free and row_bytes > h.min_piece_bytes:
+    if not spec.combine.order_free and (spec.rows == 1 or row_bytes > h.min_piece_bytes):
         return None
-    if row_bytes < h.min_folded_row_bytes or _has_full_row_tile(spec, capabilities):
+    if row_bytes < (h.min_single_row_bytes if spec.rows == 1 else h.min_folded_row_bytes):
+        return None
+    if _has_full_row_tile(spec, capabilities):
         return None
     chunk = _chunk_of(spec, ACCESS_BYTES if row_bytes >= h.min_vector_row_bytes else 4)
     loads, workgroup = _loads_and_workgroup(spec, capabilities, chunk, 1)
@@ -42,6 +43,10 @@ def tile_of_rows(spec: ScanSpec, capabilities: Capabilities) -> RowTile | None:
     if spec.rows * lanes < enough and spec.row_length >= h.min_row_batches * batch:
         parts = max(parts, -(-h.row_part_workgroups // spec.rows))
     part = spec.row_length if parts == 1 else max(batch, -(-spec.row_length // parts))
+    if part < spec.row_length:
+        lanes = workgroup
+    elif spec.rows * lanes < h.min_folding_workgroups * workgroup:
+        return None
     part = -(-part // chunk) * chunk
     loads = min(loads, power_above(-(-part // (lanes * chunk))))
     return RowTile(workgroup, lanes, loads, chunk, part)
@@ -79,10 +84,11 @@ def _can_be_in_any_order(spec: ScanSpec, h: Heuristics) -> bool:
 
 
 def _has_full_row_tile(spec: ScanSpec, capabilities: Capabilities) -> bool:
-    """Return True if a tile that ends where rows do holds a whole row and loads the widest vectors."""
-    tile: TileShape = tile_shape(spec, capabilities)
-    bytes_loaded = tile.chunk * min(field.storage_bytes for field in spec.source.fields)
-    return tile.per_row and spec.row_length <= tile.tile_size and bytes_loaded >= ACCESS_BYTES
+    """Return True if a tile that ends where rows do holds a whole row, and loads wide vectors."""
+    tile = tile_shape(spec, capabilities)
+    narrowest = min(field.storage_bytes for field in spec.source.fields)
+    wide = tile.chunk * narrowest >= (ACCESS_BYTES if narrowest < 4 else ACCESS_BYTES // 2)
+    return tile.per_row and spec.row_length <= tile.tile_size and wide
 
 
 def _chunk_of(spec: ScanSpec, nbytes: int) -> int:

@@ -6,7 +6,7 @@
 {% include "shared/arrays.wgsl" %}
 {% from "shared/chunk_access.wgsl" import load_elements with context %}
 {% from "shared/combine_between.wgsl" import combine_between %}
-{% set from_sources = kernel.stage == "reduce" or kernel.strategy == "alone" %}
+{% set from_sources = kernel.stage == "reduce" or kernel.strategy != "three_dispatch" %}
 {% set chunk = kernel.tile.chunk if from_sources else 1 %}
 {% macro combine_chunks(stride) %}
 {% if from_sources %}
@@ -168,8 +168,13 @@ fn reduce(stretch: Stretch, invocation: u32) -> Item {
         known = true;
     }
 {% endif %}
-    // The lanes with a value are the first ones.
-    let count = max(end - stretch.first, stretch.before + stretch.after);
+    return join_lanes(invocation, own, max(end - stretch.first, stretch.before + stretch.after));
+}
+
+// Combine the values that the first `count` lanes of a part have. The first lane gets the result.
+fn join_lanes(invocation: u32, value: Item, count: u32) -> Item {
+    let lane = invocation % LANES;
+    var own = value;
     for (var distance = LANES / 2u; distance > 0u; distance /= 2u) {
         if (lane >= distance && lane < 2u * distance) {
             lane_totals[invocation] = {{ text.to_shared("own") }};

@@ -91,3 +91,11 @@ def test_gpus_take_these_tiles(device: gs.Device) -> None:
         for stage in plan_scan(spec, where, "lookback", "").stages:
             assert not stage.kernel.posts, shape
             assert isinstance(stage.kernel.tile, (ColumnTile, RowTile)), shape
+
+
+def test_many_columns_take_one_dispatch(device: gs.Device) -> None:
+    where = as_gpu(device).capabilities
+    for shape, stages in (((600, 9000), 1), ((600, 4000), 2), ((20_000, 9000), 2)):
+        x = np.broadcast_to(np.int32(0), shape)
+        spec = scan_spec(make_problem(x, axis=0).as_reduction(), where)
+        assert len(plan_scan(spec, where, "lookback", "").stages) == stages, shape

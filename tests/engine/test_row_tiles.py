@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 
 import gpuscan as gs
 from gpuscan.elements import LEAF, Structure, element_of
@@ -16,7 +17,7 @@ from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.tile_shapes import RowTile
 from tests.harness.devices import device_as_if
 from tests.harness.scans import make_problem, scan_with
-from tests.oracle import Array, assert_same, half_of, one_of
+from tests.oracle import Array, assert_same, half_of, one_of, pick_strategies, strategies_on
 
 # The kinds of numbers, each with the elements of a chunk.
 CHUNKS = [("uint8", 4), ("int16", 8), ("float16", 2), ("bool", 16), ("int32", 1), ("float32", 4), ("int64", 1)]
@@ -35,18 +36,12 @@ def draw(dtype: str, shape: tuple[int, ...]) -> Array:
     return -rng.integers(1, 100, shape).astype(dtype)
 
 
-def reduced(device: gs.Device, x: Array, op: str, tile: RowTile, axis: int = 1) -> Array:
-    """Return the reduction along an axis with this tile."""
-    return np.asarray(scan_with(device, make_problem(x, op, axis=axis).as_reduction(), "auto", tile=tile)[0])
-
-
-def check(device: gs.Device, x: Array, tile: RowTile, axis: int = 1) -> None:
-    """Assert that maxima and sums are NumPy's."""
-    got = reduced(device, x, "maximum", tile, axis)
-    assert_same(got.ravel(), np.maximum.reduce(x, axis=axis).ravel(), (tile, x.shape))
-    if x.dtype.kind in "iu":
-        got = reduced(device, x, "add", tile, axis)
-        assert_same(got.ravel(), np.add.reduce(x, axis=axis, dtype=x.dtype).ravel(), (tile, x.shape))
+def check(device: gs.Device, x: Array, tile: RowTile, strategy: str = "auto") -> None:
+    """Assert that maxima and sums along axis 1 are NumPy's."""
+    for op, ufunc in (("maximum", np.maximum), ("add", np.add))[: 2 if x.dtype.kind in "iu" else 1]:
+        problem = make_problem(x, op, axis=1).as_reduction()
+        got = np.asarray(scan_with(device, problem, strategy, tile=tile)[0])
+        assert_same(got.ravel(), ufunc.reduce(x, axis=1, dtype=x.dtype).ravel(), (tile, x.shape, strategy))
 
 
 def test_which_operators_commute() -> None:
@@ -71,7 +66,8 @@ def test_rows_around_every_boundary(device: gs.Device) -> None:
             tile = RowTile(size, lanes, loads, chunk, part)
             edges = {1, 2, chunk, lanes * chunk, 2 * loads * lanes * chunk, part if part < 1 << 20 else 7 * chunk}
             for length in sorted({edge + by for edge in edges for by in (-1, 0, 1, 5)} - {-1, 0}):
-                check(device, draw(dtype, (5, length)), tile)
+                for strategy in pick_strategies(device, turn + length):
+                    check(device, draw(dtype, (5, length)), tile, strategy)
 
 
 def test_columns_around_every_boundary(device: gs.Device) -> None:
@@ -87,15 +83,15 @@ def test_columns_around_every_boundary(device: gs.Device) -> None:
 def test_options(device: gs.Device) -> None:
     """Reduce with an initial value and maps, views, bundles, and into an array on the device."""
     where = as_gpu(device)
-    x = (np.arange(5 * 1501) % 101).astype(np.uint8).reshape(5, 1501)
+    x = (np.arange(500 * 1501) % 101).astype(np.uint8).reshape(500, 1501)
     there = where.asarray(x)
-    initial = np.array([3, 90, 130, 7, 255], np.uint8)
+    initial = (np.arange(500) * 7 % 256).astype(np.uint8)
     assert_same(gs.reduce(there, "maximum", axis=1, initial=initial).numpy(), np.maximum(x.max(1), initial))
     got = gs.reduce(there, axis=1, dtype=np.int32, before=lambda v: v + 1, after=lambda v: v * 2)
     assert_same(got.numpy(), (2 * (x.astype(np.int32) + 1).sum(1)).astype(np.int32))
     for cut in (np.s_[:, 3:], np.s_[1:, :-2], np.s_[:, 1:1000]):
         assert_same(gs.reduce(there[cut], "maximum", axis=1).numpy(), x[cut].max(1), cut)
-    out = where.asarray(np.full(5, 200, np.uint8))
+    out = where.asarray(np.full(500, 200, np.uint8))
     gs.reduce(there, "minimum", axis=1, out=out)
     assert_same(out.numpy(), x.min(1))
     both = gs.operator(lambda l, r: (l[0] + r[0], np.maximum(l[1], r[1])), name="both")
@@ -119,21 +115,32 @@ def test_sums_of_floats_have_the_same_bits(device: gs.Device) -> None:
 
 
 def test_gpus_take_these_tiles(device: gs.Device) -> None:
-    """Assert which reductions take them, and that no part waits for another."""
+    """Assert which reductions take them, in how many dispatches."""
     where = as_gpu(device).capabilities
-    cases: list[tuple[tuple[int, ...], int, str, str, bool]] = [
-        ((300, 1001), 1, "uint8", "add", True),
-        ((5, 300_001), 1, "float32", "add", True),
-        ((300_001,), 0, "float32", "add", False),
-        ((300, 1001), 1, "float32", "logaddexp", False),
-        ((300_001, 10), 0, "uint8", "maximum", True),
-        ((300_001, 8), 0, "uint8", "maximum", False),
-        ((300_001, 10), 0, "float32", "add", False),
+    cases: list[tuple[tuple[int, ...], int, str, str, int]] = [
+        ((300, 3001), 1, "uint8", "add", 1),
+        ((3, 3001), 1, "uint8", "add", 0),
+        ((5, 300_001), 1, "float32", "add", 1),
+        ((300_001,), 0, "float32", "add", 0),
+        ((30_000_001,), 0, "uint8", "add", 1),
+        ((300, 1001), 1, "float32", "logaddexp", 0),
+        ((300_001, 10), 0, "uint8", "maximum", 2),
+        ((300_001, 8), 0, "uint8", "maximum", 0),
+        ((300_001, 10), 0, "float32", "add", 0),
     ]
-    for shape, axis, dtype, op, expected in cases:
-        spec = scan_spec(make_problem(np.zeros(shape, dtype), op, axis=axis).as_reduction(), where)
+    for shape, axis, dtype, op, dispatches in cases:
+        x = np.broadcast_to(np.zeros((), dtype), shape)
+        spec = scan_spec(make_problem(x, op, axis=axis).as_reduction(), where)
         plan = plan_scan(spec, where, "lookback", "")
-        assert isinstance(plan.tile, RowTile) == expected, (shape, dtype, op)
-        if expected:
-            assert not any(stage.kernel.posts for stage in plan.stages)
-            assert len(plan.stages) == (1 if shape[0] == 300 else 2)
+        assert isinstance(plan.tile, RowTile) == (dispatches > 0), (shape, dtype, op)
+        assert len(plan.stages) == dispatches or not dispatches, (shape, dtype, op)
+
+
+def test_a_post_that_does_not_come(device: gs.Device) -> None:
+    """Assert that the last part of a row gives up its wait, and says so."""
+    if "lookback" not in strategies_on(device):
+        return
+    problem = make_problem(np.ones((2, 4000), np.int32), axis=1).as_reduction()
+    tile = RowTile(32, 32, 2, 1, 500)
+    with pytest.raises(gs.ProgressTimeoutError):
+        scan_with(device, problem, "lookback", tile=tile, withheld=5)

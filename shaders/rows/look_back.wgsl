@@ -1,0 +1,66 @@
+{#- One pass over few rows: each part posts its aggregate, and the last part of a row waits for the posts of the others.
+    in:  the sources, the initial values, the tile state
+    out: the destinations -#}
+{% from "shared/wait.wgsl" import wait with context %}
+{% set scheduler = kernel.test_build.scheduler %}
+{% include "shared/header.wgsl" %}
+{% include "shared/element.wgsl" %}
+{% include "shared/operator.wgsl" %}
+{% include "rows/fold.wgsl" %}
+{% include "shared/tile_state.wgsl" %}
+{% include "shared/pause.wgsl" %}
+const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
+
+var<workgroup> late: atomic<u32>;  // 1 if a post has not come in time
+
+// Combine the posts of the parts before the last one, and its own aggregate. The first lane gets the result.
+fn combine_posts(part: u32, parts: u32, invocation: u32, aggregate: Item) -> Item {
+    let begin = part + 1u - parts;
+    var total = aggregate;
+    var known = invocation == 0u;
+    for (var other = begin + invocation; other < part; other += LANES) {
+        var post = read_post(aggregate_of(other));
+{% call wait("post.ready", "given_up()") %}
+            post = read_post(aggregate_of(other));
+{% endcall %}
+        if (!post.ready) {
+            report_timeout();
+            atomicStore(&late, 1u);
+            break;
+        }
+        total = pick(known, join(total, post.item), post.item);
+        known = true;
+    }
+    return join_lanes(invocation, total, max(1u, parts - 1u));
+}
+
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
+    let part = ticket_of(invocation, workgroup, grid);
+    if (part >= params.tiles) {
+        return;
+    }
+    if (invocation == 0u) {
+        atomicStore(&late, 0u);  // workgroup memory need not begin as zero
+    }
+    let aggregate = reduce(stretch_of(part), invocation);
+    let parts = params.tiles / count_rows();
+    let row = part / parts;
+    if (part + 1u != (row + 1u) * parts) {
+        if (invocation == 0u) {
+            post_aggregate(part, aggregate);
+        }
+{% if scheduler == "serial" %}
+        leave();
+{% endif %}
+        return;
+    }
+    let total = combine_posts(part, parts, invocation, aggregate);
+    if (invocation == 0u && atomicLoad(&late) == 0u) {
+        let whole = {{ "combine(seed(row), total)" if spec.initial else "total" }};
+        store_result(row, {{ text.map_result("whole") }});
+    }
+{% if scheduler == "serial" %}
+    leave();
+{% endif %}
+}
