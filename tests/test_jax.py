@@ -13,6 +13,9 @@ import pytest
 import gpuscan as gs
 import gpuscan.jax
 
+# JAX compiles most functions of these tests for one call on a few numbers.
+jax.config.update("jax_disable_most_optimizations", True)
+
 RNG = np.random.default_rng(0)
 A = jnp.asarray(RNG.uniform(0.5, 1, (150, 3)), jnp.float32)
 B = jnp.asarray(RNG.normal(size=(150, 3)), jnp.float32)

@@ -215,8 +215,9 @@ def test_the_check_of_all_shaders_sees_them(tint: TintCheck, own_device: gs.Devi
     assert text in tint.noted
 
 
-def test_the_quick_suite_passes(dawn: gs.Device) -> None:
+def test_the_quick_suite_passes(dawn: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run as many cases of the quick suite as have every strategy, element, operator, layout and size."""
+    use_little_workgroup_memory(monkeypatch)
     found = [case for case in suite(quick=True) if case.strategy in ("auto", *strategies_on(dawn))]
     cases, seen = [], set()
     for case in sorted(found, key=lambda case: case.strategy == "auto"):
@@ -267,15 +268,21 @@ def test_segments_of_rows_on_the_device(dawn: gs.Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint16", "float32", "int64"])
-def test_indices_on_the_device(dawn: gs.Device, dtype: str) -> None:
+def test_indices_on_the_device(dawn: gs.Device, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     """Take and put elements of every width at indices and masks."""
+    use_little_workgroup_memory(monkeypatch)
     test_array_indices.test_elements_at_indices_are_numpys(dawn, dtype)
     test_array_indices.test_writes_through_views(dawn, dtype)
+
+
+def test_equal_indices_on_the_device(dawn: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_little_workgroup_memory(monkeypatch)
     test_array_indices.test_the_last_of_equal_indices_counts(dawn)
 
 
-def test_labels_that_are_missing(dawn: gs.Device) -> None:
+def test_labels_that_are_missing(dawn: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Assert that a scan of integers raises at the next read, and scans by the labels if all are there."""
+    use_little_workgroup_memory(monkeypatch)
     x, labels = dawn.asarray(np.arange(6, dtype=np.int32)), np.array([0, 1, -1, 0, 1, 1])
     with pytest.raises(ValueError, match="missing labels"):
         gs.scan(x, groups=dawn.asarray(labels)).numpy()
