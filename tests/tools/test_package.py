@@ -14,7 +14,6 @@ import pytest
 
 import gpuscan
 
-pytestmark = pytest.mark.xdist_group("package")  # one worker builds and installs the wheel once
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
