@@ -68,7 +68,7 @@ fn add_to_carry(slot: u32, element: Element) {
     for (var first = begin; first < end; first += STEPS * WORKGROUP_SIZE) {
 {{ load_step("invocation") | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
-        let is_there{{ i }} = next{{ i }} < end{{ " && label%d < params.groups" % i if kernel.checked }};
+        let is_there{{ i }} = (next{{ i }} < end){{ " & (label%d < params.groups)" % i if kernel.checked }};
         let slot{{ i }} = select(PARKED, label{{ i }} * COPIES + invocation % COPIES, is_there{{ i }});
         add_to_carry(slot{{ i }}, e{{ i }});
 {% if kernel.marked %}

@@ -15,7 +15,7 @@
 {% endfor %}
 {{ load_elements() | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
-        if (first + {{ i }}u < end{{ " && label%d < params.groups" % i if kernel.checked }}) {
+        if ((first + {{ i }}u < end){{ " & (label%d < params.groups)" % i if kernel.checked }}) {
             let carry_at = stretch * params.groups + label{{ i }};
             let known = table[carry_at] != 0u;
             let carry = read_carry(carry_at);

@@ -131,7 +131,7 @@ fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, belo
     for (var first = begin; first < end; first += STEPS * WORKGROUP_SIZE) {
 {{ load_step("own_place") | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
-        let is_there{{ i }} = next{{ i }} < end{{ " && label%d < params.groups" % i if kernel.checked }};
+        let is_there{{ i }} = (next{{ i }} < end){{ " & (label%d < params.groups)" % i if kernel.checked }};
         let result{{ i }} = combine_step(row, label{{ i }}, e{{ i }}, is_there{{ i }}, lane, below, turn);
 {% endfor %}
 {% if kernel.stores_results %}

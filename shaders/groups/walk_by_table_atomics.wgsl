@@ -18,9 +18,11 @@ const MANY = 4u;  // lanes with one label
 {% if places.append("table[at + %du * params.plane]" % (word + (1 if kernel.marked else 0))) %}{% endif %}
 {% endfor %}
 
-fn add_carry(at: u32, bits: Words, is_there: bool) {
+alias Bits = {{ "vec2<u32>" if words == 2 else "u32" }};
+
+fn add_carry(at: u32, bits: Bits, is_there: bool) {
     if (is_there) {
-{{ combine_words(name, places, ["bits[0]", "bits[1]"][:words]) | indent(4) -}}
+{{ combine_words(name, places, ["bits.x", "bits.y"] if words == 2 else ["bits"]) | indent(4) -}}
 {% if kernel.marked %}
         atomicStore(&table[at], 1u);
 {% endif %}
@@ -28,14 +30,14 @@ fn add_carry(at: u32, bits: Words, is_there: bool) {
 }
 
 // Return the combination of the words of all lanes.
-fn combine_lanes(bits: Words) -> Words {
+fn combine_lanes(bits: Bits) -> Bits {
 {% if name == "Add" and words == 2 %}
     // The sums of half words do not wrap.
-    let first = subgroupAdd(bits[0] & 0xffffu);
-    let second = subgroupAdd(bits[0] >> 16u) + (first >> 16u);
-    return Words((first & 0xffffu) | (second << 16u), subgroupAdd(bits[1]) + (second >> 16u));
+    let first = subgroupAdd(bits.x & 0xffffu);
+    let second = subgroupAdd(bits.x >> 16u) + (first >> 16u);
+    return Bits((first & 0xffffu) | (second << 16u), subgroupAdd(bits.y) + (second >> 16u));
 {% else %}
-    return Words({% for word in range(words) %}subgroup{{ name }}(bits[{{ word }}]), {% endfor %});
+    return subgroup{{ name }}(bits);
 {% endif %}
 }
 
@@ -51,22 +53,13 @@ fn combine_lanes(bits: Words) -> Words {
     for (var first = begin + part * turn; first < end; first += params.sharers * turn) {
 {{ load_step("invocation") | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
-        var is_there{{ i }} = next{{ i }} < end{{ " && label%d < params.groups" % i if kernel.checked }};
-        var bits{{ i }} = item_to_words(e{{ i }});
-{% for word in range(words) %}
-        bits{{ i }}[{{ word }}] ^= {{ "0x%xu" % spec.combine.atomic[1] }};
-{% endfor %}
+        var is_there{{ i }} = (next{{ i }} < end){{ " & (label%d < params.groups)" % i if kernel.checked }};
+        var bits{{ i }} = Bits({{ text.element_words("e%d" % i) | join(", ") }}) ^ Bits({{ "0x%xu" % spec.combine.atomic[1] }});
         let is_alike{{ i }} = is_there{{ i }} && label{{ i }} == subgroupBroadcastFirst(label{{ i }});
         let alike{{ i }} = subgroupBallot(is_alike{{ i }});
         if (count_bits(alike{{ i }}) > MANY) {
-            var own{{ i }} = bits{{ i }};
-            if (!is_alike{{ i }}) {
-                own{{ i }} = Words();
-            }
-            let all = combine_lanes(own{{ i }});
-            if (is_alike{{ i }}) {
-                bits{{ i }} = all;
-            }
+            let all = combine_lanes(select(Bits(), bits{{ i }}, is_alike{{ i }}));
+            bits{{ i }} = select(bits{{ i }}, all, is_alike{{ i }});
             is_there{{ i }} = is_there{{ i }} && (!is_alike{{ i }} || lane == lowest_lane(alike{{ i }}));
         }
         add_carry(carries + label{{ i }}, bits{{ i }}, is_there{{ i }});
