@@ -25,6 +25,7 @@ from gpuscan.planning.heuristics import group_heuristics_for
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.groups import may_be_missing, missing_error, with_indices
 from gpuscan.problem.labels import MISSING
+from gpuscan.problem.packed_fields import STORAGE_LIMIT
 from gpuscan.problem.segments import Heads, Keys
 
 if TYPE_CHECKING:
@@ -42,12 +43,14 @@ class SortedLabels:
     Attributes:
         labels: the labels: (row_length,) if all rows have the same labels, else (rows, row_length).
         places: for each label, its index in its row before the sort. If the elements moved along, these elements.
-        moved: True if the elements moved along.
+        moved: True if the elements moved along in place of the indices.
+        words: the elements, if they moved along beside the indices.
     """
 
     labels: DeviceArray
     places: DeviceArray
     moved: bool = False
+    words: DeviceArray | None = None
 
 
 @dataclass(frozen=True)
@@ -124,8 +127,7 @@ def _scan(
 def _undo(executor: Executor, order: Permutation, entries: DeviceArray) -> DeviceArray:
     """Return entries in the order of their labels back in their places."""
     context, size = executor.context, entry_bytes(entries)
-    least = group_heuristics_for(context.capabilities.adapter_type).min_partitioned_bytes
-    if least is None or entries.nbytes < least or size not in (4, 8):
+    if not _are_long(executor, entries.nbytes) or size not in (4, 8):
         return order.undo(entries)
     # Words that are written far from each other take much longer than words in one part of the array.
     flat = bindable(entries)._view_as((entries.shape[0],), f"u{size}")
@@ -133,6 +135,12 @@ def _undo(executor: Executor, order: Permutation, entries: DeviceArray) -> Devic
     assert found.keys is not None
     assert found.places is not None
     return Permutation(context, found.keys).undo(found.places)._view_as(entries.shape, entries.dtype)
+
+
+def _are_long(executor: Executor, nbytes: int) -> bool:
+    """Return True if it is slow to read or write that many bytes in places far from each other."""
+    least = group_heuristics_for(executor.context.capabilities.adapter_type).min_partitioned_bytes
+    return least is not None and nbytes >= least
 
 
 def _are_counted(labels: object) -> bool:
@@ -201,7 +209,9 @@ def _nan_where_missing(labels: AnyDType, dtype: AnyDType) -> Map:
     return trace_function(function, element_of([labels, dtype], tuple_of(2)), "groups")
 
 
-def sort_labels(executor: Executor, problem: Problem, labels: object, *, moves: bool = False) -> SortedLabels:
+def sort_labels(
+    executor: Executor, problem: Problem, labels: object, *, moves: bool = False, with_elements: bool = False
+) -> SortedLabels:
     """Submit the sort of the labels of each row, or one sort if all rows have the same labels.
 
     Args:
@@ -209,6 +219,7 @@ def sort_labels(executor: Executor, problem: Problem, labels: object, *, moves: 
         problem: the scan of the elements, without heads.
         labels: the labels, as `gpuscan.problem.groups.check_labels` returns them.
         moves: True to move the elements along if they are one or two words of one row, in place of their indices.
+        with_elements: True to move the elements along beside their indices, if they are words of one long row.
     """
     length, inner = problem.row_length, problem.inner
     given = _on_device(executor, labels)
@@ -219,6 +230,13 @@ def sort_labels(executor: Executor, problem: Problem, labels: object, *, moves: 
         assert found.keys is not None
         assert found.places is not None
         return SortedLabels(found.keys, found.places, moved=True)
+    limit = executor.context.capabilities.limits[STORAGE_LIMIT]
+    if with_elements and problem.rows == 1 and sizes == [4] and _are_long(executor, 4 * length) and limit > 8:
+        words = _on_device(executor, problem.leaves[0])._view_as((length,), np.uint32)
+        found = sort_device(executor, given._view_as((length,)), 0, with_places=True, words=words)
+        assert found.keys is not None
+        assert found.places is not None
+        return SortedLabels(found.keys, found.places, words=found.words)
     by_element = given.shape == problem.shape and problem.rows > 1
     if by_element:
         given = transpose_elements(given, length, inner, given.dtype.itemsize)
@@ -236,12 +254,18 @@ def group_elements(executor: Executor, problem: Problem, labels: object, *, move
     `moves` is that of `sort_labels`: True if the elements need not go back to their places.
     """
     context, length, inner = executor.context, problem.row_length, problem.inner
-    found = labels if isinstance(labels, SortedLabels) else sort_labels(executor, problem, labels, moves=moves)
+    found = labels
+    if not isinstance(found, SortedLabels):
+        found = sort_labels(executor, problem, labels, moves=moves, with_elements=not moves)
     if found.moved:
         (f,) = problem.source.fields
         moved = found.places._view_as((length, *f.shape), f.scalar.dtype)
         return Grouped(in_label_order(problem, found).with_leaves((moved,)), found.labels, None)
     order = Permutation.of_rows(context, found.places, problem.rows, length)
+    if found.words is not None:
+        (f,) = problem.source.fields
+        moved = found.words._view_as((length, *f.shape), f.scalar.dtype)
+        return Grouped(in_label_order(problem, found).with_leaves((moved,)), found.labels, order)
     leaves = []
     for leaf, f in zip(problem.leaves, problem.source.fields, strict=True):
         array = transpose_elements(_on_device(executor, leaf), length, inner, f.storage_bytes)

@@ -58,10 +58,12 @@ class Sorted:
     Attributes:
         keys: the keys in order.
         places: for each key in order, its index before the sort, or the word that was passed for it.
+        words: the words, if places and words were asked for.
     """
 
     keys: DeviceArray | None
     places: DeviceArray | None
+    words: DeviceArray | None = None
 
 
 class SortPlanOptions(TypedDict, total=False):
@@ -94,7 +96,7 @@ def sort_device(
         with_keys: True to return the keys in order.
         with_places: True to return the indices of the keys along the axis, as uint32.
         words: entries of 4 or 8 bytes in C order, one for each key of a 1-D array, to return in place of the indices,
-            as uint32 or uint64.
+            as uint32 or uint64. With places too, entries of 4 bytes come beside them, of rows that no workgroup sorts.
         strategy: how tiles learn where their elements belong: ``"auto"``, ``"lookback"``, ``"fallback"`` or
             ``"three_dispatch"``.
         options: further ones of `plan_sort`.
@@ -126,11 +128,11 @@ def sort_device(
             keys = transpose_elements(keys, length, inner, size)
         payload = "none"
         if wants_places:
-            payload = "index" if words is None else _PAYLOADS[entry_bytes(words)]
+            payload = "index" if words is None else "both" if with_places else _PAYLOADS[entry_bytes(words)]
         moved = None if words is None else bindable(words)
         step = 1 if moves else inner
         given = Keys(bindable(keys), scalar, length, descending, with_keys, payload, moved, min(4, size), step)
-        found_keys, places = _sort(executor, given, plan, strategy, options)
+        found_keys, places, along = _sort(executor, given, plan, strategy, options)
         results: list[DeviceArray | None] = []
         for array, dtype in (
             (found_keys, np.dtype(scalar.dtype)),
@@ -141,7 +143,7 @@ def sort_device(
                 continue
             array = _narrow_numbers(array, dtype)._view_as(shape, dtype)
             results.append(transpose_elements(array, inner, length, dtype.itemsize) if moves else array)
-        return Sorted(*results)
+        return Sorted(results[0], results[1], along)
 
 
 def sort_selected(
@@ -164,7 +166,7 @@ def sort_selected(
         scalar, context = scalar_of(dtype), keys._context
         given = Keys(keys, scalar, length, descending, True, "words", words)
         plan = plan_row_sort(scalar, given.size // length, length, context.capabilities)
-        found, places = _sort(executor, given, plan, "auto", {})
+        found, places, _ = _sort(executor, given, plan, "auto", {})
         assert found is not None
         return Sorted(_narrow_numbers(found, dtype), places)
 
@@ -211,11 +213,14 @@ def _narrow_numbers(array: DeviceArray, dtype: AnyDType) -> DeviceArray:
 
 def _sort(
     executor: Executor, keys: Keys, rows: RowSort | None, asked: str, options: SortPlanOptions
-) -> tuple[DeviceArray | None, DeviceArray | None]:
-    """Submit the sort; return the keys and the places, in words. A strategy that times out gives way to another one."""
+) -> tuple[DeviceArray | None, DeviceArray | None, DeviceArray | None]:
+    """Submit the sort; return the keys, the places and the words beside them, in words.
+
+    A strategy that times out gives way to another one.
+    """
     context = executor.context
     if rows is not None:
-        return _sort_rows(context, keys, rows)
+        return (*_sort_rows(context, keys, rows), None)
     failed: list[str] = []
     while True:
         without = tuple(failed)
@@ -296,8 +301,8 @@ class Keys:
         length: the keys in a row.
         descending: True to put the greatest key first.
         with_keys: True to return the keys in order.
-        payload: what moves along with a key: ``"none"``, its ``"index"`` in the row, or one of the ``"words"`` or
-            ``"pairs"`` of words.
+        payload: what moves along with a key: ``"none"``, its ``"index"`` in the row, one of the ``"words"`` or
+            ``"pairs"`` of words, or ``"both"``, its index and a word.
         words: a word or a pair for each key.
         unit: the bytes of a key in the array, or 4 if it takes two words.
         step: the keys from one element of a row to the next.
@@ -321,7 +326,7 @@ class Keys:
     @property
     def payload_words(self) -> int:
         """The words that move along with a key."""
-        return 2 if self.payload == "pairs" else 1
+        return 2 if self.payload in ("pairs", "both") else 1
 
     @property
     def held(self) -> bool:
@@ -343,11 +348,11 @@ class Keys:
 
 def sort_tiles(
     executor: Executor, keys: Keys, plan: TileSort
-) -> tuple[tuple[DeviceArray | None, DeviceArray | None], SortRun | None]:
+) -> tuple[tuple[DeviceArray | None, DeviceArray | None, DeviceArray | None], SortRun | None]:
     """Submit a sort by tiles.
 
     Returns:
-        The keys and the places, in words; and the run, if a wait may time out in it.
+        The keys, the places, and the words beside them, in words; and the run, if a wait may time out in it.
     """
     sort = _TileSort(executor, keys, plan)
     run = None
@@ -357,7 +362,7 @@ def sort_tiles(
         sort.in_three_dispatches()
     else:
         run = sort.in_single_passes()
-    return (sort.keys if keys.with_keys else None, sort.places), run
+    return (sort.keys if keys.with_keys else None, sort.places, sort.words), run
 
 
 class _TileSort:
@@ -367,13 +372,15 @@ class _TileSort:
         self._executor, self._given, self._plan = executor, given, plan
         self._context = context = executor.context
         self.keys = given.result(context) if plan.repeats else given.words_of_keys(context)
-        self.places = given.places(context)
+        self.places, self.words = given.places(context), None
+        if given.payload == "both":
+            self.places, self.words = (empty(context, (given.size,), np.uint32) for _ in range(2))
         # An array that nothing refers to goes back to the pool, so the sort refers to all arrays that it binds.
         bases = plan.bases if plan.repeats or plan.kernel else 0
         self._steps = empty(context, (plan.digits * _STEP_WORDS + bases,), np.uint32)
         self._temporary = self.keys if plan.repeats else given.words_of_keys(context), given.places(context)
         self._arrays = [array._binding() for array in (given.array, self.keys, self._temporary[0])]
-        moved = (self.places, self._temporary[1], given.words)
+        moved = (self.places, self._temporary[1], given.words, self.words)
         self._moved = [array._binding() for array in moved if array is not None]
         self._keys_shape = {"scalar": given.scalar, "unit": given.unit, "descending": given.descending}
         self._digits = {"digits": plan.digits, "radix_bits": plan.radix_bits}

@@ -6,7 +6,7 @@
 {% set key_words = 2 if scalar.bits == 64 else 1 %}
 {% set items_a_turn = (items + turns - 1) // turns %}
 {% set turn_items = items_a_turn * workgroup_size %}
-{% set value_words = 2 if payload == "pairs" else 1 %}
+{% set value_words = 2 if payload in ("pairs", "both") else 1 %}
 {% set shared_words = [groups * 2 ** radix_bits + 1, turn_items * key_words, turn_items * value_words] | max %}
 {% set moves = "before" if kernel else "moves" %}
 {% set rounds = (2 ** radix_bits + workgroup_size - 1) // workgroup_size %}
@@ -162,9 +162,9 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
     var value{{ i }}: Payload;
 {% endfor %}
     if (step.is_first == 1u) {
-{{ load_items("value", "%s - tile.row * params.row_length" if payload == "index" else "words[%s]") -}}
+{{ load_items("value", "given_payload(%s, tile.row * params.row_length)") -}}
     } else if (step.source == 1u) {
-{{ load_items("value", "places[%s]") -}}
+{{ load_items("value", "kept_payload(%s)") -}}
     } else {
 {{ load_items("value", "temporary_places[%s]") -}}
     }
@@ -209,7 +209,11 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
     if (step.destination == 2u) {
 {{ store_items("temporary_places", "taken", turn) -}}
     } else {
-{{ store_items("places", "taken", turn) -}}
+{% for i in range(turn * items_a_turn, [turn * items_a_turn + items_a_turn, items] | min) %}
+        if (from{{ i }} < count) {
+            keep_payload(to{{ i }}, taken{{ i }});
+        }
+{% endfor %}
     }
 {% endfor %}
 {% endif %}

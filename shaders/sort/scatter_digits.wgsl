@@ -4,14 +4,15 @@
     (Ashkiani et al., "GPU Multisplit", 2016). The tile is then put in order in workgroup memory, so that neighbouring
     lanes store to neighbouring places.
     in:  input, keys, temporary: the keys in one of them; words: a word for each key, if payload is "words", or two
-             words, if it is "pairs"
+             words, if it is "pairs"; a word too, if it is "both"
          in three dispatches: steps; offsets: where the first element of each tile with each digit belongs, in rows of
          (digit values, tiles of a row)
          in a single pass: plan: the steps, and where the elements with each digit begin; state: the tile state
-    out: keys or temporary; with a payload, the keys' indices or words in places or temporary_places
+    out: keys or temporary; with a payload, the keys' indices or words in places or temporary_places; of "both", the
+         indices and moved_words, or pairs of them in temporary_places
     Values: the values of sort/tile_counters.wgsl; enable_subgroups; items: with subgroups, the most elements of an
         invocation; kernel: how tiles learn where their elements belong in a single pass, or None; with_keys: True to
-        store the keys in the last step; payload: "none", "index", "words" or "pairs". -#}
+        store the keys in the last step; payload: "none", "index", "words", "pairs" or "both". -#}
 {% if enable_subgroups %}
 enable subgroups;
 diagnostic(off, subgroup_uniformity);
@@ -27,22 +28,43 @@ diagnostic(off, subgroup_uniformity);
 {% if not kernel %}
 @group(0) @binding(5) var<storage, read> offsets: array<u32>;
 {% endif %}
-alias Payload = {{ "vec2<u32>" if payload == "pairs" else "u32" }};
+alias Payload = {{ "vec2<u32>" if payload in ("pairs", "both") else "u32" }};
 {% if payload != "none" %}
-@group(0) @binding(6) var<storage, read_write> places: array<Payload>;
+@group(0) @binding(6) var<storage, read_write> places: array<{{ "u32" if payload == "both" else "Payload" }}>;
 @group(0) @binding(7) var<storage, read_write> temporary_places: array<Payload>;
 {% endif %}
-{% if payload in ("words", "pairs") %}
-@group(0) @binding(8) var<storage, read> words: array<Payload>;
+{% if payload in ("words", "pairs", "both") %}
+@group(0) @binding(8) var<storage, read> words: array<{{ "u32" if payload == "both" else "Payload" }}>;
+{% endif %}
+{% if payload == "both" %}
+@group(0) @binding(9) var<storage, read_write> moved_words: array<u32>;
 {% endif %}
 
 {% if payload != "none" %}
+// Return what moves along with the key at a place of the input, and at a place of the result.
+fn given_payload(at: u32, row_begin: u32) -> Payload {
+    return {{ {"index": "at - row_begin", "both": "Payload(at - row_begin, words[at])"}.get(payload, "words[at]") }};
+}
+
+fn kept_payload(at: u32) -> Payload {
+    return {{ "Payload(places[at], moved_words[at])" if payload == "both" else "places[at]" }};
+}
+
+fn keep_payload(at: u32, moved: Payload) {
+{% if payload == "both" %}
+    places[at] = moved.x;
+    moved_words[at] = moved.y;
+{% else %}
+    places[at] = moved;
+{% endif %}
+}
+
 fn load_place(step: Step, at: u32, row_begin: u32) -> Payload {
     if (step.is_first == 1u) {
-        return {{ "at - row_begin" if payload == "index" else "words[at]" }};
+        return given_payload(at, row_begin);
     }
     if (step.source == 1u) {
-        return places[at];
+        return kept_payload(at);
     }
     return temporary_places[at];
 }
@@ -65,7 +87,7 @@ fn store_place(step: Step, place: Payload, position: u32) {
     if (step.destination == 2u) {
         temporary_places[position] = place;
     } else {
-        places[position] = place;
+        keep_payload(position, place);
     }
 }
 {% endif %}

@@ -13,6 +13,7 @@ from gpuscan.elements import scalar_of
 from gpuscan.engine.sorting import partition_places, sort_device
 from gpuscan.planning import heuristics
 from gpuscan.planning.sort_plan import TileSort, plan_row_sort, plan_sort
+from gpuscan.problem.packed_fields import STORAGE_LIMIT
 from gpuscan.reference import sort as twins
 from tests.api.test_sort import assert_sorted, keys_of, order_of
 from tests.harness.sorts import run_stage, sort_in_tiles
@@ -220,7 +221,7 @@ def test_words_that_move_along(device: gs.Device, dtype: Any) -> None:
     """Assert that one or two words move along with each key, by every way of ranking and in short rows."""
     rng = np.random.default_rng(7)
     for length, tile in ((700, None), (3001, 256)):
-        keys = rng.integers(0, 2**20, length).astype(np.uint32)
+        keys = rng.integers(0, 2**14, length).astype(np.uint32)
         words = rng.integers(0, np.iinfo(dtype).max, length, dtype=dtype)
         there, moved = device.asarray(keys), device.asarray(words)
         for by_subgroups in ways(device):
@@ -229,6 +230,17 @@ def test_words_that_move_along(device: gs.Device, dtype: Any) -> None:
             assert found.places is not None
             np.testing.assert_array_equal(found.keys._read(), np.sort(keys))
             np.testing.assert_array_equal(found.places._read(), words[np.argsort(keys, kind="stable")])
+            if tile is None or dtype != np.uint32 or device.capabilities.limits[STORAGE_LIMIT] < 9:
+                continue
+            for radix in (keys, keys & 0xFF):  # an even and an odd number of steps
+                some = device.asarray(radix)
+                options: dict[str, Any] = {"tile_size": tile, "subgroups": by_subgroups}
+                found = sort_device(device._executor, some, 0, words=moved, with_places=True, **options)
+                assert found.places is not None
+                assert found.words is not None
+                order = np.argsort(radix, kind="stable")
+                np.testing.assert_array_equal(found.places._read(), order)
+                np.testing.assert_array_equal(found.words._read(), words[order])
 
 
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64], ids=str)
