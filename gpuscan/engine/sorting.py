@@ -120,7 +120,7 @@ def sort_device(
         plan = None
         if options.get("tile_size") is None:
             rows = keys.size // length
-            plan = plan_row_sort(scalar, rows, length, context.capabilities)
+            plan = plan_row_sort(scalar, rows, length, context.capabilities, with_places=wants_places)
         # Columns of words are sorted where they are, unless a workgroup would read only one.
         moves = scalar.packed or plan is None or plan.rows == 1
         keys = contiguous(keys)
@@ -165,7 +165,7 @@ def sort_selected(
     with guarded(keys._context), keys._context.lock:
         scalar, context = scalar_of(dtype), keys._context
         given = Keys(keys, scalar, length, descending, True, "words", words)
-        plan = plan_row_sort(scalar, given.size // length, length, context.capabilities)
+        plan = plan_row_sort(scalar, given.size // length, length, context.capabilities, with_places=True)
         found, places, _ = _sort(executor, given, plan, "auto", {})
         assert found is not None
         return Sorted(_narrow_numbers(found, dtype), places)
@@ -265,6 +265,8 @@ def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[Devic
         descending=keys.descending,
         log_capacity=plan.log_capacity,
         log_items=plan.log_items,
+        levels=plan.levels if plan.unrolls else 0,
+        exchanges=plan.exchanges if plan.unrolls else (),
         unit=keys.unit,
         edges=edges,
         columns=keys.step > 1,

@@ -9,6 +9,7 @@ from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.heuristics import SortHeuristics, sort_heuristics_for
 from gpuscan.planning.kernel_parts import NO_FAULTS, STATE_HEADER_WORDS, InjectedFaults, Target, WaitPolicy
 from gpuscan.planning.plan import target_of, wait_bounds
+from gpuscan.sizes import reveal
 
 # The fewest lanes that the compilers for a vendor's GPUs choose for a subgroup, and those for GPUs of other vendors.
 _FEWEST_LANES = {"NVIDIA": 32, "AMD": 32, "Apple": 32, "Intel": 8}
@@ -140,12 +141,14 @@ class RowSort:
         log_items: elements that an invocation exchanges at a time, as a power of 2.
         levels: the places of a row in workgroup memory, as a power of 2.
         workgroups: the number of workgroups.
+        unrolls: True if the shader has all exchanges one after the other, and no loop.
     """
 
     log_capacity: int
     log_items: int
     levels: int
     workgroups: int
+    unrolls: bool
 
     @property
     def rows(self) -> int:
@@ -156,6 +159,22 @@ class RowSort:
     def workgroup(self) -> int:
         """The invocations in a workgroup: each has `log_items` elements."""
         return 1 << (self.log_capacity - self.log_items)
+
+    @property
+    def exchanges(self) -> tuple[tuple[int, int, bool], ...]:
+        """The exchanges that merge halves, where elements of an invocation differ in `log_items` bits of their places.
+
+        Each is the lowest of these bits, the bit of these by which elements are exchanged first, and True if the halves
+        of a level are mirrored. Bits below follow.
+        """
+        found = []
+        for level in range(self.log_items + 1, self.levels + 1):
+            bits = level
+            while bits:
+                bit = min((bits - 1) // self.log_items * self.log_items, self.log_capacity - self.log_items)
+                found.append((bit, bits - 1 - bit, bits == level))
+                bits = bit
+        return tuple(found)
 
 
 def fewest_lanes(capabilities: Capabilities) -> int:
@@ -170,7 +189,9 @@ def fewest_lanes(capabilities: Capabilities) -> int:
     return min(seen, _FEWEST_LANES.get(capabilities.vendor, _FEWEST_LANES_ANYWHERE))
 
 
-def plan_row_sort(scalar: Scalar, rows: int, row_length: int, capabilities: Capabilities) -> RowSort | None:
+def plan_row_sort(
+    scalar: Scalar, rows: int, row_length: int, capabilities: Capabilities, *, with_places: bool = False
+) -> RowSort | None:
     """Return how workgroups sort whole rows, or None if rows are too long for that.
 
     Args:
@@ -178,9 +199,10 @@ def plan_row_sort(scalar: Scalar, rows: int, row_length: int, capabilities: Capa
         rows: the number of rows, 1 or more.
         row_length: the keys in a row, 1 or more.
         capabilities: the device's.
+        with_places: True if each key takes its index along, or words.
     """
     h = sort_heuristics_for(capabilities.adapter_type)
-    levels = max(1, (row_length - 1).bit_length())
+    levels: int = reveal(max(1, (row_length - 1).bit_length()))
     log_items = min(h.log_row_items, levels)
     words = capabilities.limits["max-compute-workgroup-storage-size"] // 4 - ROW_WORDS
     fitting = min(words, capabilities.limits["max-compute-invocations-per-workgroup"] << log_items)
@@ -188,7 +210,8 @@ def plan_row_sort(scalar: Scalar, rows: int, row_length: int, capabilities: Capa
     if row_length > h.max_row_length // scalar.words or levels > log_fitting:
         return None
     log_capacity = max(levels, min(h.log_row_capacity, log_fitting))
-    return RowSort(log_capacity, log_items, levels, -(-rows >> (log_capacity - levels)))
+    is_word = scalar.packed or (scalar.words == 1 and not with_places)
+    return RowSort(log_capacity, log_items, levels, -(-rows >> (log_capacity - levels)), h.unrolls_rows and is_word)
 
 
 def plan_sort(

@@ -1,13 +1,16 @@
 {#- Sort short rows, as many in a workgroup as fit, by exchanges in workgroup memory: a bitonic sort (Batcher, "Sorting
-    networks and their applications", 1968). All comparisons put the smaller element first, so that what is behind the end
-    of a row stays there. An invocation has ITEMS elements in registers, at places that differ in a few neighbouring bits,
-    and makes all exchanges that these bits allow. Then elements move to other invocations, through workgroup memory. With
-    a payload, or in 8 and 16 bits, elements are compared by their place in the row, too, so that the sort is stable.
+    networks and their applications", 1968). All comparisons put the smaller element first, so that what is behind the
+    end of a row stays there. An invocation has ITEMS elements in registers, at places that differ in a few neighbouring
+    bits, and makes all exchanges that these bits allow. Then elements move to other invocations, through workgroup
+    memory. With a payload, or in 8 and 16 bits, elements are compared by their place in the row, too, so that the sort
+    is stable.
     in:  input: the keys, UNITS in a word; words: a word for each key, if payload is "words", or two, if it is "pairs"
     out: keys: sorted; with `edges`, zeros before; places: the index of each key in its row, or its word
-    Values: the values of sort/given_keys.wgsl; log_capacity, log_items: the elements of a workgroup, and ITEMS, as powers
-        of 2; edges: True if workgroups share words of the result; columns: True if a row's elements are not neighbours;
-        with_keys: True to store the keys; payload: "none", "index", "words" or "pairs". -#}
+    Values: the values of sort/given_keys.wgsl; log_capacity, log_items: the elements of a workgroup, and ITEMS, as
+        powers of 2; levels, exchanges: the places of a row, as a power of 2, and the exchanges that merge halves, as
+        planning/sort_plan.py has them, or 0 and none to find these in a loop; edges: True if workgroups share words of
+        the result; columns: True if a row's elements are not neighbours; with_keys: True to store the keys; payload:
+        "none", "index", "words" or "pairs". -#}
 {% set items = 2 ** log_items %}
 {% set words = 2 if scalar.bits == 64 else 1 %}
 {% set exact = scalar.kind in ("signed", "unsigned") %}
@@ -15,6 +18,7 @@
 {% set restores = scalar.kind == "float" and not narrow and payload == "none" %}
 {% set parts = 1 if narrow else words + (payload != "none") | int %}
 {% set log_workgroup = log_capacity - log_items %}
+{% set row_levels = "%du" % levels if levels else "call.levels" %}
 struct Call {
     row_length: u32,
     inner: u32,  // from one element of a row to the next
@@ -55,7 +59,7 @@ fn swizzle(place: u32) -> u32 {
 // Return the place of an element from its number among those of the workgroup, as they are loaded and stored.
 fn place_of(number: u32, log_rows: u32) -> u32 {
 {% if columns %}
-    return ((number & ((1u << log_rows) - 1u)) << call.levels) | (number >> log_rows);
+    return ((number & ((1u << log_rows) - 1u)) << {{ row_levels }}) | (number >> log_rows);
 {% else %}
     return number;
 {% endif %}
@@ -187,7 +191,7 @@ var<workgroup> shared_differs: u32;
     let row{{ i }} = number{{ i }} & (rows - 1u);
     let at{{ i }} = number{{ i }} >> log_rows;
 {% else %}
-    let row{{ i }} = number{{ i }} >> call.levels;
+    let row{{ i }} = number{{ i }} >> {{ row_levels }};
     let at{{ i }} = number{{ i }} & (pitch - 1u);
 {% endif %}
     let is_there{{ i }} = (first_row + row{{ i }} < call.rows) & (at{{ i }} < call.row_length);
@@ -197,8 +201,8 @@ var<workgroup> shared_differs: u32;
 
 {% from "shared/main.wgsl" import main %}
 {{ main() }} {
-    let pitch = 1u << call.levels;
-    let log_rows = {{ log_capacity }}u - call.levels;
+    let pitch = 1u << {{ row_levels }};
+    let log_rows = {{ log_capacity }}u - {{ row_levels }};
     let rows = 1u << log_rows;
     let first_row = (workgroup.x + workgroup.y * grid.x) * rows;
     if (first_row >= call.rows) {
@@ -273,6 +277,22 @@ var<workgroup> shared_differs: u32;
 {% endfor %}
     }
     // Merge sorted halves of 2^level elements.
+{% for bit, top, mirrors in exchanges %}
+    {
+        let lowest = ((invocation >> {{ bit }}u) << {{ bit + log_items }}u) | (invocation & {{ 2 ** bit - 1 }}u);
+        let next_place = swizzle(lowest);
+{% for item_bit in range(log_items) %}
+        let next_step{{ item_bit }} = swizzle({{ 2 ** (bit + item_bit) }}u){{ " ^ swizzle(%du)" % (2 ** bit - 1) if mirrors and item_bit == top }};
+{% endfor %}
+{{ move_items() -}}
+        if ((lowest & (pitch - 1u)) < call.row_length) {
+{% for item_bit in range(top, -1, -1) %}
+{{ exchange_halves(2 ** (item_bit + 1), mirrors and item_bit == top) -}}
+{% endfor %}
+        }
+    }
+{% endfor %}
+{% if not levels %}
     for (var level = LOG_ITEMS + 1u; level <= call.levels; level++) {
         var bits = level;  // the places of the elements to exchange still differ in these lowest bits
         while (bits > 0u) {
@@ -304,6 +324,7 @@ var<workgroup> shared_differs: u32;
             bits = bit;
         }
     }
+{% endif %}
     {
         let next_place = first_place;
 {% for bit in range(log_items) %}
@@ -355,7 +376,7 @@ var<workgroup> shared_differs: u32;
         var at = (head - begin) % call.row_length;
         var bits = 0u;
         for (var to = head; to < min((word + 1u) * UNITS, end); to++) {
-            let item = room[swizzle((row << call.levels) | at)];
+            let item = room[swizzle((row << {{ row_levels }}) | at)];
             let key = sorted_key(item >> 16u, start_of(first_row + row), item & 0xffffu);
             bits |= key << (to % UNITS * {{ 8 * unit }}u);
             at++;

@@ -140,6 +140,8 @@ def test_exchange_rows(device: gs.Device) -> None:
             descending=False,
             log_capacity=7,
             log_items=log_items,
+            levels=0,
+            exchanges=(),
             unit=4,
             edges=False,
             columns=False,
@@ -167,6 +169,15 @@ def test_short_rows(device: gs.Device, monkeypatch: pytest.MonkeyPatch, dtype: A
                 assert_sorted(found, given, axis)
     places = gs.argsort(device.asarray(keys), axis=axis, descending=True)
     np.testing.assert_array_equal(np.asarray(places), order_of(keys, axis, descending=True))
+
+
+def test_exchanges_without_a_loop(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that shaders with all exchanges one after the other sort rows and columns."""
+    small = replace(heuristics.SORTS_CPU, log_row_items=2, log_row_capacity=6, unrolls_rows=True)
+    monkeypatch.setattr(heuristics, "SORTS_CPU", small)
+    for dtype, shape, axis in ((np.uint32, (7, 60), 1), (np.float32, (31, 5), 0), (np.int8, (9, 33), 1)):
+        keys = keys_of(dtype, shape)
+        assert_sorted(gs.sort(device.asarray(keys), axis=axis), keys, axis)
 
 
 def test_repeat_keys(device: gs.Device) -> None:
