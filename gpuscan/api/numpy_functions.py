@@ -26,6 +26,7 @@ from gpuscan.api.unique import find_unique, unique_all, unique_counts, unique_in
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.errors import OperatorError
 from gpuscan.operators.operator import operator
+from gpuscan.operators.parameters import as_parameter
 from gpuscan.operators.traced_array import name_of_function
 from gpuscan.problem.arguments import resolve_axis, tuple_of_integers
 from gpuscan.problem.broadcasting import broadcast_shapes
@@ -136,7 +137,7 @@ def _mean(a: object, axis: Axes = None, dtype: Kind = None, out: Out = None, kee
         raise not_on_device(f"np.mean of {kind}", "the mean of integers is float64; pass dtype=np.float32")
     # Halves are summed as float32, as in NumPy.
     wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
-    count = float(prod(array.shape[each] for each in _axes(axis, array.ndim)))
+    count = as_parameter(prod(array.shape[each] for each in _axes(axis, array.ndim)))
     mean = reduce(array, axis=axis, dtype=wide, after=lambda total: (total / count).astype(kind), keepdims=keepdims)
     return mean if out is None else _convert_to(out, mean)
 
@@ -178,8 +179,8 @@ def _spread(name: str, a: object, axis: Axes, dtype: Kind, out: Out, ddof: float
     if kind.kind in "biu":
         what = "variance" if name == "np.var" else "standard deviation"
         raise not_on_device(f"{name} of {kind}", f"the {what} of integers is float64; pass dtype=np.float32")
-    count = float(prod(array.shape[each] for each in _axes(axis, array.ndim)))
-    freedom = max(count - ddof, 0.0)
+    count = prod(array.shape[each] for each in _axes(axis, array.ndim))
+    freedom = as_parameter(max(count - ddof, 0))
     # Halves are summed as float32, as in NumPy.
     wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
     is_root = name == "np.std"

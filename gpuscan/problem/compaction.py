@@ -53,19 +53,22 @@ def runs_problem(words: Leaf, keys: Leaf) -> Problem:
         words: (n, words of an entry), as `words_of_entry` says.
         keys: (n,): the keys, which are compared as NumPy compares them, so each NaN is a run.
     """
-    kind = words.dtype, words.shape[1:]
-    make = _make_runs_problem if has_size((words.shape[0], *kind[1])) else _keep_runs_problem
-    return make(kind, words.shape[0]).with_leaves((words,)).cut(None, keys, checks_later=False)
+    kind, length = (words.dtype, words.shape[1:]), words.shape[0]
+    sized = has_size((length, *kind[1]))
+    problem = _make_runs_problem(kind, length) if sized else _keep_runs_problem(kind, length)
+    return problem.with_leaves((words,)).cut(None, keys, checks_later=False)
 
 
 def _make_runs_problem(kind: tuple[AnyDType, tuple[int, ...]], length: int) -> Problem:
     """Return the scan that picks entries and their indices, without its arrays and keys."""
     index = (np.dtype(np.uint32), ())
-    problem = _problem((kind,), length, None)
-    return replace(problem, source=_element((kind,)), destination=_element((kind, index))).drop_arrays()
+    return replace(_problem((kind,), length, None), source=_element((kind,)), destination=_element((kind, index)))
 
 
-_keep_runs_problem = lru_cache(maxsize=256)(_make_runs_problem)
+@lru_cache(maxsize=256)
+def _keep_runs_problem(kind: tuple[AnyDType, tuple[int, ...]], length: int) -> Problem:
+    """Return the same, for scans of one kind to share."""
+    return _make_runs_problem(kind, length).drop_arrays()
 
 
 @lru_cache(maxsize=256)
