@@ -98,7 +98,10 @@ def takes_vectors(problem: Problem, capabilities: Capabilities) -> bool:
     narrow = words <= h.max_vector_words and (named or inner <= h.max_function_vector)
     if not (long and few and narrow and _can_be_cut(problem, capabilities) and can_be_vectors(problem)):
         return False
-    return not problem.reduces_rows or tile_of_few_columns(scan_spec(problem, capabilities), capabilities) is None
+    spec = scan_spec(problem, capabilities)
+    if spec.combine.long and inner > h.max_long_vector:
+        return False
+    return not problem.reduces_rows or tile_of_few_columns(spec, capabilities) is None
 
 
 def _can_be_cut(problem: Problem, capabilities: Capabilities) -> bool:

@@ -16,7 +16,7 @@ from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.operators.code import combine_code
 from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.column_tiles import column_tile
+from gpuscan.planning.column_tiles import column_tile, takes_vectors
 from gpuscan.planning.heuristics import CPU, GPU
 from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.plan import plan_scan
@@ -25,6 +25,7 @@ from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 from gpuscan.planning.tiles import tile_shape
 from gpuscan.planning.workgroup_memory import check_room, workgroup_bytes
 from tests.fakes import LIMITS, gpu, software, spec
+from tests.harness.scans import make_problem
 from tests.planning.plan_inputs import ADAPTERS, SPECS
 
 
@@ -98,6 +99,22 @@ def test_few_and_long_chains_of_tiles_are_divided(shape: tuple[int, int, int], c
     tile = column_tile(spec(rows=outer * inner, row_length=length, inner=inner), gpu())
     assert (tile.columns, tile.columns * tile.groups) == (columns, 256)
     assert columns == 32 or length >= GPU.min_chained_tiles * tile.height
+
+
+BINDINGS = {"max-storage-buffer-binding-size": 1 << 30}
+
+
+def test_long_operators_are_not_repeated_for_many_columns() -> None:
+    """Assert that few columns are vectors, unless the operator would fill the shader."""
+
+    def are_vectors(op: str, columns: int) -> bool:
+        zeros = np.broadcast_to(np.float32(0), (1 << 20, columns))
+        return takes_vectors(make_problem(zeros, op, axis=0), gpu(limits=LIMITS | BINDINGS))
+
+    assert are_vectors("add", 2)
+    assert are_vectors("add", 12)
+    assert are_vectors("logaddexp", 3)
+    assert not are_vectors("logaddexp", 4)
 
 
 def test_columns_that_are_long_enough_get_the_rows_that_were_measured() -> None:
