@@ -44,7 +44,7 @@ class SortedLabels:
         labels: the labels: (row_length,) if all rows have the same labels, else (rows, row_length).
         places: for each label, its index in its row before the sort. If the elements moved along, these elements.
         moved: True if the elements moved along in place of the indices.
-        words: the elements, if they moved along beside the indices.
+        words: the elements, if they moved along with the indices.
     """
 
     labels: DeviceArray
@@ -219,7 +219,7 @@ def sort_labels(
         problem: the scan of the elements, without heads.
         labels: the labels, as `gpuscan.problem.groups.check_labels` returns them.
         moves: True to move the elements along if they are one or two words of one row, in place of their indices.
-        with_elements: True to move the elements along beside their indices, if they are words of one long row.
+        with_elements: True to move the elements along with their indices, if they are words of one long row.
     """
     length, inner = problem.row_length, problem.inner
     given = _on_device(executor, labels)

@@ -58,7 +58,7 @@ def reduce_runs(executor: Executor, problem: Problem) -> Runs:
 
 
 def _check_results(context: DeviceContext, length: int, widest: int, more: int = 0) -> None:
-    """Check that results fit, if there are as many as keys.
+    """Check that as many results as keys fit a binding.
 
     Args:
         context: the device.

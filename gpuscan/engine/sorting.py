@@ -214,7 +214,7 @@ def _narrow_numbers(array: DeviceArray, dtype: AnyDType) -> DeviceArray:
 def _sort(
     executor: Executor, keys: Keys, rows: RowSort | None, asked: str, options: SortPlanOptions
 ) -> tuple[DeviceArray | None, DeviceArray | None, DeviceArray | None]:
-    """Submit the sort; return the keys, the places and the words beside them, in words.
+    """Submit the sort; return the keys, the places and the moved words, in words.
 
     A strategy that times out gives way to another one.
     """
@@ -354,7 +354,7 @@ def sort_tiles(
     """Submit a sort by tiles.
 
     Returns:
-        The keys, the places, and the words beside them, in words; and the run, if a wait may time out in it.
+        The keys, the places, and the moved words, in words; and the run, if a wait may time out in it.
     """
     sort = _TileSort(executor, keys, plan)
     run = None

@@ -141,7 +141,7 @@ class RowSort:
         log_items: elements that an invocation exchanges at a time, as a power of 2.
         levels: the places of a row in workgroup memory, as a power of 2.
         workgroups: the number of workgroups.
-        unrolls: True if the shader has all exchanges one after the other, and no loop.
+        unrolls: True if the shader repeats the text of an exchange, and has no loop.
     """
 
     log_capacity: int

@@ -56,7 +56,7 @@ fn swizzle(place: u32) -> u32 {
     return place ^ ((place >> LOG_ITEMS) & 31u);
 }
 
-// Return the place of an element from its number among those of the workgroup, as they are loaded and stored.
+// Return the place of an element of the workgroup from its number in the order of loads and stores.
 fn place_of(number: u32, log_rows: u32) -> u32 {
 {% if columns %}
     return ((number & ((1u << log_rows) - 1u)) << {{ row_levels }}) | (number >> log_rows);
@@ -214,7 +214,7 @@ var<workgroup> shared_differs: u32;
         atomicStore(&differs, 0u);
     }
     workgroupBarrier();
-    // If keys of the same order differ, a second round sorts where they were: first what comes before zeros, then the
+    // If keys of the same order differ, a second round sorts by their old places: first what comes before zeros, then the
     // zeros, then what comes between them and NaNs, and then the NaNs.
     for (var round = 0u; round < 2u; round++) {
     var differs_here = false;

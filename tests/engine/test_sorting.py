@@ -172,7 +172,7 @@ def test_short_rows(device: gs.Device, monkeypatch: pytest.MonkeyPatch, dtype: A
 
 
 def test_exchanges_without_a_loop(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Assert that shaders with all exchanges one after the other sort rows and columns."""
+    """Assert that shaders without a loop over the exchanges sort rows and columns."""
     small = replace(heuristics.SORTS_CPU, log_row_items=2, log_row_capacity=6, unrolls_rows=True)
     monkeypatch.setattr(heuristics, "SORTS_CPU", small)
     for dtype, shape, axis in ((np.uint32, (7, 60), 1), (np.float32, (31, 5), 0), (np.int8, (9, 33), 1)):
