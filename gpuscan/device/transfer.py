@@ -243,14 +243,6 @@ def read_together(queue: Queue, pool: BufferPool, stretches: Sequence[tuple[wgpu
         pool: the pool of the staging buffers.
         stretches: buffer, first byte (a multiple of 4) and bytes of each.
     """
-    with interrupts_held():
-        return read_later(queue, pool, stretches)()
-
-
-def read_later(
-    queue: Queue, pool: BufferPool, stretches: Sequence[tuple[wgpu.GPUBuffer, int, int]]
-) -> Callable[[], list[Bytes]]:
-    """Submit what `read_together` submits, and return a function that waits; it has to be called, once."""
     copies: list[tuple[wgpu.GPUBuffer, int, int, int]] = []
     size = 0
     for buffer, start, nbytes in stretches:
@@ -258,16 +250,11 @@ def read_later(
         # Parts of mapped bytes are viewed from multiples of 8 on.
         size += round_up(nbytes, 8)
     kinds = [(_read_usage(), pool.size_of(size))]
-    (staging,) = taken = pool.take_all(kinds)
-    try:
-        queue.flush([Copy(buffer, start, staging, place, round_up(nbytes)) for buffer, start, place, nbytes in copies])
-        mapping = queue.map(staging, size)
-    except BaseException:
-        pool.discard(staging)
-        raise
-
-    def read() -> list[Bytes]:
+    with interrupts_held():
+        (staging,) = taken = pool.take_all(kinds)
         try:
+            queue.flush([Copy(buffer, start, staging, at, round_up(nbytes)) for buffer, start, at, nbytes in copies])
+            mapping = queue.map(staging, size)
             mapping.sync_wait()
             content = mapping.view(size).copy()
             mapping.unmap()
@@ -275,9 +262,7 @@ def read_later(
             pool.discard(staging)
             raise
         pool.give_all(taken, kinds, clean=True)
-        return [content[place : place + nbytes] for _, _, place, nbytes in copies]
-
-    return read
+    return [content[at : at + nbytes] for _, _, at, nbytes in copies]
 
 
 @cache
