@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from gpuscan.planning.partition import Part
     from gpuscan.planning.plan import ScanPlan
     from gpuscan.planning.spec import ScanSpec
-    from gpuscan.planning.tile_shapes import ColumnTile, RowTile, TileShape
+    from gpuscan.planning.tile_shapes import Tile
 
 
 class PlanOptions(TypedDict, total=False):
     """Further arguments of `plan_scan`, for one call or one part of it."""
 
-    tile: TileShape | ColumnTile | RowTile | None
+    tile: Tile | None
     subgroups: bool
     piece: int | None
     one_workgroup_folds: bool | None

@@ -6,9 +6,8 @@ import logging
 from typing import TYPE_CHECKING, Unpack
 
 from gpuscan.device.context import strategy_key
-from gpuscan.engine.preparation import tile_on
+from gpuscan.engine.preparation import tile_on, whole_tile
 from gpuscan.planning.plan import plan_scan
-from gpuscan.planning.row_tiles import tile_of_rows
 from gpuscan.recent_values import RecentValues
 from gpuscan.sizes import has_size
 
@@ -66,8 +65,8 @@ class Planner:
         chosen, reason = context.strategy(strategy, without=without)
         capabilities = context.capabilities_without(without)
         if options.get("tile") is None and spec.inner == 1:
-            in_parts = tile_of_rows(spec, capabilities) if options.get("piece") is None else None
-            options["tile"] = in_parts or tile_on(context, spec, options.get("subgroups", True))
+            choose = whole_tile if options.get("piece") is None else tile_on
+            options["tile"] = choose(context, spec, options.get("subgroups", True))
         plan = plan_scan(spec, capabilities, chosen, reason, **options)
         better, why = context.strategy(strategy, plan.tiles, without)
         if plan.strategy == chosen != better:

@@ -27,7 +27,7 @@ from gpuscan.problem.problem import make_problem
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
     from gpuscan.planning.spec import ScanSpec
-    from gpuscan.planning.tile_shapes import ColumnTile, RowTile, TileShape
+    from gpuscan.planning.tile_shapes import Tile, TileShape
     from gpuscan.problem.problem import Problem
 
 
@@ -197,8 +197,8 @@ def tile_on(context: DeviceContext, spec: ScanSpec, subgroups: bool = True) -> T
     return best_tile(spec, context.capabilities, context.tuned, subgroups)
 
 
-def whole_tile(context: DeviceContext, spec: ScanSpec) -> TileShape | ColumnTile | RowTile:
+def whole_tile(context: DeviceContext, spec: ScanSpec, subgroups: bool = True) -> Tile:
     """Return the tile of the whole array, which its parts keep so that the bits stay the same."""
     if spec.inner > 1:
         return column_tile(spec, context.capabilities)
-    return tile_of_rows(spec, context.capabilities) or tile_on(context, spec)
+    return tile_of_rows(spec, context.capabilities) or tile_on(context, spec, subgroups)

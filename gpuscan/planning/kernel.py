@@ -20,7 +20,7 @@ from gpuscan.planning.kernel_parts import (
     WaitPolicy,
 )
 from gpuscan.planning.spec import ShaderSpec
-from gpuscan.planning.tile_shapes import SPAN, ColumnTile, RowTile, TileShape
+from gpuscan.planning.tile_shapes import SPAN, ColumnTile, RowTile, Tile
 
 # Neighbouring elements that an invocation of a compaction moves at a time. See shaders/scan/compact.wgsl.
 MOVED = 4
@@ -54,7 +54,7 @@ class Kernel(HashedOnce):
     stage: str
     strategy: str
     spec: ShaderSpec
-    tile: TileShape | ColumnTile | RowTile
+    tile: Tile
     access: Access
     target: Target
     wait_policy: WaitPolicy

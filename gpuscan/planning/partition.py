@@ -24,7 +24,7 @@ from gpuscan.planning.heuristics import CPU, TEAMS, heuristics_for
 from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS
 from gpuscan.planning.plan import LENGTH_LIMIT, plan_scan
 from gpuscan.planning.spec import ScanSpec, column_chunk
-from gpuscan.planning.tile_shapes import SPAN, ColumnTile, RowTile, TileShape
+from gpuscan.planning.tile_shapes import SPAN, ColumnTile, Tile, TileShape
 
 if TYPE_CHECKING:
     from gpuscan.planning.capabilities import Capabilities
@@ -49,7 +49,7 @@ class Part:
     last: bool
     outer: slice | None = None
     columns: slice | None = None
-    tile: TileShape | ColumnTile | RowTile | None = None
+    tile: Tile | None = None
 
     @property
     def is_slab(self) -> bool:
@@ -167,9 +167,7 @@ def whole_fits(spec: ScanSpec, capabilities: Capabilities) -> bool:
     return spec.length <= max_elements(spec, capabilities) and results <= limit and auxiliary_fits(spec, capabilities)
 
 
-def auxiliary_fits(
-    spec: ScanSpec, capabilities: Capabilities, tile: TileShape | ColumnTile | RowTile | None = None
-) -> bool:
+def auxiliary_fits(spec: ScanSpec, capabilities: Capabilities, tile: Tile | None = None) -> bool:
     """Return True if the auxiliary buffers (tile totals and initial values) each fit in one binding.
 
     Only arrays scanned down their columns can have more of these than of elements.
@@ -184,7 +182,7 @@ def auxiliary_fits(
     return max(seeds, plan_scan(spec, capabilities, "three_dispatch", "", tile=tile).state_bytes) <= limit
 
 
-def narrow_tile(tile: TileShape | ColumnTile | RowTile, columns: int) -> TileShape | ColumnTile | RowTile:
+def narrow_tile(tile: Tile, columns: int) -> Tile:
     """Return the tile for a slab of this many columns: of the same height, so that the bits stay, but narrower."""
     if not isinstance(tile, ColumnTile):
         return tile
@@ -195,7 +193,7 @@ def narrow_tile(tile: TileShape | ColumnTile | RowTile, columns: int) -> TileSha
 def slab_size(
     spec: ScanSpec,
     inner: int,
-    tile: TileShape | ColumnTile | RowTile,
+    tile: Tile,
     capabilities: Capabilities,
     wanted_bytes: int | None,
 ) -> tuple[int, int]:
@@ -231,9 +229,7 @@ def slab_size(
     return 0, 0
 
 
-def slabs(
-    spec: ScanSpec, inner: int, tile: TileShape | ColumnTile | RowTile, together: int, columns: int
-) -> Iterator[Part]:
+def slabs(spec: ScanSpec, inner: int, tile: Tile, together: int, columns: int) -> Iterator[Part]:
     """Cut an array (outer, row_length, inner) into slabs of `together` outer arrays and `columns` columns."""
     outer = spec.rows // inner
     tile = narrow_tile(tile, columns)

@@ -24,7 +24,7 @@ from gpuscan.planning.kernel_parts import (
 from gpuscan.planning.row_tiles import tile_of_few_columns, tile_of_rows
 from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.strategies import ends_loops, starts_in_order
-from gpuscan.planning.tile_shapes import ColumnTile, RowTile, TileShape
+from gpuscan.planning.tile_shapes import ColumnTile, RowTile, Tile, TileShape
 from gpuscan.planning.tiles import recomputes_scan, tile_shape
 from gpuscan.planning.workgroup_memory import exchanges_chunks
 from gpuscan.sizes import concrete, has_size
@@ -63,7 +63,7 @@ class ScanPlan:
 
     strategy: str
     reason: str
-    tile: TileShape | ColumnTile | RowTile
+    tile: Tile
     length: int
     tiles: int
     row_length: int
@@ -138,7 +138,7 @@ def plan_scan(
     strategy: str,
     reason: str,
     *,
-    tile: TileShape | ColumnTile | RowTile | None = None,
+    tile: Tile | None = None,
     subgroups: bool = True,
     piece: int | None = None,
     placement: Placement | None = None,
@@ -223,7 +223,7 @@ def plan_scan(
     )
 
 
-def why_no_tile_waits(spec: ScanSpec, tile: TileShape | ColumnTile | RowTile, length: int) -> str:
+def why_no_tile_waits(spec: ScanSpec, tile: Tile, length: int) -> str:
     """Return the reason why no tile waits for another, or ``""`` if some may."""
     if isinstance(tile, RowTile):
         return "a part holds a whole row" if spec.row_length * spec.inner <= tile.part else ""
@@ -255,7 +255,7 @@ def target_of(capabilities: Capabilities) -> Target:
 
 def access_of(
     spec: ScanSpec,
-    tile: TileShape | ColumnTile | RowTile,
+    tile: Tile,
     length: int,
     placement: Placement,
     capabilities: Capabilities,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from gpuscan.sizes import reveal
 
@@ -94,8 +95,17 @@ class TileShape:
         return shapes
 
 
+class _WithoutSubgroups:
+    """What tiles have in common whose shaders use no subgroup operations; see `TileShape`."""
+
+    subgroup_size = 0
+    steps = bands = block = 1
+    single_lead = False
+    subgroups_per_workgroup = bands_per_workgroup = 1
+
+
 @dataclass(frozen=True)
-class RowTile:
+class RowTile(_WithoutSubgroups):
     """Divide parts of contiguous rows among a workgroup, for a reduction of an operator that commutes.
 
     Attributes:
@@ -114,11 +124,7 @@ class RowTile:
     part: int
     columns: bool = False
 
-    subgroup_size = 0
-    steps = bands = 1
-    block = 1
     per_row = True
-    single_lead = False
 
     @property
     def tile_size(self) -> int:
@@ -130,17 +136,9 @@ class RowTile:
         """The number of parts that a workgroup takes."""
         return self.workgroup_size // self.lanes
 
-    @property
-    def subgroups_per_workgroup(self) -> int:
-        return 1
-
-    @property
-    def bands_per_workgroup(self) -> int:
-        return 1
-
 
 @dataclass(frozen=True)
-class ColumnTile:
+class ColumnTile(_WithoutSubgroups):
     """Divide rows and columns among a workgroup, for a scan along an axis that is not the last.
 
     Attributes:
@@ -155,11 +153,7 @@ class ColumnTile:
     rows: int
     chunk: int
 
-    subgroup_size = 0
-    steps = bands = 1
-    block = 1
     per_row = False
-    single_lead = False
 
     @property
     def workgroup_size(self) -> int:
@@ -181,10 +175,6 @@ class ColumnTile:
         """The number of elements in a tile."""
         return self.height * self.width
 
-    @property
-    def subgroups_per_workgroup(self) -> int:
-        return 1
 
-    @property
-    def bands_per_workgroup(self) -> int:
-        return 1
+# The shape of a tile of any kind.
+Tile: TypeAlias = TileShape | ColumnTile | RowTile
