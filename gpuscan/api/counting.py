@@ -338,14 +338,16 @@ _LEAST_WIDTH = 2.0**-100
 def _margin_of(starts: AnyArray, scale: float) -> float:
     """Return how far a bin's start is from where `scale` puts it, in bins and in float32: at most 1.
 
-    A device computes ``(number - starts[0]) * scale``, which never falls as the number rises. So a number whose result
-    is farther than this from all integers belongs to the bin that the result says.
+    A device computes ``(number - starts[0]) * scale``, which never falls as the number rises. If the result is farther
+    than this from all integers, its whole part is the bin.
     """
     if not starts.size or not 0 < scale <= 1 / _LEAST_WIDTH:
         return 1.0
     with np.errstate(all="ignore"):
         if starts.dtype.kind in "iu":
-            distances = (starts.astype(object) - int(starts[0])).astype(np.float64).astype(np.float32)
+            # Numbers of 64 bits are searched, and need no margin.
+            wide = starts.astype(np.int64)
+            distances = (wide - wide[0]).astype(np.float32)
         else:
             distances = starts.astype(np.float32) - np.float32(starts[0])
         errors = np.abs(distances * np.float32(scale) - np.arange(starts.size, dtype=np.float64))

@@ -96,7 +96,7 @@ def sort_device(
         with_keys: True to return the keys in order.
         with_places: True to return the indices of the keys along the axis, as uint32.
         words: entries of 4 or 8 bytes in C order, one for each key of a 1-D array, to return in place of the indices,
-            as uint32 or uint64. With places too, entries of 4 bytes come beside them, of rows that no workgroup sorts.
+            as uint32 or uint64. With places too, they have 4 bytes, and no workgroup can sort a row.
         strategy: how tiles learn where their elements belong: ``"auto"``, ``"lookback"``, ``"fallback"`` or
             ``"three_dispatch"``.
         options: further ones of `plan_sort`.

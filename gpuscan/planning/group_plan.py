@@ -215,7 +215,7 @@ def plan_groups(
         label: the kind of label.
         groups: the number of labels, 1 or more. In a scan, the labels' bits, taken for unsigned numbers, are less.
         capabilities: the device's.
-        reduces: True for one result for each label. Missing labels are left out, and wrong labels are reported.
+        reduces: True for one result for each label, without missing labels. The first stage checks the labels.
         subgroups: True to combine stretches by subgroups (default: on GPUs that have subgroups).
         stretch: the elements of a stretch, to take a table whatever its size.
         in_table: True to combine the elements of a reduction by atomics in the table (default: if it is too large for
