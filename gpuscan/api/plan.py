@@ -377,7 +377,7 @@ class Plan(Numbered):
 
     def _check_in_place(self, plan: ScanPlan) -> None:
         kernel = plan.stages[-1].kernel
-        if kernel.access.in_place and kernel.cleared:
+        if kernel.access.in_place and any(kernel.shares_words(field) for field in kernel.spec.destination.fields):
             raise ValueError(
                 f"dst was passed as src, but reversed rows of {self._problem.row_length} elements of {self.dtype} "
                 "share 32-bit words, so they cannot be scanned in place. Record into another dst"

@@ -200,5 +200,5 @@ def tile_on(context: DeviceContext, spec: ScanSpec, subgroups: bool = True) -> T
 def whole_tile(context: DeviceContext, spec: ScanSpec, subgroups: bool = True) -> Tile:
     """Return the tile of the whole array, which its parts keep so that the bits stay the same."""
     if spec.inner > 1:
-        return column_tile(spec, context.capabilities)
+        return column_tile(spec, context.capabilities, subgroups)
     return tile_of_rows(spec, context.capabilities) or tile_on(context, spec, subgroups)

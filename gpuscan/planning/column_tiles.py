@@ -3,26 +3,65 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd
 
 from gpuscan.elements import min_chunk
 from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.heuristics import heuristics_for
+from gpuscan.planning.heuristics import Heuristics, heuristics_for
 from gpuscan.planning.row_tiles import tile_of_few_columns
-from gpuscan.planning.spec import ScanSpec, column_chunk, scan_spec
+from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.planning.tile_shapes import ColumnTile, power_above, power_below
 from gpuscan.planning.tiles import max_invocations
 from gpuscan.problem.column_vectors import can_be_vectors
 from gpuscan.problem.problem import Problem
 
+# The lanes of a subgroup on most GPUs.
+_LANES = 32
 
-def column_tile(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
-    """Return the tile for a scan of columns on an adapter."""
+# Bytes of workgroup memory for what a look-back shares besides chunks: a word for each group, and two more.
+_LOOK_BACK_BYTES = 4 * (64 + 2)
+
+
+def column_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool = True) -> ColumnTile:
+    """Return the tile for a scan of columns on an adapter.
+
+    Args:
+        spec: the scan.
+        capabilities: the adapter's.
+        subgroups: False to use no subgroup operations even if the adapter has them.
+    """
     if spec.reduces_rows:
         return tile_of_reduction(spec, capabilities)
+    tile = _tile_of_scan(spec, capabilities)
+    if capabilities.adapter_type == "CPU":
+        return tile
+    tile = _with_busy_lanes(tile, -(-spec.inner // tile.chunk), heuristics_for(capabilities.adapter_type))
+    exchanges = subgroups and bool(spec.unaligned_columns)
+    return replace(tile, subgroup_size=capabilities.subgroup_size) if exchanges else tile
+
+
+def _with_busy_lanes(tile: ColumnTile, lines: int, h: Heuristics) -> ColumnTile:
+    """Return the tile with fewer columns if many of its lanes have none, given the chunks in a row.
+
+    Its workgroups are still whole subgroups.
+    """
+    strips = -(-lines // tile.columns)
+    if lines <= h.max_busy_lanes * strips * tile.columns:
+        for columns in range(-(-lines // strips), tile.columns):
+            step = _LANES // gcd(_LANES, columns)
+            groups = tile.workgroup_size // columns // step * step
+            if groups > 0:
+                return replace(tile, columns=columns, groups=groups)
+    return tile
+
+
+def _tile_of_scan(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     h = heuristics_for(capabilities.adapter_type)
-    chunk = max(1, column_chunk(spec.source, spec.destination, spec.inner))
     # Head flags are bits while a tile waits, but counts of heads are words.
     own_words = spec.item_words if spec.reduces_segments else spec.element.words
+    chunk = min_chunk(spec.source, spec.destination)
+    if spec.unaligned_columns and own_words == 1:
+        chunk = max(chunk, h.unaligned_chunk)
     heads_apart = spec.has_segment_bits and not spec.cuts_columns_alike
     if h.min_paired_chains is not None and own_words == chunk == 1 and spec.inner % 2 == 0 and not heads_apart:
         chains = spec.rows // spec.inner * -(-spec.inner // (2 * h.columns))
@@ -35,8 +74,8 @@ def column_tile(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
         groups = max(1, h.min_column_workgroup // columns)
     else:
         groups = min(h.column_groups * h.columns // columns, h.max_column_groups)
-    # Workgroup memory holds one chunk for each invocation, and two more for each column.
-    room = capabilities.limits["max-compute-workgroup-storage-size"] // (4 * words)
+    # Workgroup memory holds one chunk for each invocation, two more for each column, and a few words.
+    room = (capabilities.limits["max-compute-workgroup-storage-size"] - _LOOK_BACK_BYTES) // (4 * words)
     while groups > 1 and columns * (groups + 2) > room:
         groups //= 2
     while columns > 1 and columns * (groups + 2) > room:
@@ -134,7 +173,10 @@ def tile_of_long_chains(spec: ScanSpec, capabilities: Capabilities, chunk: int, 
     if not 0 < rows * words <= h.column_register_words or workgroup > max_invocations(capabilities):
         return None
     lines, found = -(-spec.inner // chunk), None
+    narrowest = min(field.storage_bytes for field in (*spec.source.fields, *spec.destination.fields))
     for columns in h.chained_columns:
+        if found is not None and columns * chunk * narrowest < h.min_chained_bytes:
+            break
         tile = ColumnTile(columns, workgroup // columns, rows, chunk)
         if spec.row_length < h.min_chained_tiles * tile.height:
             break

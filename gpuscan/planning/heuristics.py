@@ -282,10 +282,21 @@ class Heuristics:
     # of tiles at least. H100, us with 32, 16, 8 and 4 columns: int32 (883011, 38) 1245, 612, 332, 262; int32
     # (2, 409200, 41) 613, 315, 213, 259; float32 (77672, 432) 155, 117, 129, 218; pairs (419430, 20) 593, 323, 176,
     # 128; recurrences (77672, 108) 137, 85, 68, 86; and 14284 rows of 2349 columns, 74 chains, 141, 143, 189, 349.
+    # Since all groups look back together, 8 columns take int32 (883011, 38) 206, 4 columns 260; recurrences (3, 121574,
+    # 23) 68 and 97. So neighbours that are read together have at least `min_chained_bytes` in each array.
     chained_columns: tuple[int, ...] = (32, 16, 8, 4)
     min_chains: int = 8
     chained_rows: int = 24
     min_chained_tiles: int = 16
+    min_chained_bytes: int = 32
+    # The part of the lanes that have columns, up to which a tile gets fewer columns instead, so that nearly all have.
+    # H100, uint8 (14, 99864, 24), with 6 in place of 8 columns: 86 us in place of 139; uint8 (19, 4041, 437), 28 in
+    # place of 32: 111 and 120; recurrences (4, 6921, 303), 31 in place of 32: 62 and 53.
+    max_busy_lanes: float = 0.875
+    # The neighbouring columns that an invocation takes at least of single-word elements where rows begin within words.
+    # H100, float16 (16, 2317, 905): 134 us in chunks of 4, 247 in chunks of 2. uint8 (19, 4041, 437): 120 in chunks of
+    # 4, 137 of 8.
+    unaligned_chunk: int = 4
     # Words that an invocation of such a tile keeps if it also keeps its rows' neighbours. H200, gradients of
     # recurrences of (1, 131072, 512): 0.866 of a copy with 20 rows of 3 words, 0.836 with 16, 0.634 with 22.
     long_neighbour_register_words: int = 60

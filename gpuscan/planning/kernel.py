@@ -387,8 +387,14 @@ class Kernel(HashedOnce):
 
     @cached_property
     def cleared(self) -> tuple[int, ...]:
-        """The numbers of the destinations that must be zero before the scan."""
-        return tuple(i for i, field in enumerate(self.spec.destination.fields) if self.shares_words(field))
+        """The numbers of the destinations that must be zero before the scan, since single results are added."""
+        fields = self.spec.destination.fields if self.stores_singly else ()
+        return tuple(i for i, field in enumerate(fields) if field.scalar.packed)
+
+    @property
+    def stores_singly(self) -> bool:
+        """True if each result is stored by itself."""
+        return self.spec.keep_last_only or self.spec.compacts or self.single_elements
 
     # ----- Accesses to a field's array
 
@@ -411,10 +417,9 @@ class Kernel(HashedOnce):
         return vectors + (vectors // 8 if accesses % 2 == 0 else 0)
 
     def shares_words(self, field: Field) -> bool:
-        """Return True if invocations add their bits to words of the destination that they share and that begin as 0."""
-        alone = self.spec.keep_last_only or self.spec.compacts or self.single_elements
-        return self.is_unaligned(field) or (alone and field.scalar.packed)
+        """Return True if invocations store parts of one word of the destination."""
+        return self.is_unaligned(field) or (self.stores_singly and field.scalar.packed)
 
     def is_unaligned(self, field: Field) -> bool:
-        """Return True if the field's chunks begin and end within words."""
+        """Return True if the field's chunks begin and end within words, or past the end of a row."""
         return field.storage_bytes in self.access.unaligned_sizes

@@ -51,8 +51,8 @@ class Access:
         views: as in `Placement`.
         several_rows: there are several rows, which are contiguous in memory.
         whole_chunks: each of several rows is whole chunks, so that a row begins and ends with a chunk.
-        unaligned_sizes: the sizes of elements, in bytes, with which a single reversed row ends within a 32-bit word.
-            Its chunks begin and end within words, which neighbouring invocations share.
+        unaligned_sizes: the sizes of elements, in bytes, with which chunks begin and end within 32-bit words, which
+            neighbouring invocations share.
         recomputes_scan: chunks are scanned once for their totals and again where they are stored, and kept in their
             storage form in between. Narrow numbers take up to four times the registers once they are widened.
         via_workgroup_memory: elements that take several accesses go through workgroup memory, so that the lanes of a

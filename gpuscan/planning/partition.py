@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuscan.array_types import AnyArray
+from gpuscan.elements import min_chunk
 from gpuscan.errors import GpuscanError, smaller
 from gpuscan.planning.heuristics import CPU, TEAMS, heuristics_for
 from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS
 from gpuscan.planning.plan import LENGTH_LIMIT, plan_scan
-from gpuscan.planning.spec import ScanSpec, column_chunk
+from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.tile_shapes import SPAN, ColumnTile, Tile, TileShape
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def slab_size(
     most = max_elements(spec, capabilities)
     if wanted_bytes is not None:
         most = min(most, max(wanted_bytes, 4 * length * widest) // widest)
-    chunk = tile.chunk if isinstance(tile, ColumnTile) else max(1, column_chunk(spec.source, spec.destination, inner))
+    chunk = tile.chunk if isinstance(tile, ColumnTile) else min_chunk(spec.source, spec.destination)
     while length <= most:
         together, columns = max(1, min(outer, most // (length * inner))), inner
         if most // length < inner:

@@ -173,7 +173,7 @@ def plan_scan(
         spec = replace(spec, inner=1)  # The elements of each row were made neighbours in memory.
     if tile is None:
         if spec.inner > 1:
-            tile = tile_of_few_columns(spec, capabilities) or column_tile(spec, capabilities)
+            tile = tile_of_few_columns(spec, capabilities) or column_tile(spec, capabilities, subgroups)
         else:
             in_parts = tile_of_rows(spec, capabilities) if piece is None else None
             tile = in_parts or tile_shape(spec, capabilities, subgroups)
@@ -279,7 +279,7 @@ def access_of(
         whole_chunks=whole_chunks,
         unaligned_sizes=unaligned_sizes,
         recomputes_scan=recomputes_scan(spec, capabilities)
-        and not (single_elements or tile.single_lead or spec.everywhere),
+        and not (single_elements or tile.single_lead or spec.everywhere or isinstance(tile, ColumnTile)),
     )
 
 
@@ -436,12 +436,12 @@ def reverses_rows(spec: ScanSpec) -> bool:
 def find_unaligned_sizes(spec: ScanSpec, length: int) -> tuple[int, ...]:
     """Return the sizes of elements, in bytes, with which chunks begin within a 32-bit word.
 
-    Chunks of a single reversed row do if the row does not end with a word, and chunks of reduced columns if a row of
-    neighbours does not.
+    Chunks of a single reversed row do if the row does not end with a word. For columns, see
+    `ScanSpec.unaligned_columns`.
     """
-    if spec.inner > 1 and spec.reduces_rows:
-        length = spec.inner
-    elif spec.inner > 1 or not (spec.reverse and spec.as_one_row):
+    if spec.inner > 1:
+        return spec.unaligned_columns
+    if not (spec.reverse and spec.as_one_row):
         return ()
     fields = (*spec.source.fields, *spec.destination.fields)
     sizes = {field.storage_bytes for field in fields if length * field.storage_bytes % 4}

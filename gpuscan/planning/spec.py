@@ -206,6 +206,15 @@ class ScanSpec(ShaderSpec):
         """True if items carry a head flag."""
         return (self.has_segment_bits or self.stacked_rows) and not self.picks_heads
 
+    @cached_property
+    def unaligned_columns(self) -> tuple[int, ...]:
+        """The sizes of elements, in bytes, with which chunks of columns begin within words or end past their row."""
+        if self.inner == 1:
+            return ()
+        ends_past = not self.reduces_rows and self.inner % min_chunk(self.source, self.destination) != 0
+        sizes = {field.storage_bytes for field in (*self.source.fields, *self.destination.fields)}
+        return tuple(sorted(size for size in sizes if ends_past or self.inner * size % 4))
+
     @property
     def item_words(self) -> int:
         """The 32-bit words of what the scan carries from tile to tile: an element, and perhaps a head flag."""
@@ -281,20 +290,9 @@ def scan_spec(
     return by_order(without_signs(spec, lambda element: _combine_code(problem.operator, element, native, captures)))
 
 
-def column_chunk(source: Element, destination: Element, inner: int) -> int:
-    """Return the fewest neighbouring columns that fill whole words in every field, or 0 if `inner` is no multiple."""
-    chunk = min_chunk(source, destination)
-    return 0 if inner % chunk else chunk
-
-
 def scans_columns(problem: Problem) -> bool:
-    """Return True if the array is scanned down its columns in place, without bringing rows together first.
-
-    Results of narrow numbers share words, so that scans need whole words in each row. Reductions do not.
-    """
-    if problem.everywhere or problem.inner == 1:
-        return False
-    return problem.reduces_rows or column_chunk(problem.source, problem.destination, problem.inner) > 0
+    """Return True if the array is scanned down its columns in place, without bringing rows together first."""
+    return not problem.everywhere and problem.inner != 1
 
 
 @lru_cache(maxsize=256)

@@ -146,12 +146,14 @@ class ColumnTile(_WithoutSubgroups):
         groups: the invocations one below the other.
         rows: the rows that one invocation takes.
         chunk: the neighbouring columns that one invocation takes.
+        subgroup_size: the lanes in a subgroup that exchange words; 0 to use no subgroup operations.
     """
 
     columns: int
     groups: int
     rows: int
     chunk: int
+    subgroup_size: int = 0
 
     per_row = False
 

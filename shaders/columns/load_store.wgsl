@@ -79,7 +79,13 @@ fn heads_of(place: Place, row: u32) -> u32 {
     return (heads[row >> 5u] >> (row & 31u)) & 1u;
 {% else %}
     let first = element_index(place, row);
+{% if kernel.access.unaligned_sizes %}
+    let low = heads[first >> 5u];
+    let high = heads[(first >> 5u) + 1u];
+    return (low >> (first & 31u)) | ((high << (31u - (first & 31u))) << 1u);
+{% else %}
     return heads[first >> 5u] >> (first & 31u);
+{% endif %}
 {% endif %}
 }
 
@@ -176,13 +182,47 @@ fn load_following(place: Place, row: u32) -> Following {
 }
 {% endif %}
 
-fn store_row(place: Place, row: u32, chunk: Chunk{{ ", following: Following" if spec.neighbour_field }}) {
+{% if kernel.access.unaligned_sizes %}
+
+// What an invocation stores of the words that its chunks share with neighbours. It is the same in each row.
+struct Edges {
+    size: u32,  // the columns of the chunk that exist
+    before: u32,  // the bits of the lane before that this lane stores
+    after: u32,  // the bits of its own that this lane stores in the word after its last whole word
+}
+
+fn edges_of(place: Place, invocation: u32) -> Edges {
+    let size = min(CHUNK, max(params.inner, place.column) - place.column);
+{% if kernel.subgroups %}
+    let lane = invocation % COLUMNS;
+    let subgroup_lane = invocation % SUBGROUP_SIZE;
+    let has_left = lane > 0u && subgroup_lane > 0u && size > 0u;
+    let has_right = lane + 1u < COLUMNS && subgroup_lane + 1u < SUBGROUP_SIZE && place.column + CHUNK < params.inner;
+    return Edges(size, select(0u, 0xffffffffu, has_left), select(0xffffffffu, 0u, has_right));
+{% else %}
+    return Edges(size, 0u, 0xffffffffu);
+{% endif %}
+}
+
+// Return which bits of the word that begins `before` bits into a chunk are among its first `bits` bits.
+fn mask_of_word(bits: u32, before: u32) -> u32 {
+    let count = max(bits, before) - before;
+    return select((1u << (count & 31u)) - 1u, 0xffffffffu, count >= 32u);
+}
+{% endif %}
+
+fn store_row(place: Place, row: u32, chunk: Chunk{{ ", following: Following" if spec.neighbour_field }}{{ ", edges: Edges" if kernel.access.unaligned_sizes }}) {
+{% if kernel.access.unaligned_sizes %}
+    let exists = row < params.row_length;
+{% else %}
     if (row >= params.row_length || place.column >= params.inner) {
         return;
     }
+{% endif %}
 {% if spec.reduces_segments %}
     let next = row + 1u;
-    if (next < params.row_length && extractBits(heads[next >> 5u], next & 31u, 1u) == 0u) {
+    let goes_on = next < params.row_length && extractBits(heads[next >> 5u], next & 31u, 1u) == 0u;
+    if (goes_on{{ " || !exists" if kernel.access.unaligned_sizes }}) {
         return;
     }
     let rows = params.length / params.row_length;
@@ -210,7 +250,13 @@ fn store_row(place: Place, row: u32, chunk: Chunk{{ ", following: Following" if 
 {% endfor %}
 {% if spec.reduces_segments %}
 {% for column in range(kernel.tile.chunk) %}
+{% if kernel.access.unaligned_sizes and kernel.tile.chunk > 1 %}
+    if ({{ column }}u < edges.size) {
+        store_result((chunk[{{ column }}].head - 1u) * rows + place.outer * params.inner + place.column + {{ column }}u, r{{ column }});
+    }
+{% else %}
     store_result((chunk[{{ column }}].head - 1u) * rows + place.outer * params.inner + place.column + {{ column }}u, r{{ column }});
+{% endif %}
 {% endfor %}
 {% else %}
 {{ store_results("index") -}}

@@ -84,47 +84,110 @@ fn look_back(tile: u32, lane: u32, prefix: ptr<function, Chunk>) -> u32 {
     return select(tile - chains, NO_TILE, post.ready);
 }
 {% else %}
-// Find the prefix of a lane's columns. Return NO_TILE, or the tile that is late. One post is read at a time: what several
-// take in registers, all invocations of the workgroup lack.
-fn look_back(tile: u32, lane: u32, prefix: ptr<function, Chunk>) -> u32 {
+// Tiles above are looked at by all groups together: each reads the posts of one tile, and has room for them in
+// `group_totals`. What several posts take in registers, all invocations of the workgroup would lack.
+var<workgroup> lacks_prefix: array<atomic<u32>, GROUPS>;  // 1 if a group's tile has not posted all its prefixes
+var<workgroup> shared_depth: u32;
+
+// Keep the post of the tile that is `distance` tiles above, if there is one.
+fn keep_post(invocation: u32, post: ChunkPost) {
+    group_totals[invocation] = {{ text.to_shared("post.chunk", "chunk_to_shared") }};
+    if (!post.ready) {
+        atomicStore(&lacks_prefix[invocation / COLUMNS], 1u);
+    }
+}
+
+// Count the tiles above, from the nearest on, that have not posted the prefix of the next one. The count is the same in the
+// whole workgroup. If it is less than `above`, the nearest prefix is in `group_totals`, in the group of this number modulo
+// GROUPS.
+fn count_tiles_without_prefix(invocation: u32, tile: u32, above: u32) -> u32 {
     let chains = chains_of_columns();
-
-    // Find the nearest tile above that has posted the prefix of the next one.
-    var next = tile;  // the first tile that the prefix does not contain yet
-    var carry = *prefix;
-    var found = false;
-    for (; next >= chains && !found; next = select(next - chains, next, found)) {
-        let post = read_chunk(post_of(next - chains, lane, NEXT_PREFIX));
-        carry = pick_chunk(post.ready, post.chunk, carry);
-        found = post.ready;
-    }
-
-    // The aggregates after it.
-    for (; next < tile; next += chains) {
-        let at = post_of(next, lane, AGGREGATE);
-        let post = await_chunk(at, read_chunk(at));
-        if (!post.ready) {
-            return next;
+    let lane = invocation % COLUMNS;
+    let group = invocation / COLUMNS;
+    var depth = 0u;
+    for (var nearest = 0u; nearest < above && depth == nearest; nearest += GROUPS) {
+        if (lane == 0u) {
+            atomicStore(&lacks_prefix[group], 0u);
         }
-        carry = pick_chunk(found, join_chunks(carry, post.chunk), post.chunk);
-        found = true;
+        workgroupBarrier();
+        if (nearest + group < above) {
+            keep_post(invocation, read_chunk(post_of(tile - (nearest + group + 1u) * chains, lane, NEXT_PREFIX)));
+        }
+        workgroupBarrier();
+        if (invocation == 0u) {
+            var passed = 0u;
+            while (passed < min(GROUPS, above - nearest) && atomicLoad(&lacks_prefix[passed]) == 1u) {
+                passed += 1u;
+            }
+            shared_depth = nearest + passed;
+        }
+        depth = workgroupUniformLoad(&shared_depth);
     }
-    *prefix = carry;
-    return select(tile % chains, NO_TILE, next == tile);  // otherwise the driver ended the loop
+    return depth;
+}
+
+// Find the prefix of each column for the lanes of the first group. Return NO_TILE, or the tile that is late.
+fn look_back(invocation: u32, tile: u32, prefix: ptr<function, Chunk>) -> u32 {
+    let chains = chains_of_columns();
+    let lane = invocation % COLUMNS;
+    let group = invocation / COLUMNS;
+    let above = tile / chains;
+    let depth = count_tiles_without_prefix(invocation, tile, above);
+    var known = depth < above;
+    if (known) {
+        *prefix = {{ text.from_shared("group_totals[(depth % GROUPS) * COLUMNS + lane]", "chunk_from_shared") }};
+    }
+    workgroupBarrier();
+
+    // The aggregates after it, from top to bottom.
+    var late = NO_TILE;
+    for (var farthest = depth; farthest > 0u; farthest -= min(farthest, GROUPS)) {
+        let many = min(farthest, GROUPS);
+        if (lane == 0u) {
+            atomicStore(&lacks_prefix[group], 0u);
+        }
+        workgroupBarrier();
+        if (group < many) {
+            let at = post_of(tile - (farthest - group) * chains, lane, AGGREGATE);
+            keep_post(invocation, await_chunk(at, read_chunk(at)));
+        }
+        workgroupBarrier();
+        if (group == 0u) {
+            for (var next = 0u; next < many && late == NO_TILE; next++) {
+                let post = {{ text.from_shared("group_totals[next * COLUMNS + lane]", "chunk_from_shared") }};
+                *prefix = pick_chunk(known, join_chunks(*prefix, post), post);
+                known = true;
+                late = select(NO_TILE, tile - (farthest - next) * chains, atomicLoad(&lacks_prefix[next]) == 1u);
+            }
+        }
+        workgroupBarrier();
+    }
+    return late;
 }
 {% endif %}
 
 var<workgroup> shared_prefix: array<{{ "SharedChunk" if kernel.has_bools else "Chunk" }}, COLUMNS>;
 var<workgroup> late_tiles: array<u32, COLUMNS>;
 
-// Look back once, by the lanes of the first group, for the whole workgroup. Each column then has a prefix, or a late tile.
+var<workgroup> looks_back: u32;  // 1 if a column did not learn its prefix early
+
+// Look back once, for the whole workgroup. Each column then has a prefix, or a late tile.
 fn share_look_back(invocation: u32, tile: u32, aggregate: Chunk, early: ChunkPost) {
+    var prefix = pick_chunk(early.ready, early.chunk, aggregate);
+    var late = NO_TILE;
+{% if kernel.wait_policy.chained %}
+    if (invocation < COLUMNS && !early.ready) {
+        late = look_back(tile, invocation, &prefix);
+    }
+{% else %}
+    if (invocation < COLUMNS && !early.ready) {
+        looks_back = 1u;  // in all lanes that write it
+    }
+    if (workgroupUniformLoad(&looks_back) == 1u) {
+        late = look_back(invocation, tile, &prefix);
+    }
+{% endif %}
     if (invocation < COLUMNS) {
-        var prefix = pick_chunk(early.ready, early.chunk, aggregate);
-        var late = NO_TILE;
-        if (!early.ready) {
-            late = look_back(tile, invocation, &prefix);
-        }
         if (late == NO_TILE) {
             let known = tile >= chains_of_columns();
             let next = pick_chunk(known, join_chunks(prefix, aggregate), aggregate);

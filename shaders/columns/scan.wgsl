@@ -12,12 +12,9 @@
 {% include "columns/tile.wgsl" %}
 {% include "columns/prefix_" ~ kernel.strategy ~ ".wgsl" %}
 
-{% from "shared/main.wgsl" import main %}
-{{ main() }} {
-    let tile = tile_of(invocation, workgroup, grid);
-    if (tile >= params.tiles) {
-        return;
-    }
+{% from "shared/main.wgsl" import main with context %}
+{{ main("@builtin(subgroup_size) subgroup_size: u32" if kernel.subgroups else "") }} {
+{% include "scan/own_tile.wgsl" %}
     let lane = invocation % COLUMNS;
     let group = invocation / COLUMNS;
     let place = place_of(tile, lane);
@@ -72,11 +69,14 @@
     let known = prefix.known || group > 0u;
 
     // 4. Store every element once.
+{% if kernel.access.unaligned_sizes %}
+    let edges = edges_of(place, invocation);
+{% endif %}
 {% macro local(row) -%}
 {{ "with_heads(local%d, packed, %du)" % (row, 2 ** (row + 1) - 1) if text.packs_column_heads else "local%d" % row }}
 {%- endmacro %}
 {% for row in range(kernel.tile.rows) %}
-{% set following = ", following%d" % row if spec.neighbour_field else "" %}
+{% set following = (", following%d" % row if spec.neighbour_field else "") ~ (", edges" if kernel.access.unaligned_sizes else "") %}
 {% if spec.exclusive %}
 {% if row == 0 %}
     store_row(place, first, lead{{ following }});

@@ -111,7 +111,7 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
     let {{ stored }}_at = {{ first_access(access, first) }};
     let {{ stored }}_end = {{ vector_count(access) }};
 {% if access.unaligned %}
-{{ store_unaligned(access, stored, words) -}}
+{{ store_unaligned(access, stored, words, first) -}}
 {% elif access.exchanged %}
     let {{ stored }} = to_storage(invocation, {{ "Loaded" if text.sources[0].exchanged else "Exchanged" }}({% for vector in words | batch(access.width) %}{{ as_vector(access, vector) }}{{ ", " if not loop.last }}{% endfor %}));
 {% for i in range(access.accesses) %}
@@ -148,27 +148,41 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {% endif %}
 {% endmacro %}
 
-{#- Store the words of a chunk that begins within a word. It shares its first and last word with other chunks, which add
-    their bits to a word that was 0. -#}
-{% macro store_unaligned(access, stored, words) %}
-    let {{ stored }}_shift = {{ bit_shift(access) }};
+{#- Store the words of a chunk that begins at element `first`, within a word. It shares its first and last word with other
+    chunks. Lanes of columns exchange what they have of a word, so that one of them stores it. Other words get their bits
+    by two atomic operations, which keep the bits of others, whenever those are stored. -#}
+{% macro store_unaligned(access, stored, words, first) %}
+{% set count, exchanges = words | length, kernel.in_columns and kernel.subgroups %}
+    let {{ stored }}_shift = {{ bit_shift(access, first) }};
+    let {{ stored }}_rest = 31u - {{ stored }}_shift;  // a shift by 32 bits would be none, so the rest is shifted twice
 {% for word in words %}
     let {{ stored }}_{{ loop.index0 }} = {{ word }};
+    let {{ stored }}_mask{{ loop.index0 }} = {{ "mask_of_word(edges.size * %du, %du)" % (8 * access.field.storage_bytes, 32 * loop.index0) if kernel.in_columns else "0xffffffffu" }};
 {% endfor %}
-{% for i in range(words | length + 1) %}
-{% set low = "(%s_%d << %s_shift)" % (stored, i, stored) %}
-{% set high = "(%s_%d >> (32u - %s_shift))" % (stored, i - 1, stored) %}
-    if ({{ stored }}_at + {{ i }}u < {{ stored }}_end) {
-{% if i == 0 %}
-        atomicOr(&{{ access.name }}[{{ stored }}_at + {{ i }}u], {{ low }});
-{% elif i == words | length %}
-        atomicOr(&{{ access.name }}[{{ stored }}_at + {{ i }}u], {{ high }});
-{% else %}
-        atomicStore(&{{ access.name }}[{{ stored }}_at + {{ i }}u], {{ low }} | {{ high }});
+{% if exchanges %}
+    let {{ stored }}_before = subgroupShuffleUp({{ stored }}_{{ count - 1 }}, 1u);
 {% endif %}
+{% for i in range(count + 1) %}
+{% set at = "%s_at + %du" % (stored, i) %}
+{% set low, low_mask = ("%s_%d" % (stored, i), "%s_mask%d" % (stored, i)) if i < count else ("", "") %}
+{% set high, high_mask = ("%s_%d" % (stored, i - 1), "%s_mask%d" % (stored, i - 1)) if i else ("%s_before" % stored, "edges.before") if exchanges else ("", "") %}
+    let {{ stored }}_word{{ i }} = {{ word_across(stored, high, low) }};
+    let {{ stored }}_part{{ i }} = {{ word_across(stored, high_mask, low_mask) }}{{ " & edges.after" if i == count and exchanges }};
+    if ({{ "exists" if kernel.in_columns else "%s < %s_end" % (at, stored) }} && {{ stored }}_part{{ i }} != 0u) {
+        if ({{ stored }}_part{{ i }} == 0xffffffffu) {
+            atomicStore(&{{ access.name }}[{{ at }}], {{ stored }}_word{{ i }});
+        } else {
+            atomicAnd(&{{ access.name }}[{{ at }}], ~{{ stored }}_part{{ i }});
+            atomicOr(&{{ access.name }}[{{ at }}], {{ stored }}_word{{ i }} & {{ stored }}_part{{ i }});
+        }
     }
 {% endfor %}
 {% endmacro %}
+
+{#- The word that ends with the highest bits of `high` and begins with the lowest of `low`; either may be missing. -#}
+{% macro word_across(stored, high, low) -%}
+{% if low %}({{ low }} << {{ stored }}_shift){% endif %}{{ " | " if low and high }}{% if high %}(({{ high }} >> 1u) >> {{ stored }}_rest){% endif %}
+{%- endmacro %}
 
 {#- Store one result by itself at element `at`, wherever that begins within a word; if `others`, in the destinations of
     the elements that a partition does not select. -#}

@@ -179,7 +179,7 @@ class KernelTraits:
         keeps_storage: packed numbers stay packed in registers, and are scanned twice.
         uses_workgroup_memory: elements pass through workgroup memory on their way in and out.
         starts_at_the_end: the last tiles are handed out first.
-        shares_words: invocations store parts of one 32-bit word, so that the result is cleared first.
+        shares_words: invocations store parts of one 32-bit word.
     """
 
     one_workgroup_folds: bool
@@ -205,7 +205,7 @@ def traits_of(plan: ScanPlan | plan_module.Plan) -> dict[str, KernelTraits]:
             keeps_storage=kernel.keeps_storage_form,
             uses_workgroup_memory=kernel.exchanges_chunks,
             starts_at_the_end=kernel.last_tiles_first,
-            shares_words=bool(kernel.cleared),
+            shares_words=any(kernel.shares_words(field) for field in kernel.spec.destination.fields),
         )
         for kernel in kernels
     }
