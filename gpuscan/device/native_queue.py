@@ -20,7 +20,7 @@ from gpuscan.device.backends import package_of
 from gpuscan.device.held_runs import Command, HoldingQueue
 from gpuscan.device.interrupts import interrupts_held
 from gpuscan.device.steps import Binding, Clear, Copy
-from gpuscan.planning.heuristics import TRANSFERS
+from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     import wgpu

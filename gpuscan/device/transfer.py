@@ -20,7 +20,7 @@ from gpuscan.device.interrupts import interrupts_held
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.queue import Mapping
 from gpuscan.device.steps import Copy
-from gpuscan.planning.heuristics import TRANSFERS
+from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     import wgpu

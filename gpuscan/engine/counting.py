@@ -17,7 +17,7 @@ from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.record import are_owned, stage_dispatch, uniform_of
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.planning.counting_plan import SelectPlan, plan_count
-from gpuscan.planning.heuristics import counting_heuristics_for
+from gpuscan.planning.key_heuristics import counting_heuristics_for
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext

@@ -11,7 +11,7 @@ from gpuscan.device import disk_cache
 from gpuscan.device.tile_cache import key_of
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.host_arrays import scan_host
-from gpuscan.planning.heuristics import TEAMS
+from gpuscan.planning.transfer_heuristics import TEAMS
 from gpuscan.problem.problem import make_problem
 
 FOLDER = "speeds"

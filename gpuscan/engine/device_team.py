@@ -27,8 +27,8 @@ from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.engine.preparation import check_elements
-from gpuscan.planning.heuristics import TEAMS
 from gpuscan.planning.partition import Stretch, next_devices, segment_shares, shares, stripe_length, stripes
+from gpuscan.planning.transfer_heuristics import TEAMS
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import cut, in_memory, parts_from_axis
 from gpuscan.problem.segments import Offsets

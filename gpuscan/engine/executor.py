@@ -31,7 +31,8 @@ from gpuscan.engine.planner import Planner
 from gpuscan.engine.record import Buffers, Origin, are_owned, steps_of_plan
 from gpuscan.engine.subgroup_check import check_subgroup_size
 from gpuscan.errors import ProgressTimeoutError
-from gpuscan.planning.heuristics import TRANSFERS, heuristics_for
+from gpuscan.planning.heuristics import heuristics_for
+from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.recent_values import RecentValues
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from gpuscan.engine.preparation import check_elements
 from gpuscan.engine.record import are_owned, max_workgroups, uniform_of
 from gpuscan.operators.trace import trace_function
 from gpuscan.planning.group_plan import plan_groups
-from gpuscan.planning.heuristics import group_heuristics_for
+from gpuscan.planning.key_heuristics import group_heuristics_for
 from gpuscan.planning.plan import grid_of
 from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.cache import find_or_make_problem

@@ -21,7 +21,7 @@ from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import partition_places, sort_device
 from gpuscan.operators.trace import trace_function
 from gpuscan.operators.traced_array import Number
-from gpuscan.planning.heuristics import group_heuristics_for
+from gpuscan.planning.key_heuristics import group_heuristics_for
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.groups import may_be_missing, missing_error, with_indices
 from gpuscan.problem.labels import MISSING

@@ -19,7 +19,7 @@ from gpuscan.engine.kept_arrays import KeptArrays
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostSink, HostSource
 from gpuscan.engine.preparation import check_seeds
-from gpuscan.planning.heuristics import TRANSFERS
+from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext

@@ -13,7 +13,7 @@ from gpuscan.device.native_queue import Bytes
 from gpuscan.device.reports import REPORT_BYTES
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import round_up, upload
-from gpuscan.planning.heuristics import TRANSFERS
+from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     import wgpu

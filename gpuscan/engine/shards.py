@@ -28,7 +28,7 @@ from gpuscan.engine.executor import Executor
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.operators.operator import operator
 from gpuscan.operators.traced_array import Number
-from gpuscan.planning.heuristics import TEAMS
+from gpuscan.planning.transfer_heuristics import TEAMS
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.problem.problem_parts import cut, in_memory
 from gpuscan.problem.segments import Offsets

@@ -12,7 +12,7 @@ from gpuscan.device.transfer import bytes_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.launch import launch
 from gpuscan.errors import ProgressTimeoutError
-from gpuscan.planning.heuristics import TRANSFERS
+from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     from gpuscan.engine.executor import Executor

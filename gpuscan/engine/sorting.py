@@ -28,7 +28,7 @@ from gpuscan.engine.element_copy import (
 )
 from gpuscan.engine.record import WORKGROUP_SIZE, stage_dispatch, uniform_of
 from gpuscan.errors import DeviceMemoryError
-from gpuscan.planning.heuristics import sort_heuristics_for
+from gpuscan.planning.key_heuristics import sort_heuristics_for
 from gpuscan.planning.sort_plan import (
     REPEATED_KEYS,
     REPEATED_WORDS,

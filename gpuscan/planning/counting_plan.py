@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpuscan.elements import Scalar
 from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.heuristics import counting_heuristics_for
+from gpuscan.planning.key_heuristics import counting_heuristics_for
 
 # Words of workgroup memory that kernels need in addition to their counters.
 _OTHER_WORDS = 8

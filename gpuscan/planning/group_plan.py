@@ -13,9 +13,9 @@ from functools import cached_property
 
 from gpuscan.elements import SCALARS, HashedOnce, Scalar
 from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.heuristics import GroupHeuristics, group_heuristics_for
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import Access, BoundArray, WaitPolicy
+from gpuscan.planning.key_heuristics import GroupHeuristics, group_heuristics_for
 from gpuscan.planning.plan import target_of
 from gpuscan.planning.sort_plan import fewest_lanes
 from gpuscan.planning.spec import ScanSpec

@@ -21,11 +21,12 @@ import numpy as np
 from gpuscan.array_types import AnyArray
 from gpuscan.elements import min_chunk
 from gpuscan.errors import GpuscanError, smaller
-from gpuscan.planning.heuristics import CPU, TEAMS, heuristics_for
+from gpuscan.planning.heuristics import CPU, heuristics_for
 from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS
 from gpuscan.planning.plan import LENGTH_LIMIT, plan_scan
 from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.tile_shapes import SPAN, ColumnTile, Tile, TileShape
+from gpuscan.planning.transfer_heuristics import TEAMS
 
 if TYPE_CHECKING:
     from gpuscan.planning.capabilities import Capabilities

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from gpuscan.elements import Scalar
 from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.heuristics import SortHeuristics, sort_heuristics_for
 from gpuscan.planning.kernel_parts import NO_FAULTS, STATE_HEADER_WORDS, InjectedFaults, Target, WaitPolicy
+from gpuscan.planning.key_heuristics import SortHeuristics, sort_heuristics_for
 from gpuscan.planning.plan import target_of, wait_bounds
 from gpuscan.sizes import reveal
 

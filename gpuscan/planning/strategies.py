@@ -8,7 +8,8 @@ from typing import Literal, TypeAlias, get_args
 
 from gpuscan.errors import StrategyError
 from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.heuristics import heuristics_for, sort_heuristics_for
+from gpuscan.planning.heuristics import heuristics_for
+from gpuscan.planning.key_heuristics import sort_heuristics_for
 
 # What `strategy=` takes, and the strategies among these.
 Strategy: TypeAlias = Literal["auto", "lookahead", "lookback", "fallback", "three_dispatch"]

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import gpuscan as gs
-from gpuscan.planning.heuristics import group_heuristics_for
+from gpuscan.planning.key_heuristics import group_heuristics_for
 from tests.oracle import AFFINE, MATRICES, one_by_one, words
 
 Array = np.ndarray[Any, Any]

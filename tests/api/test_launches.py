@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.planning.heuristics import group_heuristics_for
+from gpuscan.planning.key_heuristics import group_heuristics_for
 from tests.harness.builds import count_waits
 from tests.harness.devices import count_programs, distrust, poison, timeouts_apart
 from tests.oracle import LATER, assert_same

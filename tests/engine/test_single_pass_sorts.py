@@ -11,7 +11,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.elements import scalar_of
-from gpuscan.planning import heuristics
+from gpuscan.planning import heuristics, key_heuristics
 from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS, InjectedFaults
 from gpuscan.planning.sort_plan import DigitKernel, TileSort, plan_sort
 from gpuscan.planning.strategies import choose_sort_strategy, unsafe_reason
@@ -59,8 +59,8 @@ def safe_strategies(device: gs.Device) -> list[str]:
 def prefer(monkeypatch: pytest.MonkeyPatch, *strategies: str) -> None:
     """Let "auto" try these strategies of sorts in this order."""
     for table in ("SORTS_GPU", "SORTS_CPU"):
-        changed = replace(getattr(heuristics, table), strategy_order=strategies)
-        monkeypatch.setattr(heuristics, table, changed)
+        changed = replace(getattr(key_heuristics, table), strategy_order=strategies)
+        monkeypatch.setattr(key_heuristics, table, changed)
 
 
 # ----- Stages

@@ -11,7 +11,7 @@ import pytest
 import gpuscan as gs
 from gpuscan.elements import scalar_of
 from gpuscan.engine.sorting import partition_places, sort_device
-from gpuscan.planning import heuristics
+from gpuscan.planning import key_heuristics
 from gpuscan.planning.sort_plan import TileSort, plan_row_sort, plan_sort
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
 from gpuscan.reference import sort as twins
@@ -117,7 +117,7 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
 def test_turns(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Assert that sorts are right in the workgroups of GPUs, with turns that do not store equally much of a tile."""
     workgroup = {"workgroup_with_places": 256, "items_with_places": 7, "turns_with_places": 4, "min_tiles": 1}
-    monkeypatch.setattr(heuristics, "SORTS_CPU", replace(heuristics.SORTS_GPU, **workgroup))
+    monkeypatch.setattr(key_heuristics, "SORTS_CPU", replace(key_heuristics.SORTS_GPU, **workgroup))
     keys = keys_of(np.float32, (2, 4001))
     found, places = sort_in_tiles(device, keys, False)
     assert_sorted(found, keys)
@@ -159,8 +159,8 @@ def test_exchange_rows(device: gs.Device) -> None:
 )
 def test_short_rows(device: gs.Device, monkeypatch: pytest.MonkeyPatch, dtype: Any, log_items: int) -> None:
     """Assert that rows and columns are right around every size of a workgroup's parts, in parts as large as on GPUs."""
-    small = replace(heuristics.SORTS_CPU, log_row_items=log_items, log_row_capacity=7, max_row_length=256)
-    monkeypatch.setattr(heuristics, "SORTS_CPU", small)
+    small = replace(key_heuristics.SORTS_CPU, log_row_items=log_items, log_row_capacity=7, max_row_length=256)
+    monkeypatch.setattr(key_heuristics, "SORTS_CPU", small)
     for length in (2, 15, 16, 17, 63, 65, 127, 129, 256, 257):
         for shape, axis in (((35, length), 1), ((3, length, 7), 1)):
             keys = keys_of(dtype, shape, length)
@@ -173,8 +173,8 @@ def test_short_rows(device: gs.Device, monkeypatch: pytest.MonkeyPatch, dtype: A
 
 def test_exchanges_without_a_loop(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Assert that shaders without a loop over the exchanges sort rows and columns."""
-    small = replace(heuristics.SORTS_CPU, log_row_items=2, log_row_capacity=6, unrolls_rows=True)
-    monkeypatch.setattr(heuristics, "SORTS_CPU", small)
+    small = replace(key_heuristics.SORTS_CPU, log_row_items=2, log_row_capacity=6, unrolls_rows=True)
+    monkeypatch.setattr(key_heuristics, "SORTS_CPU", small)
     for dtype, shape, axis in ((np.uint32, (7, 60), 1), (np.float32, (31, 5), 0), (np.int8, (9, 33), 1)):
         keys = keys_of(dtype, shape)
         assert_sorted(gs.sort(device.asarray(keys), axis=axis), keys, axis)

@@ -21,11 +21,12 @@ from gpuscan.engine.record import Origin
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.streams import scan_stream
 from gpuscan.operators.named_operators import resolve
-from gpuscan.planning.heuristics import GPU, TRANSFERS, heuristics_for
+from gpuscan.planning.heuristics import GPU, heuristics_for
 from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.problem.chunk_cuts import chunk_cuts
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem import make_problem as problem_of

@@ -13,7 +13,7 @@ import gpuscan as gs
 from gpuscan.device.device_array import upload_array
 from gpuscan.engine.record import stage_dispatch
 from gpuscan.engine.sorting import sort_device
-from gpuscan.planning import heuristics
+from gpuscan.planning import key_heuristics
 
 Array = np.ndarray[Any, Any]
 
@@ -81,5 +81,5 @@ def use_little_workgroup_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     to compile.
     """
     rows = {"log_row_items": 2, "log_row_capacity": 8, "max_row_length": 256}
-    small = replace(heuristics.SORTS_CPU, radix_bits=4, serial_radix_bits=4, **rows)
-    monkeypatch.setattr(heuristics, "SORTS_CPU", small)
+    small = replace(key_heuristics.SORTS_CPU, radix_bits=4, serial_radix_bits=4, **rows)
+    monkeypatch.setattr(key_heuristics, "SORTS_CPU", small)

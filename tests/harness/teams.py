@@ -8,7 +8,7 @@ import pytest
 
 from gpuscan.engine import device_team, shards
 from gpuscan.planning import partition
-from gpuscan.planning.heuristics import TEAMS
+from gpuscan.planning.transfer_heuristics import TEAMS
 
 
 def cut_finely(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,11 @@
-"""The table of tuning constants names the evidence for each of them."""
+"""The tables of tuning constants name the evidence for each of them."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from gpuscan.planning import heuristics
+from gpuscan.planning import heuristics, key_heuristics, transfer_heuristics
 
 # The hardware of an experiment, or the words that there was none.
 EVIDENCE = re.compile(r"H100|H200|lavapipe|llvmpipe|SwiftShader|[Nn]ot\s+measured|[Aa]s above|for the same reason")
@@ -13,7 +13,8 @@ EVIDENCE = re.compile(r"H100|H200|lavapipe|llvmpipe|SwiftShader|[Nn]ot\s+measure
 
 def test_constants_have_evidence() -> None:
     """Assert that the comment above each constant names hardware, or says that it was not measured."""
-    source = Path(heuristics.__file__).read_text(encoding="utf-8")
+    tables = (heuristics, key_heuristics, transfer_heuristics)
+    source = "".join(Path(str(each.__file__)).read_text(encoding="utf-8") for each in tables)
     bare, comment, continues, described = [], "", False, 0
     for line in source.splitlines():
         if line.startswith("class "):

@@ -1,0 +1,251 @@
+"""Hold the tuning constants of what works by keys and labels: sorts, groups, counts, searches and selections.
+
+A constant belongs here if changing it changes only the speed, or which of several safe shapes is chosen. Each entry
+names its evidence, by the words of `gpuscan.planning.heuristics`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+# ----- Sorts
+
+
+@dataclass(frozen=True)
+class SortHeuristics:
+    """The tuning constants of sorts for one class of adapter. The defaults are for a GPU."""
+
+    # Bits of a digit where subgroups rank a tile. With 8, a key of 32 bits takes four steps. Not measured: published
+    # sorts for GPUs use 8 bits, which divide all keys.
+    radix_bits: int = 8
+    # The same where single invocations do. Not measured: each has counters, so more bits leave room for fewer of them.
+    serial_radix_bits: int = 4
+    # True to rank by subgroups where the adapter has them. Not measured: without subgroups, invocations rank in turn.
+    subgroups: bool = True
+    # Invocations in a workgroup that ranks by subgroups, words of keys for each of them, and the turns in which a tile
+    # that is in order is stored. With more turns a workgroup takes less workgroup memory, and more of them run at a
+    # time: on an H200, the workgroups of a compute unit share 48 KiB. H200, 2^27 uint32: 3.72 ms; in 4 and 8 turns 3.86
+    # and 4.22; 20 words in 2 turns or in one 3.94 and 4.23 ms, 16 words 4.24 and 4.59, 24, 28 and 40 words 4.01, 4.04
+    # and 5.18; 512 invocations of 12, 16 or 20 words in 2 turns 4.32, 5.06 and 4.88.
+    workgroup: int = 256
+    items: int = 32
+    turns: int = 2
+    # The same where keys take their indices along, which are stored in the same room after the keys. H200, pairs of
+    # 2^27 uint32: 5.5 ms; in 2 turns 5.8, with 512 invocations of 8 words 5.6, with 384 of 12 words in 2 turns 5.5.
+    workgroup_with_places: int = 256
+    items_with_places: int = 16
+    turns_with_places: int = 1
+    # Copies of the counters of a workgroup that counts digits. H200, 2^27 uint32: 0.96 ms; with 4 0.97, with 8 1.02.
+    copies: int = 2
+    # The same where single invocations rank. Not measured: almost all GPUs have subgroups.
+    serial_workgroup: int = 128
+    serial_items: int = 64
+    # Elements for each invocation, at least, and the number of tiles that a smaller array is cut into. Not measured: a
+    # sort of so few elements takes hardly longer than its launches.
+    min_items: int = 8
+    min_tiles: int = 512
+    # Sorts of whole rows: the elements that an invocation exchanges at a time, and the elements of a workgroup, as
+    # powers of 2. H100, argsort of 48,021 columns of 698 float32: 1,289 us; with 8 elements 1,614, with 4 2,409.
+    log_row_items: int = 4
+    log_row_capacity: int = 11
+    # The longest rows of words that are sorted so; rows of two words are half as long. H100, 8,192 rows of 4,096
+    # float32: argsort 1,326 us, by tiles 1,606; sort 817, by tiles 1,300.
+    max_row_length: int = 4096
+    # True if shaders have no loop over the exchanges of elements of one word. Each power of 2 has a shader then. H100,
+    # sorts of int32: columns of 1,397 354 us in place of 648, rows of 62 126 in place of 173. Where an element has two
+    # words, shaders take a second to compile, and gain about a tenth.
+    unrolls_rows: bool = True
+    # Keys that an invocation compares with the first one of their row. Not measured: the test for equal digits reads
+    # each key once, whatever the number.
+    keys_compared: int = 16
+    # The order in which "auto" tries how tiles learn where their elements belong; the first that is safe on the adapter
+    # is taken. With "lookback" first, keys move in a single pass for each digit, which reads each key once and not
+    # twice. H200, 2^28 uint32: 8.0 ms, and 7.3 with three dispatches, since a tile waits for the posts of others.
+    strategy_order: tuple[str, ...] = ("three_dispatch", "lookback", "fallback")
+    # Tiles that a look covers, and for which a sum is posted, in a single pass. With fewer, a tile that looks far back
+    # reads more words; with more, it needs more registers. Not measured: single passes are no one's first choice.
+    block: int = 8
+    # Tiles of a workgroup that counts the values of all digits, at most. With fewer, more workgroups add to the same
+    # counts. Not measured: single passes are not the first choice of any adapter.
+    stretch: int = 32
+    # Tiles of a row, at least, that take a single pass: the counts of all digits of a row take as much memory as this
+    # many of its tiles. Not measured: single passes are not the first choice of any adapter.
+    min_single_pass_tiles: int = 8
+
+
+SORTS_GPU = SortHeuristics()
+
+SORTS_CPU = replace(
+    SORTS_GPU,
+    # Not measured on record: an invocation is a serial loop, so long stretches and few invocations are best.
+    subgroups=False,
+    serial_radix_bits=8,
+    serial_workgroup=16,
+    serial_items=2048,
+    min_items=64,
+    min_tiles=16,
+    # lavapipe takes 4 s to compile exchanges of 16 elements, and 1 s for 8; argsort of 2^20 float32 in rows of 1,024
+    # takes 0.7 and 0.9 s.
+    log_row_items=3,
+    log_row_capacity=10,
+    max_row_length=2048,
+    unrolls_rows=False,  # lavapipe takes many seconds to compile them
+    keys_compared=64,
+    # llvmpipe ends a loop after 65,535 iterations; with 4 tiles there are 8,192.
+    stretch=4,
+)
+
+
+def sort_heuristics_for(adapter_type: str) -> SortHeuristics:
+    """Return the table for an adapter of this type, such as ``"DiscreteGPU"`` or ``"CPU"``."""
+    return SORTS_CPU if adapter_type == "CPU" else SORTS_GPU
+
+
+# ----- Groups
+
+
+@dataclass(frozen=True)
+class GroupHeuristics:
+    """The tuning constants of groups for one class of adapter. The defaults are for a GPU."""
+
+    # True if the lanes of a subgroup combine a stretch together. Otherwise each invocation has one of its own.
+    # Not measured: almost all GPUs have subgroups.
+    subgroups: bool = True
+    # Stretches that all rows together are cut into, about: a workgroup for each. H200, 2^26 float32 with 1,000 labels:
+    # 0.94 ms, by a sort 8.0 ms. Other numbers of stretches were last measured with one subgroup in a workgroup.
+    stretches: int = 3500
+    # Elements of a stretch, at least and at most. Not measured: they bound what `stretches` gives.
+    min_stretch: int = 2048
+    max_stretch: int = 1 << 20
+    # Words of elements that an invocation loads before it combines them, so that several loads are under way. For long
+    # operators, a quarter of this. H200, with 8 subgroups in place of 4: the times with 4, 8 and 16 words differ by at
+    # most 10 %.
+    steps: int = 8
+    # Words of an element, at most. Not measured: wider elements are rare, and take the sort.
+    max_words: int = 8
+    # Subgroups that share the carries of a workgroup; more of them if carries take more words than these for each. The
+    # more words a workgroup takes, the fewer workgroups run at a time. H200, 2^26 int32 with 1,000 labels, the last
+    # stage, when they took turns in a loop: 0.51 ms, with 2, 8 and 16 of them 0.61, 0.86 and 1.3 ms.
+    subgroups_per_workgroup: int = 4
+    carry_words_per_subgroup: int = 512
+    # Invocations in a workgroup where each has a stretch of its own. Not measured: almost all GPUs have subgroups.
+    serial_workgroup: int = 32
+    # Invocations in a workgroup that combines the elements of a stretch by atomics; the elements that each loads at a
+    # time; the carries for each label, at most, so that few invocations add to one at a time; and the words that all of
+    # them take. H200, 2^26 int32, 1,000 labels: 0.145 ms; with 4,096 words 0.195 ms, with 4 elements 0.21 ms.
+    atomic_workgroup: int = 256
+    atomic_steps: int = 8
+    atomic_copies: int = 32
+    atomic_words: int = 1024
+    # As `stretches`, for reductions by atomics. Not measured on record: eight for each compute unit of an H200.
+    atomic_stretches: int = 1056
+    # Words of carries from which on a reduction by atomics combines elements in the table, not in workgroup memory; and
+    # how many tables there are, at most, and the words of all of them, which should stay in the GPU's cache. With
+    # several tables, fewer invocations add to one carry at a time. Not measured: they are 24 kB and 16 MiB.
+    max_atomic_words: int = 6000
+    atomic_tables: int = 8
+    atomic_table_words: int = 1 << 22
+    # Labels side by side, and parts of their stretches one below the other, of a workgroup that scans the table; and
+    # the carries that an invocation loads at a time. H200, 2,048 stretches of 1,000 labels: with 32 and 8, 2.5 times as
+    # long.
+    carry_columns: int = 8
+    carry_parts: int = 32
+    carry_loads: int = 4
+    # Words of the table for each word that is read and written otherwise, at most. Each of them is written twice and
+    # read three times. Not measured on a GPU: such a table moves about as many words as the elements.
+    max_table_share: float = 0.25
+    # Bytes of results from which on they are partitioned by their places before they go back there; None if never.
+    # H100, 2^25 results in random places: words 0.95 ms, and 2.33 at once; pairs of words 1.11 and 2.47. Not measured
+    # for fewer bytes: a GPU's cache holds them.
+    min_partitioned_bytes: int | None = 1 << 25
+    # Elements from which on the largest of labels on the device is read, which waits for the device. Not measured: a
+    # sort of fewer elements, which a table would save, takes no longer than the wait.
+    min_read_elements: int = 1 << 20
+
+
+GROUPS_GPU = GroupHeuristics()
+
+GROUPS_CPU = replace(
+    GROUPS_GPU,
+    # An invocation is a serial loop. llvmpipe ends a loop after 65,535 iterations. With 16 or 256 stretches in place of
+    # 64, lavapipe takes as long for 2^21 int32 and 1,000 labels: 51 ms; by a sort it takes 243 ms.
+    subgroups=False,
+    stretches=64,
+    min_stretch=512,
+    max_stretch=1 << 15,
+    steps=1,
+    serial_workgroup=8,
+    carry_columns=32,
+    carry_parts=1,
+    carry_loads=1,
+    # lavapipe, scan of 2^18 int32: 10,000 labels, a share of 2.4: 17 ms, by a sort 35 ms; 100,000 labels, a share of 6:
+    # 39 and 42 ms, a share of 24: 107 and 42 ms.
+    max_table_share=2.0,
+    min_partitioned_bytes=None,
+    min_read_elements=1 << 12,
+)
+
+
+def group_heuristics_for(adapter_type: str) -> GroupHeuristics:
+    """Return the table for an adapter of this type, such as ``"DiscreteGPU"`` or ``"CPU"``."""
+    return GROUPS_CPU if adapter_type == "CPU" else GROUPS_GPU
+
+
+# ----- Counts, searches and selections
+
+
+@dataclass(frozen=True)
+class CountingHeuristics:
+    """The tuning constants of counts, searches and selections for one class of adapter. The defaults are a GPU's."""
+
+    # Invocations in a workgroup that counts, and its counters: more if there are more bins and they fit, else the third
+    # number, which bins share. H100, 2^26 numbers in 256 bins, and labels below 1000 and 10^6, all equal: 369, 277 and
+    # 426 us with 256 invocations and 4096 counters, 218, 144 and 150 with 512 and 2048, 207, 138 and 120 with 1024 and
+    # 1024.
+    count_workgroup: int = 1024
+    counters: int = 1024
+    shared_counters: int = 4096
+    # Copies of a bin's counter, at most. Not measured: one for each lane of a subgroup, since lanes add at a time.
+    max_copies: int = 32
+    # Workgroups that count, about, and vectors of four words of each, at least. Not measured: 8 for each compute unit
+    # of an H100, and enough vectors to be worth the clearing of the counters.
+    count_workgroups: int = 1056
+    min_share: int = 1024
+    # Vectors of four words of an invocation, at most: llvmpipe ends a loop after 65,535 iterations.
+    max_vectors: int = 4096
+    # Edges of bins that a workgroup keeps in its memory, at most. Not measured: the edges of 1,024 bins take 4 KiB.
+    cached_edges: int = 1025
+    # Invocations in a workgroup that searches; the keys that each takes, so that several loads are under way; and the
+    # blocks that sorted keys are cut into: 4 KiB of workgroup memory. Not measured.
+    search_workgroup: int = 256
+    search_items: int = 8
+    search_top: int = 1024
+    # Invocations in a workgroup that selects, and the words of keys of each: the fewest that hold a row, else the most.
+    # Not measured: 16 words leave room in registers.
+    select_workgroup: int = 256
+    select_items: tuple[int, ...] = (1, 2, 4, 8, 16)
+    # The share of a tile that is kept, at most; if more keys are wanted, rows are sorted. With a quarter, all rounds
+    # together read a third more than the first. Not measured.
+    max_kept: float = 0.25
+
+
+GPU_COUNTING = CountingHeuristics()
+
+CPU_COUNTING = replace(
+    GPU_COUNTING,
+    # An invocation is a serial loop, so long stretches and few invocations are best. With one key for an invocation, a
+    # selection compiles in a quarter of the time that four take. lavapipe, 100 of 2^22 float32: 2.4 s with one alone.
+    count_workgroup=16,
+    counters=4096,
+    max_copies=1,
+    count_workgroups=32,
+    max_vectors=16384,
+    search_workgroup=16,
+    search_top=64,
+    select_items=(1, 8),
+)
+
+
+def counting_heuristics_for(adapter_type: str) -> CountingHeuristics:
+    """Return the table for an adapter of this type, such as ``"DiscreteGPU"`` or ``"CPU"``."""
+    return CPU_COUNTING if adapter_type == "CPU" else GPU_COUNTING

@@ -1,0 +1,77 @@
+"""Hold the tuning constants of transfers: copies by the CPU, submissions, waits, and parts for several devices.
+
+A constant belongs here if changing it changes only the speed, or which of several safe shapes is chosen. Each entry
+names its evidence, by the words of `gpuscan.planning.heuristics`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# ----- Copies by the CPU, submissions and waits
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """The tuning constants for copies by the CPU, on every adapter."""
+
+    # Threads that copy at the same time, at most. H100: one does not fill the bus, more than eight do not help.
+    max_copy_threads: int = 8
+    # Copies of one device at the same time: one part is filled while the results of another are written. H200, 512 MiB:
+    # 28.5 GB/s with 16 threads, 26.9 with 8.
+    copies_at_a_time: int = 2
+    # Bytes that are worth a thread, and bytes of a staging buffer. Not measured on record: a thread starts in far less
+    # time than it copies 2 MiB, and 32 MiB keep the bus busy.
+    min_copy_share_bytes: int = 2 << 20
+    staging_bytes: int = 32 << 20
+    # Staging buffers in a ring. Not measured: one is filled, one is on the bus, one waits.
+    staging_depth: int = 3
+    # Up to this many bytes, the queue's own staging uploads faster: on an H100 and lavapipe. Not measured on record:
+    # such an upload takes about as long as a launch.
+    single_write_bytes: int = 1 << 20
+    # Parts in flight. Not measured: one is filled, one is on the GPU, one is read back.
+    parts_in_flight: int = 3
+    # Parts of one call that write their results at the same time, on other threads. Not measured: one writes at the
+    # speed of memory, since its copies have several threads.
+    parts_draining: int = 1
+    # Calls that write results at the same time, each with `max_copy_threads`. Not measured: four fill a bus.
+    max_drains: int = 4
+    # Runs held back at most, and their bytes. lavapipe: ten calls of a plan and a wait take 250 us, 660 without.
+    held_runs: int = 16
+    held_bytes: int = 64 << 20
+    # Seconds in which a wait polls again and again, before the driver puts the thread to sleep. H200: 40
+    # us less for each wait with 300 us, since the driver wakes a thread late.
+    spin_seconds: float = 200e-6
+
+
+TRANSFERS = Transfers()
+# ----- Device teams
+
+
+@dataclass(frozen=True)
+class TeamHeuristics:
+    """The tuning constants of device teams."""
+
+    # Bytes of a stripe of a long array. Short stripes overlap better, and each one costs a carry through the CPU.
+    # Not measured: uploading one takes some milliseconds, and a carry takes much less.
+    stripe_bytes: int = 64 << 20
+    # The fewest bytes of a stripe: below that, a second device costs more than it saves. Not measured: a few launches.
+    min_stripe_bytes: int = 4 << 20
+    # Stripes are multiples of this many places if they are longer. Not measured: they are whole blocks of most tiles.
+    whole_places: int = 1 << 16
+    # Stripes of one device at a time. Not measured: one is uploaded, one is scanned or waits, one is downloaded.
+    stripes_in_flight: int = 3
+    # The fewest rows for each device before rows are divided: fewer would be shared unevenly. Not measured: with four
+    # rows, shares are off by at most an eighth of a device's work.
+    min_rows_each: int = 4
+    # Bytes of the scan that measures the speed of unequal devices. Not measured: it takes longer than its launch.
+    speed_sample_bytes: int = 16 << 20
+    # How many times as much as the slowest device a device gets, at most. Not measured: a bound for wrong samples.
+    max_speed_ratio: int = 16
+    # The least length of the divided axis of an array on several devices for which the first device gets a second
+    # stretch: 64 MiB of float32. In shorter ones, the launch of one more scan costs more than it saves. Not measured:
+    # such a scan takes a small share of its transfers' time.
+    min_ordered_length: int = 1 << 24
+
+
+TEAMS = TeamHeuristics()
