@@ -33,7 +33,7 @@ from gpuscan.engine.executor import Executor
 from gpuscan.engine.head_bits import ComparedKeys, HeadBits, MarkedHeads, can_compare, with_keys, with_offsets_there
 from gpuscan.engine.job import Job, Layout, PlanOptions
 from gpuscan.engine.places import DeviceSource
-from gpuscan.engine.preparation import check_elements, row_too_long, spans_too_long, tile_on, whole_tile
+from gpuscan.engine.preparation import check_elements, row_too_long, slab_tile, spans_too_long, tile_on
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.segment_results import device_sinks
 from gpuscan.errors import StrategyError
@@ -338,7 +338,7 @@ def _parts(context: DeviceContext, spec: ScanSpec) -> Iterable[Part] | None:
         GpuscanError: a row can be cut nowhere and does not fit a binding.
     """
     capabilities = context.capabilities
-    tile = whole_tile(context, spec)
+    tile = slab_tile(context, spec)
     if spec.inner > 1:
         together, columns = slab_size(spec, spec.inner, tile, capabilities, None)
         return slabs(spec, spec.inner, tile, together, columns) if columns else None

@@ -22,7 +22,7 @@ from gpuscan.engine.head_bits import HeadBits, MarkedHeads, UploadedHeads
 from gpuscan.engine.job import Job, Layout, PlanOptions
 from gpuscan.engine.mapped_files import is_mapped_file
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostRows, HostSink, HostSlabs, HostSource
-from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, spans_too_long, tile_on, whole_tile
+from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, slab_tile, spans_too_long, tile_on
 from gpuscan.engine.progress import report_progress
 from gpuscan.engine.segment_results import device_sinks
 from gpuscan.engine.small_arrays import scan_small
@@ -202,7 +202,7 @@ class _Scan:
             # Whole blocks of tiles give the bits of the whole array.
             whole = unit // math.gcd(unit, spec.row_length)
             together = together // whole * whole or together
-            tile = self._options.get("tile") or whole_tile(self._executor.context, spec)
+            tile = self._options.get("tile") or slab_tile(self._executor.context, spec)
             self._run_parts(slabs(spec, 1, tile, together, 1), spec, inner=1)
             return
         self._reduce_row_by_row()
@@ -261,7 +261,7 @@ class _Scan:
         """Scan slab by slab. Return False if a single column does not fit."""
         spec, context = self._spec, self._executor.context
         mapped = any(map(is_mapped_file, self._problem.numpy_leaves))
-        tile = self._options.get("tile") or whole_tile(context, spec)
+        tile = self._options.get("tile") or slab_tile(context, spec)
         h = heuristics_for(context.capabilities.adapter_type)
         wanted = h.mapped_slab_bytes if mapped else h.slab_bytes
         together, columns = slab_size(spec, inner, tile, context.capabilities, wanted)

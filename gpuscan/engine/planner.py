@@ -6,8 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Unpack
 
 from gpuscan.device.context import strategy_key
-from gpuscan.engine.preparation import tile_on, whole_tile
-from gpuscan.planning.plan import plan_scan
+from gpuscan.planning.plan import choose_tile, plan_scan
 from gpuscan.recent_values import RecentValues
 from gpuscan.sizes import has_size
 
@@ -64,9 +63,9 @@ class Planner:
         options = options.copy()
         chosen, reason = context.strategy(strategy, without=without)
         capabilities = context.capabilities_without(without)
-        if options.get("tile") is None and spec.inner == 1:
-            choose = whole_tile if options.get("piece") is None else tile_on
-            options["tile"] = choose(context, spec, options.get("subgroups", True))
+        if options.get("tile") is None:
+            subgroups, piece = options.get("subgroups", True), options.get("piece")
+            options["tile"] = choose_tile(spec, context.capabilities, context.tuned, subgroups, piece)
         plan = plan_scan(spec, capabilities, chosen, reason, **options)
         better, why = context.strategy(strategy, plan.tiles, without)
         if plan.strategy == chosen != better:

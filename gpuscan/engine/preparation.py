@@ -15,8 +15,7 @@ from gpuscan.engine.record import Buffers, steps_of_plan
 from gpuscan.errors import GpuscanError, UnsupportedDtypeError, smaller
 from gpuscan.planning.column_tiles import column_tile
 from gpuscan.planning.partition import largest_field
-from gpuscan.planning.plan import plan_scan
-from gpuscan.planning.row_tiles import tile_of_rows
+from gpuscan.planning.plan import choose_tile, plan_scan
 from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.tuned_tiles import best_tile
 from gpuscan.planning.workgroup_memory import check_element
@@ -197,8 +196,8 @@ def tile_on(context: DeviceContext, spec: ScanSpec, subgroups: bool = True) -> T
     return best_tile(spec, context.capabilities, context.tuned, subgroups)
 
 
-def whole_tile(context: DeviceContext, spec: ScanSpec, subgroups: bool = True) -> Tile:
-    """Return the tile of the whole array, which its parts keep so that the bits stay the same."""
+def slab_tile(context: DeviceContext, spec: ScanSpec) -> Tile:
+    """Return the tile for slabs of whole rows or columns, which all have the same one so that the bits stay."""
     if spec.inner > 1:
-        return column_tile(spec, context.capabilities, subgroups)
-    return tile_of_rows(spec, context.capabilities) or tile_on(context, spec, subgroups)
+        return column_tile(spec, context.capabilities)
+    return choose_tile(spec, context.capabilities, context.tuned)

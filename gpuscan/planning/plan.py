@@ -25,7 +25,8 @@ from gpuscan.planning.row_tiles import tile_of_few_columns, tile_of_rows
 from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.strategies import ends_loops, starts_in_order
 from gpuscan.planning.tile_shapes import ColumnTile, RowTile, Tile, TileShape
-from gpuscan.planning.tiles import recomputes_scan, tile_shape
+from gpuscan.planning.tiles import recomputes_scan
+from gpuscan.planning.tuned_tiles import UNTUNED, Tuned, best_tile
 from gpuscan.planning.workgroup_memory import exchanges_chunks
 from gpuscan.sizes import concrete, has_size
 
@@ -172,11 +173,7 @@ def plan_scan(
     if isinstance(tile, TileShape):
         spec = replace(spec, inner=1)  # The elements of each row were made neighbours in memory.
     if tile is None:
-        if spec.inner > 1:
-            tile = tile_of_few_columns(spec, capabilities) or column_tile(spec, capabilities, subgroups)
-        else:
-            in_parts = tile_of_rows(spec, capabilities) if piece is None else None
-            tile = in_parts or tile_shape(spec, capabilities, subgroups)
+        tile = choose_tile(spec, capabilities, UNTUNED, subgroups, piece)
     if spec.everywhere:
         strategy, reason = "three_dispatch", f"{reason}; in the canonical order the totals of tiles are known first"
     # Under fallback no workgroup depends on the progress of another one. Parts of columns would have many posts.
@@ -221,6 +218,24 @@ def plan_scan(
         spin_rounds=rounds,
         inner=spec.inner,
     )
+
+
+def choose_tile(
+    spec: ScanSpec, capabilities: Capabilities, tuned: Tuned, subgroups: bool = True, piece: int | None = None
+) -> Tile:
+    """Return the tile for a scan of rows or columns.
+
+    Args:
+        spec: the scan.
+        capabilities: the adapter's.
+        tuned: the shapes that were tuned on the adapter.
+        subgroups: False to use no subgroup operations.
+        piece: the elements of a piece, if it may begin within a row.
+    """
+    if spec.inner > 1:
+        return tile_of_few_columns(spec, capabilities) or column_tile(spec, capabilities, subgroups)
+    whole_rows = tile_of_rows(spec, capabilities) if piece is None else None
+    return whole_rows or best_tile(spec, capabilities, tuned, subgroups)
 
 
 def why_no_tile_waits(spec: ScanSpec, tile: Tile, length: int) -> str:
