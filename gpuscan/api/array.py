@@ -91,9 +91,8 @@ class Array(DeviceArray, ArrayOperators):
         owner: Allocation | None = None,
         strides: tuple[int, ...] | None = None,
     ) -> None:
-        super().__init__(device._context, buffer, shape, dtype, offset, owner)
+        super().__init__(device._context, buffer, shape, dtype, offset, owner, strides)
         self.device = device
-        self._strides = strides
 
     @classmethod
     def _of(cls, device: OpenedDevice, array: DeviceArray) -> Array:

@@ -54,6 +54,7 @@ class DeviceArray(OnDevice):
         dtype: Any,
         offset: int = 0,
         owner: Allocation | None = None,
+        strides: tuple[int, ...] | None = None,
     ) -> None:
         self._context = context
         self.buffer = buffer
@@ -62,6 +63,7 @@ class DeviceArray(OnDevice):
         self.offset = offset
         self.nbytes = prod(shape) * self._dtype.itemsize
         self._owner = owner
+        self._strides = strides
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -140,20 +142,21 @@ class DeviceArray(OnDevice):
             self._context, self.buffer, shape, self.dtype if dtype is None else dtype, self.offset + offset, self._owner
         )
 
+    def _view_at(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> DeviceArray:
+        """Return the view of the same buffer with these strides, `offset` bytes after the begin of this array."""
+        dtype = self._dtype
+        kept = None if is_c_order(shape, strides, dtype.itemsize) else strides
+        return DeviceArray(self._context, self.buffer, shape, dtype, self.offset + offset, self._owner, kept)
+
     def __getitem__(self, index: object) -> DeviceArray:
         """Return a view by basic indexing."""
-        shape, strides, offset = index_layout(self.shape, self.strides, index)
-        view = DeviceArray(self._context, self.buffer, shape, self._dtype, self.offset + offset, self._owner)
-        view._strides = None if is_c_order(shape, strides, self._dtype.itemsize) else strides
-        return view
+        return self._view_at(*index_layout(self.shape, self.strides, index))
 
     def _made(
         self, owner: Allocation, shape: tuple[int, ...], dtype: object, offset: int, strides: tuple[int, ...] | None
     ) -> DeviceArray:
         """Return an array on the same device, over memory of the pool."""
-        array = DeviceArray(self._context, owner.buffer, shape, dtype, offset, owner)
-        array._strides = strides
-        return array
+        return DeviceArray(self._context, owner.buffer, shape, dtype, offset, owner, strides)
 
     def _end_sizes(self) -> None:
         """Replace sizes by the numbers of this call, which is recorded now."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Binding, Copy
-from gpuscan.device.strides import c_strides, is_c_order, join_axes, reach
+from gpuscan.device.strides import c_strides, join_axes, reach
 from gpuscan.device.transfer import round_up
 from gpuscan.engine.record import WORKGROUP_SIZE, are_owned, stage_dispatch, submit_stage
 from gpuscan.errors import GpuscanError
@@ -118,14 +118,7 @@ def stretch_of(array: DeviceArray, axis: int, low: int, high: int) -> DeviceArra
     """Return the view of an array between two places of an axis."""
     shape = (*array.shape[:axis], high - low, *array.shape[axis + 1 :])
     strides = array.strides
-    return with_strides(array, shape, strides, low * strides[axis])
-
-
-def with_strides(array: DeviceArray, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> DeviceArray:
-    """Return the view of an array's buffer at these strides, `offset` bytes after the array's first element."""
-    view = DeviceArray(array._context, array.buffer, shape, array.dtype, array.offset + offset, array._owner)
-    view._strides = None if is_c_order(shape, strides, array.dtype.itemsize) else strides
-    return view
+    return array._view_at(shape, strides, low * strides[axis])
 
 
 def duplicate(array: DeviceArray) -> DeviceArray:

@@ -17,7 +17,7 @@ from gpuscan.device.steps import Binding
 from gpuscan.device.strides import c_strides, join_axes, reach
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import element_of, tuple_of
-from gpuscan.engine.element_copy import copy_view, elements_of, with_strides, write_elements
+from gpuscan.engine.element_copy import copy_view, elements_of, write_elements
 from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.expression_graph import reachable
@@ -130,7 +130,7 @@ def broadcast(array: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
     new = len(shape) - len(array.shape)
     pairs = zip(array.shape, array.strides, strict=True)
     strides = [0 if length == 1 else stride for length, stride in pairs]
-    return with_strides(array, shape, (*[0] * new, *strides))
+    return array._view_at(shape, (*[0] * new, *strides))
 
 
 def check_numbers(context: DeviceContext, function: Map) -> None:

@@ -14,7 +14,7 @@ from gpuscan.device.steps import Clear
 from gpuscan.elements import scalar_of
 from gpuscan.engine.array_indices import number_labels
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, with_strides, written
+from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, written
 from gpuscan.engine.group_tables import check_full_later, plan_reduction, reduce_by_table
 from gpuscan.engine.groups import group_elements
 from gpuscan.engine.record import WORKGROUP_SIZE, are_owned, stage_dispatch, uniform_of
@@ -92,7 +92,7 @@ def reduce_groups(
         inside = found.problem
         marks = _marks_of(found.labels, problem.row_length, ranked)
         if problem.fill is None:
-            own = with_strides(marks._view_as((marks.size,)), (marks.size // ranked, groups), (4 * ranked, 4))
+            own = marks._view_as((marks.size,))._view_at((marks.size // ranked, groups), (4 * ranked, 4))
             check_full_later(executor, problem, contiguous(own)._view_as((own.size,)), groups)
         # One result for each group that has elements, row by row.
         most = problem.rows * min(ranked, problem.row_length)

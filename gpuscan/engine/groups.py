@@ -14,7 +14,7 @@ from gpuscan.device.guards import guarded
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.compaction import entry_bytes
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, with_strides, written
+from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, written
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table, report_largest, scan_by_table
 from gpuscan.engine.permutations import Permutation
@@ -194,7 +194,7 @@ def mark_missing(problem: Problem, results: Sequence[DeviceArray], labels: Devic
         strides = (*lead, *[0] * len(f.shape))
         if not by_element:
             strides = (*strides[: problem.axis], labels.strides[0], *strides[problem.axis + 1 :])
-        view = with_strides(labels, result.shape, strides)
+        view = labels._view_at(result.shape, strides)
         function = _nan_where_missing(labels.dtype, result.dtype)
         marked += map_elements(result._context, [view, result], function, result.shape)
     return marked
