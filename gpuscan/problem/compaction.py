@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from math import gcd
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,6 +20,8 @@ from gpuscan.sizes import has_size
 
 # The dtype of each array, and the shape of its entries.
 _Kinds = tuple[tuple[AnyDType, tuple[int, ...]], ...]
+# What a compaction stores: the entries that are picked, the others too, or the first of each run with its index.
+_Stores = Literal["picked", "both", "runs"]
 
 
 def words_of_entry(nbytes: int) -> tuple[AnyDType, int]:
@@ -37,13 +38,10 @@ def compaction_problem(words: Sequence[Leaf], mask: Leaf | Map, *, partitions: b
         mask: an array (n,) of uint8 that are 0 or 1, or a function of an entry, traced, that gives a bool.
         partitions: True to store the entries that are not picked as well, in as many fields more.
     """
-    kinds = tuple((leaf.dtype, leaf.shape[1:]) for leaf in words)
-    length = words[0].shape[0]
+    kinds, length = _kinds_of(words), words[0].shape[0]
     if isinstance(mask, Map):
-        return _problem(kinds, length, mask).with_leaves(tuple(words))
-    if has_size((length, *(size for _, shape in kinds for size in shape))):
-        return _problem(kinds, length, None, partitions=partitions).with_leaves((mask, *words))
-    return _make_mask_problem(kinds, length, partitions).with_leaves((mask, *words))
+        return _make_problem(kinds, length, "picked", mask).with_leaves(tuple(words))
+    return _find_problem(kinds, length, "both" if partitions else "picked").with_leaves((mask, *words))
 
 
 def runs_problem(words: Leaf, keys: Leaf) -> Problem:
@@ -53,49 +51,45 @@ def runs_problem(words: Leaf, keys: Leaf) -> Problem:
         words: (n, words of an entry), as `words_of_entry` says.
         keys: (n,): the keys, which are compared as NumPy compares them, so each NaN is a run.
     """
-    kind, length = (words.dtype, words.shape[1:]), words.shape[0]
-    sized = has_size((length, *kind[1]))
-    problem = _make_runs_problem(kind, length) if sized else _keep_runs_problem(kind, length)
+    problem = _find_problem(_kinds_of((words,)), words.shape[0], "runs")
     return problem.with_leaves((words,)).cut(None, keys, checks_later=False)
 
 
-def _make_runs_problem(kind: tuple[AnyDType, tuple[int, ...]], length: int) -> Problem:
-    """Return the scan that picks entries and their indices, without its arrays and keys."""
-    index = (np.dtype(np.uint32), ())
-    return replace(_problem((kind,), length, None), source=_element((kind,)), destination=_element((kind, index)))
+def _kinds_of(words: Sequence[Leaf]) -> _Kinds:
+    return tuple((leaf.dtype, leaf.shape[1:]) for leaf in words)
 
 
-@lru_cache(maxsize=256)
-def _keep_runs_problem(kind: tuple[AnyDType, tuple[int, ...]], length: int) -> Problem:
-    """Return the same, for scans of one kind to share."""
-    return _make_runs_problem(kind, length).drop_arrays()
+def _find_problem(kinds: _Kinds, length: int, stores: _Stores) -> Problem:
+    """Return the scan of a mask of bytes, or of keys, without its arrays. Scans of one kind share it."""
+    sized = has_size((length, *(size for _, shape in kinds for size in shape)))
+    return _make_problem(kinds, length, stores) if sized else _keep_problem(kinds, length, stores)
 
 
-@lru_cache(maxsize=256)
-def _make_mask_problem(kinds: _Kinds, length: int, partitions: bool) -> Problem:
-    """Return the scan of a mask of bytes, without its arrays. Scans of one kind share it."""
-    return _problem(kinds, length, None, partitions=partitions).drop_arrays()
+@lru_cache(maxsize=512)
+def _keep_problem(kinds: _Kinds, length: int, stores: _Stores) -> Problem:
+    return _make_problem(kinds, length, stores).drop_arrays()
 
 
-def _problem(kinds: _Kinds, length: int, mask: Map | None, *, partitions: bool = False) -> Problem:
+def _make_problem(kinds: _Kinds, length: int, stores: _Stores, mask: Map | None = None) -> Problem:
     """Return the scan of arrays of these dtypes and shapes of an entry, without the arrays."""
-    moved = source = _element(kinds)
-    before = None
-    if mask is not None:
-        before = trace_function(_selects(mask), moved, "mask")
-    else:
-        source = _element(((np.dtype(np.uint8), ()), *kinds))
+    words = _element(kinds)
+    picks_by_bytes = mask is None and stores != "runs"
+    stored: dict[_Stores, _Kinds] = {
+        "picked": kinds,
+        "both": (*kinds, *kinds),
+        "runs": (*kinds, (np.dtype(np.uint32), ())),
+    }
     return Problem(
         operator=resolve("add"),
         leaves=(),
-        source=source,
+        source=_element(((np.dtype(np.uint8), ()), *kinds)) if picks_by_bytes else words,
         element=element_of([np.dtype(np.uint32)]),
-        destination=_element((*kinds, *kinds)) if partitions else moved,
+        destination=_element(stored[stores]),
         shape=(length,),
         axis=0,
-        before=before,
+        before=None if mask is None else trace_function(_selects(mask), words, "mask"),
         compacts=True,
-        partitions=partitions,
+        partitions=stores == "both",
     )
 
 
