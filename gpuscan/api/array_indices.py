@@ -82,10 +82,8 @@ def _take_mask(array: Array, mask: Array) -> Array:
         return new_array(array.device, None, (0 if prod(rest) else _count(mask), *rest), array.dtype)
     executor = array.device._executor
     found = compact_on_device(executor, [array.reshape(-1, *rest)], mask.reshape(-1))
-    picked = Picked(Array._of(array.device, found.entries[0]), array.dtype, rest, Array._of(array.device, found.count))
-    if found.known is not None:
-        vars(picked)["_shape"] = (found.known, *rest)
-    return picked
+    memory, count = (Array._of(array.device, each) for each in (found.entries[0], found.count))
+    return Picked(memory, array.dtype, rest, count, found.known)
 
 
 def _count(mask: Array) -> int:

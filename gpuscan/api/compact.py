@@ -241,10 +241,7 @@ def pick_entries(home: Device, arrays: list[Array], mask: Array | Map, places: l
     count = Array._of(home, found.count)
     picked: list[Array] = []
     for entries, array in zip(out or found.entries, arrays, strict=True):
-        result = Picked(Array._of(home, entries), array.dtype, array.shape[1:], count)
-        if found.known is not None:
-            vars(result)["_shape"] = (found.known, *array.shape[1:])
-        picked.append(result)
+        picked.append(Picked(Array._of(home, entries), array.dtype, array.shape[1:], count, found.known))
     return picked
 
 

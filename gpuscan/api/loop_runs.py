@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -636,8 +637,8 @@ def part_of(run: LoopRun, places: Mapping[int, Place], shape: tuple[int, ...]) -
         places: the arrays of nodes.
         shape: the shape that they share.
     """
-    other = object.__new__(LoopRun)
-    other.__dict__.update(run.__dict__, places=dict(places), shape=shape)
+    other = copy(run)
+    other.places, other.shape = dict(places), shape
     if shape != run.shape:
         at = (slice(None),) * run.axis + (slice(0, 1),)
         other.spare = replace(run.spare, array=run.spare.array[at])

@@ -13,16 +13,24 @@ from gpuscan.sizes import concrete
 class Picked(Array):
     """An array on a device with a length that only the device knows until the caller asks for it.
 
-    Attributes:
+    Args:
+        memory: memory that begins with the array.
+        dtype: the dtype of its numbers.
+        trailing: the shape of an entry.
         count: the length, as one 32-bit word on the device. `Plan.record` takes it as ``length=``.
+        known: the length, if it is known already.
     """
 
-    def __init__(self, memory: Array, dtype: AnyDType, trailing: tuple[int, ...], count: Array) -> None:
+    def __init__(
+        self, memory: Array, dtype: AnyDType, trailing: tuple[int, ...], count: Array, known: int | None = None
+    ) -> None:
         self.device, self._context = memory.device, memory._context
         self.buffer, self.offset, self._owner = memory.buffer, memory.offset, memory._owner
         self._dtype = dtype
         self.count = count
-        self._trailing = trailing  # the axes of one entry
+        self._trailing = trailing
+        if known is not None:
+            self._shape = (known, *trailing)
 
     @property
     def _knows_length(self) -> bool:  # type: ignore[override]

@@ -381,7 +381,7 @@ def _scan_rows_together(call: _Call) -> None:
         view = flip_view(view, 2) if turned else view
         sources.append(copy_view(view, (*rows, *f.shape), f.scalar.dtype))
     reverse = problem.reverse and not turned
-    together = replace(problem, leaves=tuple(sources), shape=rows, axis=1, reverse=reverse)
+    together = replace(problem.with_rows_together(sources), reverse=reverse)
     if problem.reduces_rows:
         scan_device(call.executor, together, call.strategy, out=call.results, **call.options)
         return

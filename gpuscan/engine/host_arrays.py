@@ -219,11 +219,9 @@ class _Scan:
         """
         spec, problem = self._spec, self._problem
         if problem.inner > 1:
-            leaves = tuple(problem.by_rows(leaf) for leaf in problem.numpy_leaves)
-            rows = replace(problem, leaves=leaves, shape=(problem.rows, problem.row_length), axis=1)
             scan_host(
                 self._executor,
-                rows,
+                problem.with_rows_together(map(problem.by_rows, problem.numpy_leaves)),
                 self._strategy,
                 outputs=self._results,
                 piece_bytes=self._piece_bytes,
@@ -273,12 +271,7 @@ class _Scan:
     def _run_with_rows_together(self) -> None:
         """Make the elements of each row neighbours in memory, on the CPU, and scan the array of rows."""
         problem = self._problem
-        rows = replace(
-            problem,
-            leaves=tuple(problem.by_rows(leaf) for leaf in problem.numpy_leaves),
-            shape=(problem.rows, problem.row_length),
-            axis=1,
-        )
+        rows = problem.with_rows_together(map(problem.by_rows, problem.numpy_leaves))
         if rows.leaves[0] is problem.leaves[0]:
             raise row_too_long(self._executor.context, self._spec)
         found = scan_host(self._executor, rows, self._strategy, **self._options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -258,6 +258,13 @@ class Problem:
     def inner(self) -> int:
         """The number of rows with interleaved elements: the product of the axes after the scanned one."""
         return prod(self.shape[self.axis + 1 :])
+
+    def with_rows_together(self, leaves: Iterable[Leaf]) -> Problem:
+        """Return the same problem on arrays (rows, row_length, *element shape); see `by_rows`.
+
+        `from_rows` brings its results back to the order of this problem's axes.
+        """
+        return replace(self, leaves=tuple(leaves), shape=(self.rows, self.row_length), axis=1)
 
     def by_rows(self, leaf: AnyArray) -> AnyArray:
         """Return a leaf as a contiguous array (rows, row_length, *element shape)."""

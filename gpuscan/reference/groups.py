@@ -34,9 +34,8 @@ def accumulate_groups(problem: Problem, labels: Array) -> list[Array]:
     order = argsort(rows, 1)
     leaves = tuple(take_entries(problem.by_rows(leaf), order) for leaf in problem.numpy_leaves)
     keys = np.take_along_axis(rows, order, 1)
-    shape = order.shape
-    heads = Heads(shape, 1, problem.reverse, Keys(keys))
-    found = accumulate(replace(problem, leaves=leaves, shape=shape, axis=1, heads=heads))
+    heads = Heads(order.shape, 1, problem.reverse, Keys(keys))
+    found = accumulate(replace(problem.with_rows_together(leaves), heads=heads))
     return [take_entries(rows, np.argsort(order, axis=1)) for rows in found]
 
 
