@@ -96,7 +96,7 @@ class TileShape:
 
 
 class _WithoutSubgroups:
-    """What tiles have in common whose shaders use no subgroup operations; see `TileShape`."""
+    """Give what tiles have in common if their shaders use no subgroup operations; see `TileShape`."""
 
     subgroup_size = 0
     steps = bands = block = 1

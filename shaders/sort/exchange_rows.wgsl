@@ -214,8 +214,8 @@ var<workgroup> shared_differs: u32;
         atomicStore(&differs, 0u);
     }
     workgroupBarrier();
-    // If keys of the same order differ, a second round sorts by their old places: first what comes before zeros, then the
-    // zeros, then what comes between them and NaNs, and then the NaNs.
+    // If keys of the same order differ, a second round sorts by their old places: first the keys before zeros, then the
+    // zeros, then the keys between zeros and NaNs, and then the NaNs.
     for (var round = 0u; round < 2u; round++) {
     var differs_here = false;
 {% endif %}
