@@ -31,6 +31,7 @@ from gpuscan.elements import dtype_from
 from gpuscan.errors import AdapterNotFoundError
 from gpuscan.problem.arguments import as_array, as_flag, check_one_cut
 from gpuscan.problem.compensated_sum import as_pairs
+from gpuscan.problem.problem import ProblemOptions
 
 if TYPE_CHECKING:
     import wgpu
@@ -147,7 +148,7 @@ class Device(OpenedDevice):
             array([ 1,  3,  6, 10], dtype=uint32)
         """
         shape = check_shape(shape)
-        options: dict[str, object] = {
+        options: ProblemOptions = {
             "axis": axis,
             "exclusive": exclusive,
             "reverse": reverse,

@@ -15,7 +15,7 @@ from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.team import Team
 from gpuscan.device.adapters import adapter_number, names
 from gpuscan.operators.operator import Operator
-from gpuscan.problem.problem import Problem
+from gpuscan.problem.problem import Problem, ProblemOptions, ReductionOptions
 from gpuscan.problem.results import parts_of
 
 # The type of `device=` in functions that may run on several devices.
@@ -102,7 +102,7 @@ class Distributed(ABC):
         self,
         x: object,
         op: Operation,
-        options: Mapping[str, object],
+        options: ProblemOptions,
         *,
         out: object,
         compensated: object,
@@ -118,7 +118,7 @@ class Distributed(ABC):
         x: object,
         op: Operation,
         axis: object,
-        options: dict[str, object],
+        options: ReductionOptions,
         *,
         keepdims: object,
         out: object,

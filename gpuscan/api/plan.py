@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from gpuscan.engine.job import PlacedOptions
     from gpuscan.planning.kernel import Kernel
     from gpuscan.planning.spec import ScanSpec
-    from gpuscan.problem.problem import Problem
+    from gpuscan.problem.problem import Problem, ProblemOptions
 
 
 # What a call of a plan writes to.
@@ -77,7 +77,7 @@ class Plan(Numbered):
         dtype: AnyDType,
         op: object,
         strategy: str,
-        options: dict[str, object],
+        options: ProblemOptions,
         groups: object = None,
     ) -> None:
         self.device = device

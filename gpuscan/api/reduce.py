@@ -25,7 +25,7 @@ from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.named_operators import resolve
 from gpuscan.problem.arguments import as_flag, as_numpy_arrays, check_one_cut
 from gpuscan.problem.labels import category_count
-from gpuscan.problem.problem import Problem
+from gpuscan.problem.problem import Problem, ReductionOptions
 from gpuscan.problem.results import assemble_arrays
 from gpuscan.reference import scan as reference
 
@@ -148,7 +148,8 @@ def reduce(
         >>> gs.reduce(np.array([3, 1, 4, 1], np.int32), groups=["tea", "milk", None, "tea"])
         array([4, 1], dtype=int32)
     """
-    options = {"initial": initial, "dtype": dtype, "before": before, "after": after, "reproducible": reproducible}
+    options: ReductionOptions = {"initial": initial, "dtype": dtype, "before": before, "after": after}
+    options["reproducible"] = reproducible
     check_one_cut(segments=segments, groups=groups)
     if groups is None and num_groups is not None:
         raise ValueError(
@@ -166,12 +167,13 @@ def reduce(
         problem, labels = make_grouped_reduction(combine_bundle_axes(x, axes), operator, axes, groups, **options)
         num_groups = category_count(groups) if num_groups is None else num_groups
     elif segments is None:
-        problem = reduction(combine_bundle_axes(x, axes), op, axis=axes.axis, seeds_on_device=True, **options)
+        options |= {"axis": axes.axis, "seeds_on_device": True}
+        problem = reduction(combine_bundle_axes(x, axes), op, **options)
         shape = axes.result_shape(keepdims)
     else:
         # Offsets of NumPy are checked while the GPU works. If they are wrong, the call raises and returns nothing.
-        options |= {"segments": segments, "checks_later": out is None}
-        problem = make_segmented_reduction(combine_bundle_axes(x, axes), op, axis=axes.axis, **options)
+        options |= {"axis": axes.axis, "segments": segments, "checks_later": out is None}
+        problem = make_segmented_reduction(combine_bundle_axes(x, axes), op, **options)
         shape = problem.results_shape
     home = home_for(problem, team_or_home((*problem.arrays, labels), device))
     problem = seeds_by_rows(problem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 
@@ -14,12 +14,12 @@ from gpuscan.operators.operator import Operator
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.groups import check_labels
 from gpuscan.problem.labels import labels_of
-from gpuscan.problem.problem import Problem, make_problem
+from gpuscan.problem.problem import Problem, ReductionOptions, make_problem
 from gpuscan.problem.segments import Offsets, empty_segment_error
 from gpuscan.reference import scan as reference
 
 
-def reduction(x: object, op: object, **options: object) -> Problem:
+def reduction(x: object, op: object, **options: Unpack[ReductionOptions]) -> Problem:
     """Return a reduction along one axis as a problem. Its seeds are the results if the axis has length 0.
 
     Raises:
@@ -38,21 +38,21 @@ def reduction(x: object, op: object, **options: object) -> Problem:
 
 
 def make_grouped_reduction(
-    x: object, operator: Operator, axes: ReducedAxes, groups: object, **options: Any
+    x: object, operator: Operator, axes: ReducedAxes, groups: object, **options: Unpack[ReductionOptions]
 ) -> tuple[Problem, SomeArray]:
     """Return a reduction of groups as a scan with a `fill`, the result of empty groups, and the checked labels.
 
     Raises:
         ValueError, TypeError: as `check_labels` does.
     """
-    problem = make_problem(x, operator, axis=axes.axis, **options)
+    problem = make_problem(x, operator, **(options | {"axis": axes.axis}))
     given = labels_of(groups)
     labels = check_labels(axes.combine_axes(given) if given.shape == axes.shape else given, problem.shape, problem.axis)
     fill = _fill_of(problem)
     return replace(problem, fill=fill), labels
 
 
-def make_segmented_reduction(x: object, op: object, **options: object) -> Problem:
+def make_segmented_reduction(x: object, op: object, **options: Unpack[ReductionOptions]) -> Problem:
     """Return a reduction of the segments of rows as a problem. With `checks_later`, `Heads.check` checks offsets.
 
     Raises:

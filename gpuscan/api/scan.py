@@ -29,7 +29,7 @@ from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.groups import check_labels
 from gpuscan.problem.indexed_maps import IndexedMap, as_map
-from gpuscan.problem.problem import Problem
+from gpuscan.problem.problem import Problem, ProblemOptions
 from gpuscan.problem.results import over_arrays
 from gpuscan.reference import scan as reference
 
@@ -220,8 +220,11 @@ def scan(
         (array([[ 3,  4,  8],
                [ 1,  6, 15]], dtype=int32), array([ 8, 15], dtype=int32))
     """
-    options: dict[str, Any] = {"axis": axis, "exclusive": exclusive, "reverse": reverse, "initial": initial}
-    options |= {
+    options: ProblemOptions = {
+        "axis": axis,
+        "exclusive": exclusive,
+        "reverse": reverse,
+        "initial": initial,
         "segments": segments,
         "keys": keys,
         "dtype": dtype,
@@ -229,31 +232,52 @@ def scan(
         "after": after,
         "reproducible": reproducible,
     }
-    options |= {"groups": groups, "out": out, "compensated": compensated, "return_total": return_total}
-    return _scan(x, op, device=device, strategy=strategy, **options)
+    return _scan(
+        x,
+        op,
+        groups=groups,
+        out=out,
+        compensated=compensated,
+        return_total=return_total,
+        device=device,
+        strategy=strategy,
+        **options,
+    )
+
+
+class _ScanCall(ProblemOptions, total=False):
+    """The keywords of `_scan`."""
+
+    groups: object
+    out: object
+    compensated: bool
+    return_total: bool
+    device: Devices
+    strategy: Strategy
+    count: int | None
 
 
 @launchable
-def _scan_counted(x: object, op: Operation, **options: Any) -> object:
+def _scan_counted(x: object, op: Operation, **options: Unpack[_ScanCall]) -> object:
     """Return what `_scan` returns. Calls with as many labels launch the program of the first one."""
     return _scan(x, op, **options)
 
 
 def _scan(
-    x: Any,
+    x: object,
     op: Operation,
     *,
     groups: object,
-    out: Any,
+    out: object,
     compensated: bool,
     return_total: bool,
     device: Devices,
     strategy: Strategy,
     count: int | None = None,
-    **options: Any,
+    **options: Unpack[ProblemOptions],
 ) -> object:
     """Return the result of `scan`; `count` is that of `gpuscan.engine.group_tables.count_labels`."""
-    call = options | {"groups": groups, "out": out, "compensated": compensated, "return_total": return_total}
+    given, given_op, asked = x, op, options.copy()
     if (distributed := find_distributed(x)) is not None:
         refused = {"device": device, "groups": groups, "reproducible": options.pop("reproducible")}
         more = {"compensated": compensated, "return_total": return_total}
@@ -262,10 +286,10 @@ def _scan(
     if options["segments"] is not None and out is None:
         # The offsets are checked while the GPU scans. If they are wrong, the call raises and returns nothing.
         options["checks_later"] = True
-    given, given_op = x, op
     if compensated is not False and as_flag("compensated", compensated):
         x, op, options = as_pairs(x, op, options)
-    problem = find_or_make_problem(x, op, seeds_on_device=True, **options)
+    options["seeds_on_device"] = True
+    problem = find_or_make_problem(x, op, **options)
     check_strategy(strategy)
     labels = None if groups is None else check_labels(groups, problem.shape, problem.axis)
     home = home_for(problem, team_or_home((*problem.arrays, labels), device))
@@ -276,7 +300,18 @@ def _scan(
                 labels._check("STORAGE")
                 with context.end_recording():
                     count = read_count(reduce(as_unsigned(labels.ravel()), "maximum"), labels.dtype)
-                    return _scan_counted(given, given_op, count=count, device=device, strategy=strategy, **call)
+                    return _scan_counted(
+                        given,
+                        given_op,
+                        groups=groups,
+                        out=out,
+                        compensated=compensated,
+                        return_total=return_total,
+                        device=device,
+                        strategy=strategy,
+                        count=count,
+                        **asked,
+                    )
     problem = seeds_by_rows(problem)
     outputs = check_out(problem, out, home if is_on_device(problem) else None)
     total = None
@@ -306,7 +341,7 @@ def total_of(
     given: object,
     x: object,
     op: Operation,
-    options: dict[str, object],
+    options: ProblemOptions,
     home: Device | Team | None,
     *,
     grouped: bool,
@@ -405,10 +440,10 @@ def last_results(problem: Problem, x: object, results: Sequence[SomeArray]) -> o
 
 
 def reduce_in_order(
-    problem: Problem, x: object, op: Operation, options: dict[str, Any], home: Device | Team | None
+    problem: Problem, x: object, op: Operation, options: ProblemOptions, home: Device | Team | None
 ) -> object:
     """Return the reduction of each row in the order of the scan: a pass of its own over the elements."""
-    shared = {name: options[name] for name in _SHARED}
+    shared: dict[str, Any] = {name: value for name, value in options.items() if name in _SHARED}
     if problem.reverse:
         x = over_arrays(_make_flip(problem.axis), x)
         shared["before"] = _from_the_end(as_map(options["before"]), problem.row_length)

@@ -31,7 +31,7 @@ from gpuscan.problem.arguments import as_flag
 from gpuscan.problem.chunk_cuts import ChunkCuts, chunk_cuts
 from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.fixed_bits import check_not_everywhere, is_everywhere
-from gpuscan.problem.problem import Problem, make_problem, make_unrounded
+from gpuscan.problem.problem import Problem, ProblemOptions, make_problem, make_unrounded
 from gpuscan.problem.problem_parts import cut
 from gpuscan.problem.segments import Heads, Marks
 from gpuscan.reference import scan as reference
@@ -171,7 +171,7 @@ def scan_chunks(
         >>> [part.tolist() for part in gs.scan_chunks(chunks, segments=[0, 1, 6])]
         [[1, 1], [2, 3], [4, 5]]
     """
-    options: dict[str, object] = {
+    options: ProblemOptions = {
         "axis": 0,
         "exclusive": as_flag("exclusive", exclusive),
         "reverse": False,
@@ -197,8 +197,8 @@ def scan_chunks(
 
 
 def chunk_problems(
-    chunks: Iterable[object], op: object, options: dict[str, Any], compensated: bool, cuts: ChunkCuts | None
-) -> Iterator[tuple[Any, Problem]]:
+    chunks: Iterable[object], op: object, options: ProblemOptions, compensated: bool, cuts: ChunkCuts | None
+) -> Iterator[tuple[object, Problem]]:
     """Yield each chunk with its problem. Heads are marks, since a chunk may begin within a segment."""
     number = 0
     for number, chunk in enumerate(chunks, 1):
@@ -212,13 +212,13 @@ def chunk_problems(
         cuts.finish(number)
 
 
-def _problem_of(chunk: object, op: object, options: dict[str, Any]) -> Problem:
+def _problem_of(chunk: object, op: object, options: ProblemOptions) -> Problem:
     """Return the `Problem` of one chunk.
 
     Raises:
         ValueError: the chunk is not 1-D.
     """
-    problem = make_problem(chunk, op, seeds_on_device=True, **options)
+    problem = make_problem(chunk, op, **(options | {"seeds_on_device": True}))
     if problem.indexed:
         raise TypeError(
             "before= was passed as a function of an element and its index, but chunks have no axis to count along. "

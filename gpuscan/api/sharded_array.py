@@ -30,7 +30,7 @@ from gpuscan.planning.strategies import check_strategy
 from gpuscan.problem.arguments import as_array, as_flag, check_one_cut, fields_of, initial_rows, resolve_axis
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.compensated_sum import as_pairs
-from gpuscan.problem.problem import Problem
+from gpuscan.problem.problem import Problem, ProblemOptions, ReductionOptions
 from gpuscan.problem.problem_parts import cut_heads
 from gpuscan.problem.results import assemble_arrays, over_arrays, parts_of
 from gpuscan.problem.segments import Heads, Keys, Offsets, heads_of
@@ -122,7 +122,7 @@ class ShardedArray(Distributed):
         self,
         x: object,
         op: Operation,
-        options: Mapping[str, object],
+        options: ProblemOptions,
         *,
         out: object,
         compensated: object,
@@ -148,7 +148,8 @@ class ShardedArray(Distributed):
         segments = None if options["segments"] is None else as_array(options["segments"])
         pairs, with_total = as_flag("compensated", compensated), as_flag("return_total", return_total)
         (first, *_) = find_sharded_leaves(x)
-        uncut = {name: value for name, value in options.items() if name not in ("segments", "keys")}
+        uncut = options.copy()
+        del uncut["segments"], uncut["keys"]
         problems = make_shard_problems(x, op, first, uncut, pairs)
         shards = cut_shards(problems, first, segments, options["keys"])
         outputs = check_sharded_out(problems[0], out, first)
@@ -162,7 +163,8 @@ class ShardedArray(Distributed):
         total = None
         if with_total and not in_results:
             # Before the results are written, perhaps over the input.
-            total = _total(x, op, first, {name: options[name] for name in _OF_REDUCTIONS}, pairs)
+            del uncut["exclusive"]
+            total = _total(x, op, first, uncut, pairs)
         if problem.axis == first.axis and 0 not in first.shape:
             found = in_order(scan_shards(in_order(shards, problem.reverse), strategy), problem.reverse)
         else:
@@ -180,7 +182,7 @@ class ShardedArray(Distributed):
         x: object,
         op: Operation,
         axis: object,
-        options: dict[str, Any],
+        options: ReductionOptions,
         *,
         keepdims: object,
         out: object,
@@ -295,16 +297,13 @@ def shard_of(x: object, number: int) -> object:
 # ----- Scans and reductions
 
 
-# The options of a scan that its reduction has as well.
-_OF_REDUCTIONS = ("axis", "reverse", "initial", "dtype", "before", "after")
-
-
-def _reduction(x: object, op: Operation, axes: ReducedAxes, options: dict[str, Any]) -> object:
+def _reduction(x: object, op: Operation, axes: ReducedAxes, options: ReductionOptions) -> object:
     """Return the reduction of a bundle of sharded arrays without the axes."""
     (first, *_) = find_sharded_leaves(x)
     if 0 in first.shape:
         # Without elements, nothing is gained by computing on the devices.
-        return reduce(over_arrays(ShardedArray.numpy, x), op, axis=axes.axes, **options)
+        given: dict[str, Any] = {**options, "axis": axes.axes}
+        return reduce(over_arrays(ShardedArray.numpy, x), op, **given)
     segments = None if options["segments"] is None else as_array(options["segments"])
     if not axes.axes or (len(axes.axes) > 1 and segments is not None):
         what = "segments= was" if axes.axes else "axis=() was"
@@ -314,12 +313,11 @@ def _reduction(x: object, op: Operation, axes: ReducedAxes, options: dict[str, A
         )
     if len(axes.axes) > 1:
         # The last axis first: this combines the elements in C order.
-        inner = {"initial": None, "after": None}
-        last = _reduction(x, op, replace(axes, axes=axes.axes[-1:]), options | inner)
-        outer = {"initial": options["initial"], "after": options["after"]}
-        return reduce(last, op, axis=axes.axes[:-1], **outer)
-    plain = {name: value for name, value in options.items() if name != "segments"}
-    problems = make_shard_problems(x, op, first, plain | {"axis": axes.axis})
+        last = _reduction(x, op, replace(axes, axes=axes.axes[-1:]), options | {"initial": None, "after": None})
+        return reduce(last, op, axis=axes.axes[:-1], initial=options["initial"], after=options["after"])
+    uncut: ProblemOptions = {**options, "axis": axes.axis, "exclusive": False, "reverse": False}
+    del uncut["segments"]
+    problems = make_shard_problems(x, op, first, uncut)
     if segments is None:
         return _reduce_rows(problems, first)
     shards = cut_shards(problems, first, segments, None)
@@ -368,10 +366,10 @@ def _last_results(problem: Problem, results: Sequence[ShardedArray]) -> object:
     return structure.build_bundle(_join_shards(lasts, first, first.axis - (first.axis > axis)))
 
 
-def _total(x: object, op: Operation, first: ShardedArray, options: dict[str, Any], pairs: bool) -> object:
+def _total(x: object, op: Operation, first: ShardedArray, options: ProblemOptions, pairs: bool) -> object:
     """Return the reduction of each row in the order of the scan: a pass of its own over the elements."""
     if 0 in first.shape:
-        shared = {name: value for name, value in options.items() if name != "reverse"}
+        shared: dict[str, Any] = {name: value for name, value in options.items() if name != "reverse"}
         return reduce(over_arrays(ShardedArray.numpy, x), op, **shared)
     return _reduce_rows(make_shard_problems(x, op, first, options, pairs), first)
 
@@ -427,7 +425,7 @@ def _reduce_segments(problems: Sequence[Problem], first: ShardedArray, segments:
 
 
 def make_shard_problems(
-    x: object, op: object, first: ShardedArray, options: Mapping[str, object], pairs: bool = False
+    x: object, op: object, first: ShardedArray, options: ProblemOptions, pairs: bool = False
 ) -> list[Problem]:
     """Return the call as a problem for each shard, with the initial values of its rows.
 
@@ -442,7 +440,8 @@ def make_shard_problems(
         ValueError: the arrays are divided along an axis of the element; or as `make_problem`.
     """
     initial, exclusive = options.get("initial"), options.get("exclusive", False)
-    plain = {name: value for name, value in options.items() if name != "initial"}
+    plain = options.copy()
+    plain.pop("initial", None)
     if initial is not None:
         # The initial values are cut afterwards, and stand for the identity.
         plain["exclusive"] = False

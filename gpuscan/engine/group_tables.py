@@ -249,8 +249,7 @@ def check_full_later(executor: Executor, problem: Problem, marks: DeviceArray, g
         marks: (rows * groups,) of uint32: 0 for each empty group.
         groups: the groups of a row.
     """
-    options = {"axis": 0, "exclusive": False, "reverse": False, "before": _rank_if_empty}
-    search = find_or_make_problem(marks, "maximum", **options)
+    search = find_or_make_problem(marks, "maximum", axis=0, exclusive=False, reverse=False, before=_rank_if_empty)
     (found,) = scan_device(executor, search.as_reduction())
     report_largest(executor.context, found, _error_if_empty, (problem.operator.described, groups))
 

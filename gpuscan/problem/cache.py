@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 
 from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.operator import Operator
 from gpuscan.problem.arguments import OnDevice
-from gpuscan.problem.problem import Problem, make_problem
+from gpuscan.problem.problem import Problem, ProblemOptions, make_problem
 from gpuscan.recent_values import RecentValues
 from gpuscan.sizes import has_size
 
@@ -27,7 +27,7 @@ _problems: RecentValues[tuple[object, ...], Problem] = RecentValues(_MAX_PROBLEM
 _lock = threading.Lock()
 
 
-def find_or_make_problem(x: object, op: object, **options: Any) -> Problem:
+def find_or_make_problem(x: object, op: object, **options: Unpack[ProblemOptions]) -> Problem:
     """Return what `make_problem` returns, from an earlier call of the same kind if there was one.
 
     Problems are kept for one array or a tuple of arrays, in native byte order, with initial values of few numbers.
@@ -36,9 +36,9 @@ def find_or_make_problem(x: object, op: object, **options: Any) -> Problem:
     """
     segments, keys = options.get("segments"), options.get("keys")
     if (segments is None) != (keys is None):
-        later = bool(options.get("checks_later"))
-        whole = find_or_make_problem(x, op, **(options | {"segments": None, "keys": None, "checks_later": None}))
-        return whole.cut(segments, keys, checks_later=later)
+        later = options.pop("checks_later", False)
+        options["segments"] = options["keys"] = None
+        return find_or_make_problem(x, op, **options).cut(segments, keys, checks_later=later)
     key = _key(x, op, options)
     if key is None:
         return make_problem(x, op, **options)
@@ -50,8 +50,7 @@ def find_or_make_problem(x: object, op: object, **options: Any) -> Problem:
         return make_problem(x, op, **options)
     given = x if type(x) is tuple else (x,)
     if known is not None:
-        functions = {name: options.get(name) for name in ("before", "after")}
-        return known.for_call(given, op, options.get("dtype"), **functions)
+        return known.for_call(given, op, options.get("dtype"), options.get("before"), options.get("after"))
     problem = make_problem(x, op, **options)
     if len(problem.leaves) == len(given) and all(a is b for a, b in zip(problem.leaves, given, strict=True)):
         with _lock:

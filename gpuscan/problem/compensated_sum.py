@@ -7,7 +7,6 @@ The kernels do not know about it: the pairs are a bundle, which maps on load and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from gpuscan.operators.operator import Operator, operator
 from gpuscan.operators.traced_array import Number
 from gpuscan.problem.arguments import structure_and_leaves, with_dtype
 from gpuscan.problem.indexed_maps import compose_maps
+from gpuscan.problem.problem import ProblemOptions
 
 Map = Callable[..., object]
 FLOAT32 = np.dtype(np.float32)
@@ -89,7 +89,7 @@ def make_sum_map(after: Map | None) -> Map:
     return store
 
 
-def as_pairs(x: object, op: object, options: dict[str, Any]) -> tuple[object, Operator, dict[str, Any]]:
+def as_pairs(x: object, op: object, options: ProblemOptions) -> tuple[object, Operator, ProblemOptions]:
     """Return the input, operator and options of a scan of pairs that computes the same sums.
 
     Raises:
@@ -105,7 +105,7 @@ def as_pairs(x: object, op: object, options: dict[str, Any]) -> tuple[object, Op
         leaves, before = with_dtype(leaves, structure, FLOAT32, before)
         x = structure.unflatten(leaves)
     seed = None if initial is None else (initial, np.float32(0))
-    pairs = {
+    pairs: ProblemOptions = {
         "dtype": None,
         "before": make_pair_map(before),
         "after": make_sum_map(options.get("after")),

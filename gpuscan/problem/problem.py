@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
+from typing import TypedDict
 
 import numpy as np
 
@@ -31,6 +32,28 @@ from gpuscan.problem.indexed_maps import IndexedMap, as_map, with_index
 from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.results import own_axes
 from gpuscan.problem.segments import Heads, Keys, heads_of
+
+
+class ReductionOptions(TypedDict, total=False):
+    """The options of `make_problem` that a reduction has as well."""
+
+    axis: int | None
+    initial: object
+    dtype: object
+    before: Callable[..., object] | None
+    after: Callable[..., object] | None
+    segments: object
+    keys: object
+    checks_later: bool
+    seeds_on_device: bool
+    reproducible: str | None
+
+
+class ProblemOptions(ReductionOptions, total=False):
+    """The options of `make_problem`."""
+
+    exclusive: bool
+    reverse: bool
 
 
 @dataclass(frozen=True)
