@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from gpuscan.api.array import Array, SomeArray, as_some_array, in_dtype
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
-from gpuscan.array_types import AnyDType
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.linear_attention import DeviceAttention, largest_numbers
@@ -23,8 +24,10 @@ from gpuscan.sizes import apply
 
 # A part of the batches and of the heads.
 Part = tuple[slice, slice]
-# The places of the states among the arrays of a call.
-_STATES = (5, 7)
+# The place of the first state among the arrays of a call.
+_FIRST_STATE = 5
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 @launchable
@@ -227,21 +230,58 @@ def gated_linear_attention_vjp(
     return (*grads[:4], grads[5])
 
 
+class Shaped(Protocol):
+    """An array of NumPy, of gpuscan or of another framework."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length along each axis."""
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+
+
+class _Arrays(NamedTuple, Generic[T]):
+    """The arrays of a call; None for an array that was not passed."""
+
+    q: T
+    k: T
+    v: T
+    g: T
+    beta: T | None
+    initial_state: T | None
+    grad_o: T | None
+    grad_final_state: T | None
+
+    def map(self, function: Callable[[T, bool], U]) -> _Arrays[U]:
+        """Return a function of each array, and of True for the states, which have no axis of time."""
+        return _Arrays(
+            function(self.q, False),
+            function(self.k, False),
+            function(self.v, False),
+            function(self.g, False),
+            None if self.beta is None else function(self.beta, False),
+            None if self.initial_state is None else function(self.initial_state, True),
+            None if self.grad_o is None else function(self.grad_o, False),
+            None if self.grad_final_state is None else function(self.grad_final_state, True),
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class _Call:
     """The checked arrays of a call, in its dtype of computation.
 
     Attributes:
-        arrays: q, k, v, g, beta, the first state, and the gradients of the outputs and of the last state; None for an
-            array that was not passed.
-        dtypes: the dtype of each of these arrays when it was passed; None for an array that was not passed.
+        arrays: the arrays.
+        dtypes: the dtype of each array when it was passed.
         scale: the factor of the outputs.
         home: the device; None for NumPy.
         on_device: True if an argument is there.
     """
 
-    arrays: tuple[Any, ...]
-    dtypes: tuple[Any, ...]
+    arrays: _Arrays[SomeArray]
+    dtypes: _Arrays[AnyDType]
     scale: float
     home: Device | None
     on_device: bool
@@ -257,75 +297,80 @@ class _Call:
         scale: float | None,
         initial: object,
         device: Device | str | int | None,
-        grads: dict[str, Any],
+        grads: Mapping[str, object],
     ) -> _Call:
         """Check the arguments of a call."""
-        named: dict[str, object] = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "initial_state": initial}
-        named |= {"grad_o": None, "grad_final_state": None} | grads
-        given: dict[str, Any] = {name: None if each is None else as_some_array(each) for name, each in named.items()}
+        named: dict[str, object] = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "initial_state": initial, **grads}
+        given = {name: as_some_array(each) for name, each in named.items() if each is not None}
         check_shapes(given)
-        if grads and given["grad_o"] is None:
+        if grads and "grad_o" not in given:
             raise TypeError("grad_o=None was passed; pass the gradient with respect to the outputs")
-        present = {name: each for name, each in given.items() if each is not None}
-        home = home_of(present.values(), device)
-        dtype = _common_dtype(present, home)
-        arrays = [None if each is None else in_dtype(each, dtype) for each in given.values()]
-        dtypes = [None if each is None else each.dtype for each in given.values()]
+        home = home_of(given.values(), device)
+        dtype = _common_dtype(given, home)
+        optional = ("beta", "initial_state", "grad_o", "grad_final_state")
+        arrays = _Arrays(given["q"], given["k"], given["v"], given["g"], *map(given.get, optional))
         if scale is None:
-            scale = apply(_default_scale, given["k"].shape[3])
-        on_device = any(isinstance(each, OnDevice) for each in present.values())
-        return cls(tuple(arrays), tuple(dtypes), scale, home, on_device)
+            scale = apply(_default_scale, arrays.k.shape[3])
+        on_device = any(isinstance(each, OnDevice) for each in given.values())
+        wide = arrays.map(lambda each, _: in_dtype(each, dtype))
+        return cls(wide, arrays.map(lambda each, _: each.dtype), scale, home, on_device)
 
     def outputs(self, with_state: bool) -> Any:
         """Return the outputs, and if asked for the last state."""
-        v = self.arrays[2]
+        o: SomeArray
+        state: SomeArray
         if self.home is None:
             o, state = self._on_host().outputs()
         else:
-            shapes = [v.shape, self._state_shape]
+            shapes = [self.arrays.v.shape, self._state_shape]
             o, state = self._in_parts(lambda attention, _: attention.outputs(), shapes, [False, True])
-        o = in_dtype(o, self.dtypes[2])
+        o = in_dtype(o, self.dtypes.v)
         return (o, state) if with_state else o
 
-    def gradients(self) -> tuple[Any, ...]:
+    def gradients(self) -> tuple[SomeArray | None, ...]:
         """Return the gradients with respect to q, k, v, g, beta and the first state; None for those not passed."""
-        own = self.arrays[:6]
+        found: list[SomeArray | None]
         if self.home is None:
-            found = self._on_host().gradients(self.arrays[6], self.arrays[7])
+            given = self.arrays.map(_as_numpy)
+            assert given.grad_o is not None
+            found = [*self._on_host().gradients(given.grad_o, given.grad_final_state)]
         else:
-            kept = [place for place, array in enumerate(own) if array is not None]
+            own = dict(enumerate(self.arrays[:6]))
+            kept = {place: array.shape for place, array in own.items() if array is not None}
 
-            def compute_gradients(attention: DeviceAttention, grads: Sequence[Any]) -> Sequence[object]:
-                results = attention.gradients(*grads)
-                return [results[place] for place in kept]
+            def compute_gradients(attention: DeviceAttention, bound: _Arrays[DeviceArray]) -> Sequence[DeviceArray]:
+                assert bound.grad_o is not None
+                results = attention.gradients(bound.grad_o, bound.grad_final_state)
+                return [result for place in kept if (result := results[place]) is not None]
 
-            shapes = [own[place].shape for place in kept]
-            results = self._in_parts(compute_gradients, shapes, [place in _STATES for place in kept])
-            found = [None] * 6
-            for place, result in zip(kept, results, strict=True):
-                found[place] = result
-        pairs = zip(found, self.dtypes, strict=False)
-        return tuple(None if each is None else in_dtype(each, dtype) for each, dtype in pairs)
+            are_states = [place == _FIRST_STATE for place in kept]
+            results = self._in_parts(compute_gradients, list(kept.values()), are_states)
+            of_place = dict(zip(kept, results, strict=True))
+            found = [of_place.get(place) for place in own]
+        return tuple(
+            None if each is None or dtype is None else in_dtype(each, dtype)
+            for each, dtype in zip(found, self.dtypes, strict=False)
+        )
 
     @property
     def _state_shape(self) -> tuple[int, ...]:
-        batches, _, heads, keys = self.arrays[1].shape
-        return batches, heads, keys, self.arrays[2].shape[3]
+        batches, _, heads, keys = self.arrays.k.shape
+        return batches, heads, keys, self.arrays.v.shape[3]
 
     def _on_host(self) -> HostAttention:
-        q, k, v, g, beta, initial = self.arrays[:6]
-        return HostAttention(q, k, v, g, beta, float(self.scale), initial)
+        given = self.arrays.map(_as_numpy)
+        return HostAttention(given.q, given.k, given.v, given.g, given.beta, float(self.scale), given.initial_state)
 
     def _in_parts(
         self,
-        compute: Callable[[DeviceAttention, Sequence[Any]], Sequence[Any]],
+        compute: Callable[[DeviceAttention, _Arrays[DeviceArray]], Sequence[DeviceArray]],
         shapes: Sequence[tuple[int, ...]],
         are_states: Sequence[bool],
-    ) -> list[Any]:
+    ) -> Sequence[SomeArray]:
         """Return what is computed on the device, for as many batches and heads at a time as it binds.
 
         Args:
-            compute: gives the results of an attention, from it and the gradients of its results.
+            compute: gives the results of an attention, from it and all arrays.
             shapes: the shapes of the results.
             are_states: which of them have no axis of time.
         """
@@ -334,15 +379,10 @@ class _Call:
         parts = list(self._parts(home._context.binding_limit // 4))
         whole: list[SomeArray] = []
         for part in parts:
-            arrays: list[Any] = [
-                None
-                if array is None
-                else self._make_bindable(array, part if len(parts) > 1 else None, place in _STATES)
-                for place, array in enumerate(self.arrays)
-            ]
-            q, k, v, g, beta, initial = arrays[:6]
-            attention = DeviceAttention(q, k, v, g, beta, self.scale, initial)
-            results = [Array._of(home, each) for each in compute(attention, arrays[6:])]
+            bind = partial(self._make_bindable, part if len(parts) > 1 else None)
+            bound = self.arrays.map(bind)
+            attention = DeviceAttention(bound.q, bound.k, bound.v, bound.g, bound.beta, self.scale, bound.initial_state)
+            results = [Array._of(home, each) for each in compute(attention, bound)]
             if len(parts) == 1:
                 return results if self.on_device else [each.numpy() for each in results]
             if not whole:
@@ -355,21 +395,26 @@ class _Call:
     def _parts(self, limit: int) -> Iterator[Part]:
         """Yield parts of the batches and heads, so small that a device can bind each of their arrays."""
         batches, heads, keys, values = self._state_shape
-        length = self.arrays[1].shape[1]
-        one = largest_numbers(keys, values, length, self.arrays[3].ndim == 4)
+        length = self.arrays.k.shape[1]
+        one = largest_numbers(keys, values, length, self.arrays.g.ndim == 4)
         own_heads = max(1, min(heads, limit // one))
         own_batches = max(1, min(batches, limit // (one * heads)))
         for batch in range(0, batches, own_batches):
             for head in range(0, heads, own_heads):
                 yield slice(batch, batch + own_batches), slice(head, head + own_heads)
 
-    def _make_bindable(self, array: SomeArray, part: Part | None, is_state: bool) -> DeviceArray:
+    def _make_bindable(self, part: Part | None, array: SomeArray, is_state: bool) -> DeviceArray:
         """Return an array, or a part of it, on the device, where a shader can bind it."""
         if part is not None:
             array = array[_within(part, is_state)]
         assert self.home is not None
         there = array if isinstance(array, DeviceArray) else self.home.asarray(np.ascontiguousarray(array))
         return bindable(contiguous(there))
+
+
+def _as_numpy(array: SomeArray, _: bool) -> AnyArray:
+    """Return an array of NumPy as it is."""
+    return np.asarray(array)
 
 
 def _within(part: Part, is_state: bool) -> tuple[slice, ...]:
@@ -405,24 +450,27 @@ def _common_dtype(arrays: dict[str, SomeArray], home: Device | None) -> AnyDType
     return np.dtype(np.float64 if wide else np.float32)
 
 
-def check_shapes(arrays: dict[str, Any]) -> None:
-    """Raise ValueError unless the shapes fit."""
-    k, v = arrays["k"], arrays["v"]
-    for name, array in (("k", k), ("v", v)):
+def check_shapes(arrays: Mapping[str, Shaped | None]) -> None:
+    """Raise ValueError unless the shapes of the arrays that were passed fit."""
+    for name in ("k", "v"):
+        array = arrays.get(name)
         if array is None or array.ndim != 4 or not all(array.shape):
             shape = None if array is None else tuple(array.shape)
             raise ValueError(
                 f"{name} of shape {shape} was passed; pass an array (batch, time, head, numbers), none of them 0"
             )
+    k, v = arrays["k"], arrays["v"]
+    assert k is not None
+    assert v is not None
     batches, length, heads, keys = k.shape
     steps, state = (batches, length, heads), (batches, heads, keys, v.shape[3])
-    gates = [steps] if arrays["beta"] is not None else [steps, (*steps, keys)]
-    allowed = {
+    gates: list[tuple[int, ...]] = [steps] if arrays.get("beta") is not None else [steps, (*steps, keys)]
+    allowed: dict[str, list[tuple[int, ...]]] = {
         "q": [k.shape], "v": [(*steps, v.shape[3])], "g": gates, "beta": [steps], "initial_state": [state],
         "grad_o": [v.shape], "grad_final_state": [state],
     }  # fmt: skip
     for name, shapes in allowed.items():
-        array = arrays[name]
+        array = arrays.get(name)
         if array is None and name in ("q", "g"):
             raise TypeError(f"{name}=None was passed; pass an array of shape {tuple(shapes[0])}")
         if array is not None and tuple(array.shape) not in [tuple(shape) for shape in shapes]:

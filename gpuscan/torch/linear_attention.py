@@ -114,7 +114,7 @@ def gated_linear_attention(
 
 def _attend(named: dict[str, Tensor | None], scale: float | None, with_state: bool) -> Tensor | tuple[Tensor, Tensor]:
     check_tensors(named, same_dtype=False)
-    attention.check_shapes(named | {"grad_o": None, "grad_final_state": None})
+    attention.check_shapes(named)
     for name, tensor in named.items():
         if tensor is not None and not tensor.dtype.is_floating_point:
             raise TypeError(
