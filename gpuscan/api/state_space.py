@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, as_some_array, in_dtype
+from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array, in_dtype
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.map import map as map_arrays
@@ -17,7 +17,7 @@ from gpuscan.api.reduce import reduce
 from gpuscan.api.selective_scan import DeviceScan, SelectiveScan
 from gpuscan.array_types import AnyDType
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.problem.arguments import OnDevice, as_flag
+from gpuscan.problem.arguments import OnDevice, as_flag, as_numpy_arrays
 
 if TYPE_CHECKING:
     from gpuscan.api.annotations import Value
@@ -187,15 +187,19 @@ def selective_state_update(
             "gpuscan.Array"
         )
     given = {"x": x, "dt": dt, "A": A, "B": B, "C": C, "D": D, "z": z, "dt_bias": dt_bias}
-    arrays: dict[str, Any] = {name: None if each is None else as_some_array(each) for name, each in given.items()}
-    check_update_shapes(tuple(state.shape), {n: tuple(each.shape) for n, each in arrays.items() if each is not None})
+    arrays = {name: as_some_array(each) for name, each in given.items() if each is not None}
+    for name in ("x", "dt", "A", "B", "C"):
+        if name not in arrays:
+            raise TypeError(f"{name}=None was passed; pass an array")
+    check_update_shapes(tuple(state.shape), {name: tuple(each.shape) for name, each in arrays.items()})
     if on_device:
         home = home_of([state, *arrays.values()], None)
         assert home is not None
-        arrays = {name: None if each is None else home.asarray(each) for name, each in arrays.items()}
-    wide = np.result_type(state.dtype, np.float32)
-    given_wide: list[Any] = [None if each is None else in_dtype(each, wide) for each in arrays.values()]
-    inputs, step, decays, b, c, d, gate, bias = given_wide
+        arrays = {name: home.asarray(each) for name, each in arrays.items()}
+    dtype, wide = arrays["x"].dtype, np.result_type(state.dtype, np.float32)
+    arrays = {name: in_dtype(each, wide) for name, each in arrays.items()}
+    inputs, step, decays, b, c = (arrays[name] for name in ("x", "dt", "A", "B", "C"))
+    d, gate, bias = map(arrays.get, ("D", "z", "dt_bias"))
     groups = state.shape[1] if state.ndim == 4 else 1
 
     def of_states(weights: SomeArray) -> SomeArray:
@@ -213,7 +217,7 @@ def selective_state_update(
     state[...] = in_dtype(after, state.dtype)
     y = _sum(_apply(_product, after, of_states(c)), (-1,)).reshape(inputs.shape)
     y = _apply(_plus_product, y, inputs, d) if d is not None else y
-    return in_dtype(_apply(_multiply_by_gate, y, gate) if gate is not None else y, arrays["x"].dtype)
+    return in_dtype(_apply(_multiply_by_gate, y, gate) if gate is not None else y, dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,51 +225,48 @@ class _Call:
     """The checked arrays of a scan, all of NumPy or all on a device.
 
     Attributes:
-        arrays: the arrays by their names, in the dtype of computation; None for an array that was not passed.
+        arrays: the arrays that were passed, by their names, in the dtype of computation.
         dtypes: their own dtypes.
         home: the device of the scan; None for NumPy.
         wide: the dtype of the computation.
     """
 
-    arrays: dict[str, Any]
-    dtypes: dict[str, Any]
+    arrays: dict[str, SomeArray]
+    dtypes: dict[str, AnyDType]
     home: Device | None
     wide: AnyDType
 
     @classmethod
     def of(cls, named: Mapping[str, object], device: Device | str | int | None) -> _Call:
-        given: dict[str, Any] = {name: None if each is None else as_some_array(each) for name, each in named.items()}
+        given = {name: as_some_array(each) for name, each in named.items() if each is not None}
         for name in ("u", "delta", "A", "B", "C", *(["grad_y"] if "grad_y" in named else [])):
-            if given[name] is None:
+            if name not in given:
                 raise TypeError(f"{name}=None was passed; pass an array")
-        present = {name: each for name, each in given.items() if each is not None}
-        for name, each in present.items():
+        for name, each in given.items():
             if each.dtype.kind in "biuOSU":
                 raise TypeError(f"{name} of dtype {each.dtype} was passed, but it must be of floats")
         u, decays = given["u"], given["A"]
-        check_scan_shapes({name: tuple(each.shape) for name, each in present.items() if not name.startswith("grad")})
+        check_scan_shapes({name: tuple(each.shape) for name, each in given.items() if not name.startswith("grad")})
         states = *u.shape[:2], decays.shape[1]
         for name, shape in (("grad_y", u.shape), ("grad_last_state", states)):
-            if name in present and tuple(present[name].shape) != tuple(shape):
+            if name in given and tuple(given[name].shape) != tuple(shape):
                 raise ValueError(
-                    f"{name} of shape {tuple(present[name].shape)} was passed; pass an array of shape {tuple(shape)}"
+                    f"{name} of shape {tuple(given[name].shape)} was passed; pass an array of shape {tuple(shape)}"
                 )
-        home = home_of(present.values(), device)
+        home = home_of(given.values(), device)
         wide = np.result_type(u.dtype.newbyteorder("="), np.float32)
-        if any(isinstance(each, OnDevice) for each in present.values()):
+        if any(isinstance(each, OnDevice) for each in given.values()):
             assert home is not None
-            given = {name: None if each is None else home.asarray(each) for name, each in given.items()}
+            given = {name: home.asarray(each) for name, each in given.items()}
         elif wide == np.float64 and device is None and home is not None and not home.capabilities.float64:
             home = None
         if wide == np.float64 and home is not None and not home.capabilities.float64:
             raise UnsupportedDtypeError(
                 f"u of dtype float64 was passed for {home!r}, which has no 64-bit floats; pass u.astype(np.float32)"
             )
-        dtypes = {name: None if each is None else each.dtype for name, each in given.items()}
-        for name, each in given.items():
-            if each is not None and each.dtype.kind != "c":
-                given[name] = in_dtype(each, wide)
-        return cls(given, dtypes, home, wide)
+        dtypes = {name: each.dtype for name, each in given.items()}
+        arrays = {name: each if each.dtype.kind == "c" else in_dtype(each, wide) for name, each in given.items()}
+        return cls(arrays, dtypes, home, wide)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -279,16 +280,16 @@ class _Call:
 
     def gate_outputs(self, y: SomeArray) -> SomeArray:
         """Return the outputs of the call, from the outputs of the scan."""
-        u, d, z = (self.arrays[name] for name in ("u", "D", "z"))
+        u, d, z = self.arrays["u"], self.arrays.get("D"), self.arrays.get("z")
         if d is not None:
             y = _apply(_plus_product, y, u, d[:, np.newaxis])
         return in_dtype(y if z is None else _apply(_multiply_by_gate, y, z), self.dtypes["u"])
 
-    def gradients(self, softplus: bool) -> tuple[Any, ...]:
+    def gradients(self, softplus: bool) -> tuple[SomeArray | None, ...]:
         """Return the gradients with respect to the inputs, in their order; None for an input that was not passed."""
         arrays, scan = self.arrays, self._scan(softplus)
-        u, d, z, bias = (arrays[name] for name in ("u", "D", "z", "delta_bias"))
-        grad, last = arrays["grad_y"], arrays["grad_last_state"]
+        u, grad = arrays["u"], arrays["grad_y"]
+        d, z, bias, last = map(arrays.get, ("D", "z", "delta_bias", "grad_last_state"))
         found: dict[str, SomeArray | None] = dict.fromkeys(("u", "delta", "A", "B", "C", "D", "z", "delta_bias"))
         if z is not None:
             y = scan.outputs()[0].reshape(self.shape)
@@ -299,9 +300,13 @@ class _Call:
         if last is None:
             last = np.zeros(shape, scan.A.dtype)
             last = last if self.home is None or not isinstance(u, OnDevice) else self.home.asarray(last)
-        of_u, of_step, of_decay, *of_weights = scan.gradients(
-            grad.reshape(scan.u.shape), in_dtype(last, scan.A.dtype).reshape(shape)
-        )
+        grads = grad.reshape(scan.u.shape), in_dtype(last, scan.A.dtype).reshape(shape)
+        of_u: SomeArray
+        of_step: SomeArray
+        if isinstance(scan, DeviceScan):
+            of_u, of_step, of_decay, *of_weights = scan.gradients(*arrays_on_device(grads))
+        else:
+            of_u, of_step, of_decay, *of_weights = scan.gradients(*as_numpy_arrays(grads))
         of_u, of_step = of_u.reshape(self.shape), of_step.reshape(self.shape)
         if d is not None:
             of_u = _apply(_plus_product, of_u, grad, d[:, np.newaxis])
@@ -331,13 +336,14 @@ class _Call:
         return self.shape[0], groups, self.shape[1] // groups
 
     def _scan(self, softplus: bool) -> DeviceScan | SelectiveScan:
-        u, delta, decays, b, c, bias = (self.arrays[name] for name in ("u", "delta", "A", "B", "C", "delta_bias"))
+        u, delta, decays, b, c = (self.arrays[name] for name in ("u", "delta", "A", "B", "C"))
+        bias = self.arrays.get("delta_bias")
         step = delta if bias is None else _apply(_plus, delta, bias[:, np.newaxis])
         step = _apply(_softplus, step) if softplus else step
         batches, groups, channels = self._lead
         number = np.result_type(decays.dtype.newbyteorder("="), self.wide)
 
-        def weights(array: SomeArray) -> Any:
+        def weights(array: SomeArray) -> SomeArray:
             array = in_dtype(array, number)
             if array.ndim == 2:
                 return array.reshape(1, groups, channels, -1, 1)
@@ -357,24 +363,26 @@ class _Call:
         )
         if isinstance(u, OnDevice):
             assert self.home is not None
-            return DeviceScan(*arrays, self.home)
-        return SelectiveScan(*arrays, device="numpy" if self.home is None else self.home)
+            inputs, steps, own_decays, own_b, own_c = arrays_on_device(arrays)
+            return DeviceScan(inputs, steps, own_decays, own_b, own_c, self.home)
+        return SelectiveScan(*as_numpy_arrays(arrays), device="numpy" if self.home is None else self.home)
 
 
 # ----- The same of arrays of NumPy and of a device
 
 
-def _apply(function: Any, *arrays: object) -> Any:
+def _apply(function: Callable[..., Any], *arrays: SomeArray) -> SomeArray:
     """Return a function of every element."""
     on_device = any(isinstance(each, OnDevice) for each in arrays)
-    return map_arrays(function, *arrays) if on_device else function(*arrays)
+    found: SomeArray = map_arrays(function, *arrays) if on_device else function(*arrays)
+    return found
 
 
 def _sum(array: SomeArray, axes: tuple[int, ...]) -> SomeArray:
     return reduce(array, axis=axes) if isinstance(array, OnDevice) else array.sum(axes)
 
 
-def _repeat_groups(weights: Any, times: int) -> Any:
+def _repeat_groups(weights: SomeArray, times: int) -> SomeArray:
     """Return weights with each group several times."""
     shape = *weights.shape[:2], times, *weights.shape[2:]
     if isinstance(weights, Array):
