@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, new_array
+from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, home_of
 from gpuscan.api.launches import launchable
@@ -14,11 +14,12 @@ from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.device.strides import broadcast_strides
 from gpuscan.elements import compute_dtype, dtype_from, element_of, tuple_of
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.operators.adjoint import LAST
 from gpuscan.operators.operator import operator
-from gpuscan.problem.arguments import as_array, as_flag, initial_rows, native, resolve_axis
+from gpuscan.problem.arguments import Leaf, as_array, as_flag, initial_rows, native, resolve_axis
 from gpuscan.problem.broadcasting import find_repeated_axes
 from gpuscan.problem.fixed_bits import EVERYWHERE, is_everywhere
 from gpuscan.problem.problem import Problem
@@ -36,7 +37,7 @@ def affine(left: tuple[Value, Value], right: tuple[Value, Value]) -> tuple[Value
 
 
 @operator(name="affine with a state")
-def _affine_beside(left: Any, right: Any) -> Any:
+def _affine_beside(left: tuple[Value, Value, Value], right: tuple[Value, Value, Value]) -> tuple[Value, ...]:
     """Return the composition of two maps, and the state that belongs to the second map."""
     return *affine(left[:2], right[:2]), right[2]
 
@@ -243,9 +244,9 @@ def linear_recurrence_vjp(
 
 
 def gradients(
-    a: Any,
-    h: Any,
-    grad_h: Any,
+    a: object,
+    h: object,
+    grad_h: object,
     *,
     axis: int,
     initial: Any,
@@ -255,45 +256,48 @@ def gradients(
 ) -> tuple[SomeArray, SomeArray, SomeArray | None]:
     """Return what `linear_recurrence_vjp` returns, computed on a device of choice."""
     reverse = as_flag("reverse", reverse)
-    h, grad_h = _array(h), _array(grad_h)
-    gates = _array_like(a, h)
-    if h.shape != grad_h.shape:
+    states, grads = _array(h), _array(grad_h)
+    gates = _array_like(a, states)
+    if states.shape != grads.shape:
         raise ValueError(
-            f"h of shape {h.shape} and grad_h of shape {grad_h.shape} were passed; pass arrays of one shape"
+            f"h of shape {states.shape} and grad_h of shape {grads.shape} were passed; pass arrays of one shape"
         )
-    real = h.dtype == np.complex64 and gates.dtype.name in _PARTS
-    a = broadcast_to("a", gates.astype(h.dtype) if real else gates, "h", h)
-    if len({a.dtype, h.dtype, grad_h.dtype}) > 1:
+    dtype, shape = states.dtype, states.shape
+    real = dtype == np.complex64 and gates.dtype.name in _PARTS
+    whole = broadcast_to("a", gates.astype(dtype) if real else gates, "h", states)
+    if len({whole.dtype, dtype, grads.dtype}) > 1:
         raise TypeError(
-            f"a of dtype {a.dtype}, h of dtype {h.dtype} and grad_h of dtype {grad_h.dtype} were passed, but all must "
+            f"a of dtype {whole.dtype}, h of dtype {dtype} and grad_h of dtype {grads.dtype} were passed, but all must "
             "agree. Convert them to one dtype with .astype"
         )
-    axis = resolve_axis(axis, a.shape)
-    others = tuple(size for i, size in enumerate(a.shape) if i != axis)
-    leaves = (a, grad_h, h)
+    axis = resolve_axis(axis, shape)
+    others = tuple(size for i, size in enumerate(shape) if i != axis)
+    leaves = (whole, grads, states)
     seeds = None
     if initial is not None:
         stays = all(isinstance(leaf, Array) for leaf in leaves)
-        seeds = initial_rows(initial, element_of([a.dtype]), others, stays_on_device=stays)
-    scalar = element_of([a.dtype]).fields[0].scalar
+        seeds = initial_rows(initial, element_of([dtype]), others, stays_on_device=stays)
+    scalar = element_of([dtype]).fields[0].scalar
     # Gradients that are summed afterwards are rounded only once, after the sum.
-    summed = gates.shape != a.shape or real
-    of_gates = compute_dtype(scalar) if summed else a.dtype
+    summed = gates.shape != shape or real
+    of_gates = compute_dtype(scalar) if summed else dtype
     problem = Problem(
         operator=affine,
         leaves=leaves,
-        source=element_of([a.dtype] * 3, tuple_of(3)),
-        element=element_of([a.dtype] * 2, tuple_of(2)),
-        destination=element_of([of_gates, a.dtype], tuple_of(2)),
-        shape=a.shape,
+        source=element_of([dtype] * 3, tuple_of(3)),
+        element=element_of([dtype] * 2, tuple_of(2)),
+        destination=element_of([of_gates, dtype], tuple_of(2)),
+        shape=shape,
         axis=axis,
         reverse=not reverse,
         seeds=seeds,
-        after=_wide_gradients if of_gates != a.dtype else _gradients,
+        after=_wide_gradients if of_gates != dtype else _gradients,
         field_offsets=(-1, 0, 1),
     )
     home = home_of(problem.arrays, device)
     problem = seeds_by_rows(problem)
+    grad_a: SomeArray
+    grad_b: SomeArray
     if is_everywhere(reproducible) and problem.size:
         grad_a, grad_b = _gradients_everywhere(problem, home)
     elif is_on_device(problem) or (home is not None and problem.size):
@@ -307,12 +311,12 @@ def gradients(
     if initial is None:
         return grad_a, grad_b, None
     # The gradient of the first state passes through the first gate.
-    if a.shape[axis]:
+    if shape[axis]:
         at = (slice(None),) * axis + (-1 if reverse else 0,)
-        pair = (a[at], grad_b[at])
-        first = gradient_of_broadcast(pair, np.shape(initial), a.dtype, where, _product, reproducible)
+        pair = (whole[at], grad_b[at])
+        first: SomeArray = gradient_of_broadcast(pair, np.shape(initial), dtype, where, _product, reproducible)
     else:
-        first = np.zeros(np.shape(initial), a.dtype)
+        first = np.zeros(np.shape(initial), dtype)
         first = home.asarray(first) if home is not None and is_on_device(problem) else first
     return grad_a, grad_b, first
 
@@ -342,17 +346,27 @@ def _gradients_on_cpu(problem: Problem) -> list[AnyArray]:
     return results
 
 
-def _gradients_everywhere(problem: Problem, home: Device | None) -> list[Any]:
+def _gradients_everywhere(problem: Problem, home: Device | None) -> tuple[SomeArray, SomeArray]:
     """Return the gradients with the same bits on every device: neighbours are brought together first."""
     a, grad_h, h = problem.leaves
     gates = _shift_elements(problem, home, a, None, reverse=problem.reverse)
     states = _shift_elements(problem, home, h, problem.seeds, reverse=not problem.reverse)
-    leaves, where = (gates, grad_h, states), home or "numpy"
-    options: dict[str, Any] = {"axis": problem.axis, "reverse": problem.reverse, "after": problem.after}
-    return list(scan(leaves, _affine_beside, device=where, reproducible=EVERYWHERE, **options))
+    assert problem.after is not None
+    grad_a, grad_b = scan(
+        (gates, as_some_array(grad_h), states),
+        _affine_beside,
+        axis=problem.axis,
+        reverse=problem.reverse,
+        after=problem.after,
+        device=home or "numpy",
+        reproducible=EVERYWHERE,
+    )
+    return grad_a, grad_b
 
 
-def _shift_elements(problem: Problem, home: Device | None, array: Any, seeds: Any, *, reverse: bool) -> object:
+def _shift_elements(
+    problem: Problem, home: Device | None, array: Leaf, seeds: tuple[Leaf, ...] | None, *, reverse: bool
+) -> SomeArray:
     """Return for each element the one before it in this order; before the first one of a row its seed, or zero."""
     element = element_of([array.dtype])
     seeds = (np.zeros(problem.rows, array.dtype),) if seeds is None else seeds
@@ -384,10 +398,10 @@ def _product(value: tuple[Value, Value]) -> Value:
 
 
 def gradient_of_broadcast(
-    x: Any,
+    x: SomeArray | tuple[SomeArray, ...],
     shape: tuple[int, ...],
     dtype: AnyDType,
-    where: object,
+    where: Devices,
     part: Mapped | None,
     reproducible: str | None = None,
 ) -> Array | AnyArray:
@@ -412,8 +426,7 @@ def gradient_of_broadcast(
     def store(value: Value) -> object:
         return value.astype(dtype)
 
-    options: dict[str, Any] = {"keepdims": True, "device": where, "reproducible": reproducible}
-    total = reduce(x, axis=axes, before=load, after=store, **options)
+    total = reduce(x, axis=axes, before=load, after=store, keepdims=True, device=where, reproducible=reproducible)
     return total.reshape(shape) if isinstance(total, Array) else np.asarray(total).reshape(shape)
 
 
@@ -458,8 +471,7 @@ def broadcast_to(one: str, x: SomeArray, other: str, y: SomeArray) -> SomeArray:
         x = new_array(y.device, x)
     if not isinstance(x, Array):
         return np.broadcast_to(x, y.shape)
-    steps = (0 if n == 1 else step for n, step in zip(x.shape, x.strides, strict=True))
-    return x._view_at(y.shape, (*(0,) * lead, *steps))
+    return x._view_at(y.shape, broadcast_strides(x.shape, x.strides, y.shape))
 
 
 def _array(x: object) -> SomeArray:

@@ -15,6 +15,7 @@ from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.array_types import AnyArray
 from gpuscan.device.reports import Verdict
+from gpuscan.device.strides import broadcast_strides
 from gpuscan.elements import (
     Element,
     Field,
@@ -591,7 +592,7 @@ class LoopRun:
         for leaf, field in zip(self.arguments.init, self.step.carry.fields, strict=True):
             shape = (*self.arguments.others, *field.shape)
             if isinstance(leaf, Array):
-                whole: SomeArray = _spread(leaf, shape)
+                whole: SomeArray = leaf._view_at(shape, broadcast_strides(leaf.shape, leaf.strides, shape)).copy()
             else:
                 whole = self.on_home(np.broadcast_to(leaf, shape).copy())
             leaves.append(whole if isinstance(whole, Array) or whole.ndim else whole[()])
@@ -692,9 +693,3 @@ def _element(scalars: Sequence[Scalar]) -> Element:
     """Return the element of these numbers, which is no bundle if there is one."""
     fields = tuple(Field(f"f{i}", scalar) for i, scalar in enumerate(scalars))
     return Element(fields) if len(fields) == 1 else Element(fields, tuple_of(len(fields)))
-
-
-def _spread(array: Array, shape: tuple[int, ...]) -> Array:
-    lead = len(shape) - len(array.shape)
-    steps = (0 if n == 1 else step for n, step in zip(array.shape, array.strides, strict=True))
-    return array._view_at(shape, (*(0,) * lead, *steps)).copy()

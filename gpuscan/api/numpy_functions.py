@@ -23,7 +23,7 @@ from gpuscan.api.selecting import QuantileMethod, median, quantile
 from gpuscan.api.sort import argsort, sort
 from gpuscan.api.ufuncs import apply_ufunc, not_on_device
 from gpuscan.api.unique import find_unique, unique_all, unique_counts, unique_inverse, unique_values
-from gpuscan.engine.elementwise import broadcast
+from gpuscan.device.strides import broadcast_strides
 from gpuscan.errors import OperatorError
 from gpuscan.operators.operator import operator
 from gpuscan.operators.parameters import as_parameter
@@ -557,8 +557,7 @@ def _broadcast_to(array: Array, shape: int | tuple[int, ...]) -> Array:
     wanted = (shape,) if isinstance(shape, int) else tuple(shape)
     if broadcast_shapes(array.shape, wanted) != wanted:
         raise ValueError(f"an array of shape {array.shape} was to be broadcast to {wanted}; pass a shape that it fits")
-    view = broadcast(array, wanted)
-    return array._view_at(wanted, view.strides)
+    return array._view_at(wanted, broadcast_strides(array.shape, array.strides, wanted))
 
 
 # ----- Elements at indices

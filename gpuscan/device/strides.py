@@ -206,6 +206,17 @@ def reshape_strides(shape: Axes, strides: Axes, wanted: Axes) -> Axes | None:
     return (*steps, *[0 for _ in lengths])
 
 
+def broadcast_strides(shape: Axes, strides: Axes, whole: Axes) -> Axes:
+    """Return the strides of an array as a view of a shape that it broadcasts to: 0 along the new axes.
+
+    Example:
+        >>> broadcast_strides((3, 1), (4, 4), (2, 3, 5))
+        (0, 4, 0)
+    """
+    lead = (0,) * (len(whole) - len(shape))
+    return (*lead, *(0 if length == 1 else stride for length, stride in zip(shape, strides, strict=True)))
+
+
 def permutation(ndim: int, axes: Iterable[object]) -> Axes:
     """Return the order of axes that a caller asked for, counted from 0; all reversed without any.
 

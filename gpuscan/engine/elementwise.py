@@ -14,7 +14,7 @@ from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Binding
-from gpuscan.device.strides import c_strides, join_axes, reach
+from gpuscan.device.strides import broadcast_strides, c_strides, join_axes, reach
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.element_copy import copy_view, elements_of, write_elements
@@ -126,11 +126,8 @@ def _conversion(source: AnyDType, dtype: AnyDType) -> Map:
 
 
 def broadcast(array: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
-    """Return the array as a view of a shape that it broadcasts to. Its strides are 0 along the new axes."""
-    new = len(shape) - len(array.shape)
-    pairs = zip(array.shape, array.strides, strict=True)
-    strides = [0 if length == 1 else stride for length, stride in pairs]
-    return array._view_at(shape, (*[0] * new, *strides))
+    """Return the array as a view of a shape that it broadcasts to."""
+    return array._view_at(shape, broadcast_strides(array.shape, array.strides, shape))
 
 
 def check_numbers(context: DeviceContext, function: Map) -> None:
