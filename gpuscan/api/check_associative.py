@@ -319,16 +319,16 @@ def _simpler(triple: Sequence[Arrays]) -> Iterator[list[Arrays]]:
                         yield changed
 
 
-def _holds(dtype: AnyDType, number: Any) -> bool:
+def _holds(dtype: AnyDType, number: complex) -> bool:
     """Return True unless `dtype` is an integer type that cannot hold the number."""
-    return dtype.kind not in "iu" or np.iinfo(dtype).min <= number <= np.iinfo(dtype).max
+    return dtype.kind not in "iu" or np.iinfo(dtype).min <= number.real <= np.iinfo(dtype).max
 
 
-def _halve(number: Any) -> Any:
+def _halve(number: complex) -> complex:
     return number if isinstance(number, complex) else int(number / 2)
 
 
-def _simplicity(number: Any) -> tuple[bool, float, bool]:
+def _simplicity(number: complex) -> tuple[bool, float, bool]:
     """Return a sort key: whole numbers before fractions, small before large, positive before negative."""
     broken = number != (
         complex(round(number.real), round(number.imag)) if isinstance(number, complex) else round(number)

@@ -170,20 +170,22 @@ def promote_dtype(dtype: AnyDType) -> AnyDType:
 
 
 def _cumulative(
-    x: Any, op: str, start: int, axis: int | None, dtype: object, include_initial: bool, out: Any, device: Devices
+    x: object, op: str, start: int, axis: int | None, dtype: object, include_initial: bool, out: Any, device: Devices
 ) -> object:
-    x = as_some_array(x)
-    dtype = promote_dtype(x.dtype) if dtype is None else dtype_from(dtype).newbyteorder("=")
-    axis = resolve_axis(axis, x.shape)
+    array = as_some_array(x)
+    kind = promote_dtype(array.dtype) if dtype is None else dtype_from(dtype).newbyteorder("=")
+    axis = resolve_axis(axis, array.shape)
     if not as_flag("include_initial", include_initial):
-        return scan(x, op, axis=axis, dtype=dtype, out=out, device=device)
-    shape = tuple(n + 1 if i == axis else n for i, n in enumerate(x.shape))
-    if out is not None:
-        check_place(out, shape, dtype, x.device if isinstance(x, Array) else None)
+        return scan(array, op, axis=axis, dtype=kind, out=out, device=device)
+    shape = tuple(n + 1 if i == axis else n for i, n in enumerate(array.shape))
     result: Any = out
-    if out is None:
-        result = new_array(x.device, None, shape, dtype) if isinstance(x, Array) else np.empty(shape, dtype)
+    if out is not None:
+        check_place(out, shape, kind, array.device if isinstance(array, Array) else None)
+    elif isinstance(array, Array):
+        result = new_array(array.device, None, shape, kind)
+    else:
+        result = np.empty(shape, kind)
     before, rest = ((slice(None),) * axis + (part,) for part in (slice(0, 1), slice(1, None)))
-    scan(x, op, axis=axis, dtype=dtype, out=result[rest], device=device)
+    scan(array, op, axis=axis, dtype=kind, out=result[rest], device=device)
     result[before] = start
     return result

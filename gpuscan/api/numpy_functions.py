@@ -185,7 +185,7 @@ def _spread(name: str, a: object, axis: Axes, dtype: Kind, out: Out, ddof: float
     wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
     is_root = name == "np.std"
 
-    def finish(squares: Any) -> Any:
+    def finish(squares: Value) -> object:
         found = squares / freedom
         return (np.sqrt(found) if is_root else found).astype(kind if kind.kind == "f" else found.dtype)
 

@@ -110,7 +110,7 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
     if home is None or problem.empty:
         starts, results = reference.reduce_runs(problem)
         there = home is not None and is_on_device(problem)
-        placed: list[Any] = list(results)
+        placed: Sequence[SomeArray] = results
         if there and home is not None:
             placed = [Array._of(home, upload_array(home._context, result)) for result in results]
         found = [part[:0] if isinstance(part, Array) else part[starts] for part in parts]

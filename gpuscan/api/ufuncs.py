@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, answer_protocols, as_some_array
+from gpuscan.api.array import Array, SomeArray, answer_protocols, as_some_array
 from gpuscan.api.array_indices import take_at
 from gpuscan.api.cumulative_sums import promote_dtype
+from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
 from gpuscan.api.map import common_shape, is_number, map_leaves, numbers_of
@@ -104,16 +105,15 @@ class _Constant:
 
 
 def _call_ufunc(
-    ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], targets: tuple[Any, ...], options: dict[str, Any]
-) -> Any:
+    ufunc: np.ufunc, name: str, inputs: tuple[object, ...], targets: tuple[Array, ...], options: dict[str, Any]
+) -> object:
     dtype = options.pop("dtype", None)
     _refuse(name, options)
     values = [value if is_number(value) else as_some_array(value) for value in inputs]
     if ufunc is np.power and (dtype is None or np.dtype(dtype).kind in "iu"):
         _check_exponents(*values)
     values = [_as_argument(ufunc, value, values) for value in values]
-    leaves = [value for value in values if not is_number(value)]
-    leaves = [native(leaf) for leaf in leaves]
+    leaves: list[SomeArray] = [native(value) for value in values if isinstance(value, (Array, np.ndarray))]
     if dtype is not None:
         leaves = [leaf.astype(dtype) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
     for leaf in leaves:
@@ -121,14 +121,16 @@ def _call_ufunc(
             raise not_on_device(f"{name} with an operand of dtype {leaf.dtype}", "no number on a device has that dtype")
     if targets:
         # All inputs may be NumPy arrays.
-        leaves = [targets[0].device.asarray(leaf) for leaf in leaves]
+        target = targets[0].device
+        assert isinstance(target, Device)
+        leaves = [target.asarray(leaf) for leaf in leaves]
     kinds = iter(leaf.dtype for leaf in leaves)
     key = tuple(_Constant(type(value), spelling(value)) if is_number(value) else next(kinds) for value in values)
     wanted = tuple(target.dtype for target in targets)
     function = _map_of(
         ufunc, key, tuple(v for v in values if is_number(v)), None if dtype is None else np.dtype(dtype), wanted
     )
-    out: Any = None
+    out: object = None
     if targets:
         out = targets if function.element.structure.kind != "leaf" else targets[0]
     return map_leaves(function, leaves, common_shape([leaf.shape for leaf in leaves]), home_of(leaves, None), out)
@@ -171,7 +173,11 @@ def _as_argument(ufunc: np.ufunc, value: object, values: list[Any]) -> Any:
 
 
 def _map_of(
-    ufunc: np.ufunc, key: tuple[object, ...], constants: tuple[object, ...], dtype: object, wanted: tuple[AnyDType, ...]
+    ufunc: np.ufunc,
+    key: tuple[_Constant | AnyDType, ...],
+    constants: tuple[object, ...],
+    dtype: object,
+    wanted: tuple[AnyDType, ...],
 ) -> Map:
     """Return the ufunc as a traced function of its arrays, from an earlier call if there was one."""
     return _make_map(ufunc, key, _Unkeyed(constants), dtype, wanted)
@@ -192,7 +198,11 @@ class _Unkeyed:
 
 @lru_cache(maxsize=512)
 def _make_map(
-    ufunc: np.ufunc, key: tuple[Any, ...], constants: _Unkeyed, dtype: object, wanted: tuple[AnyDType, ...]
+    ufunc: np.ufunc,
+    key: tuple[_Constant | AnyDType, ...],
+    constants: _Unkeyed,
+    dtype: object,
+    wanted: tuple[AnyDType, ...],
 ) -> Map:
     def function(numbers: tuple[object, ...]) -> object:
         arrays, others = iter(numbers), iter(constants.values)
@@ -210,7 +220,7 @@ def _make_map(
     return trace_function(function, numbers_of([np.empty(0, each) for each in dtypes]), f"np.{ufunc.__name__}")
 
 
-def _cast(ufunc: np.ufunc, result: Any, dtype: AnyDType) -> Any:
+def _cast(ufunc: np.ufunc, result: AnyArray, dtype: AnyDType) -> AnyArray:
     """Return a result in the dtype of `out`, if NumPy converts it without being asked."""
     if not np.can_cast(result.dtype, dtype, "same_kind"):
         raise OperatorError(
@@ -247,7 +257,7 @@ def _axis(options: dict[str, object], inputs: tuple[object, ...], place: int) ->
 
 def _accumulate(
     ufunc: np.ufunc, name: str, inputs: tuple[Array, ...], targets: tuple[Array, ...], options: dict[str, object]
-) -> Any:
+) -> object:
     axis = _axis(options, inputs, 1)
     array, known = _common_options(ufunc, name, inputs[0], targets, options)
     return scan(array, ufunc, axis=axis, **known)
@@ -255,7 +265,7 @@ def _accumulate(
 
 def _reduce_ufunc(
     ufunc: np.ufunc, name: str, inputs: tuple[Array, ...], targets: tuple[Array, ...], options: dict[str, object]
-) -> Any:
+) -> object:
     axis = _axis(options, inputs, 1)
     keepdims, initial = options.pop("keepdims", False), options.pop("initial", None)
     array, known = _common_options(ufunc, name, inputs[0], targets, options)
@@ -268,8 +278,8 @@ def _reduce_ufunc(
 
 
 def _reduce_at(
-    ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], targets: tuple[Any, ...], options: dict[str, Any]
-) -> Any:
+    ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], targets: tuple[Array, ...], options: dict[str, object]
+) -> object:
     """Return ``ufunc.reduceat``: a scan that restarts at each index, and the last result of each segment."""
     array, indices = inputs[0], inputs[1] if len(inputs) > 1 else options.pop("indices")
     axis = _axis(options, inputs, 2)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, as_some_array, new_array
+from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, first_home
 from gpuscan.api.launches import launchable
@@ -282,27 +282,22 @@ def find_unique(
     where: Device | str | None = "numpy" if device is not None and one is None else one
     keys, _, home, dates = check_keys(flat, 0, False, True, where, "searched for unique values")
     if home is None or not keys.size:
-        parts = _unique_by_numpy(np.asarray(keys), equal_nan)
+        host = _unique_by_numpy(np.asarray(keys), equal_nan)
+        parts: Sequence[SomeArray | None] = host
         if isinstance(given, Array):
-            narrow = [parts[0], *(part.astype(np.uint32) for part in parts[1:])]
-            parts = tuple(new_array(given.device, part) for part in narrow)
-        values, firsts, numbers, counts = parts
+            narrow = [host[0], *(part.astype(np.uint32) for part in host[1:])]
+            parts = [new_array(given.device, part) for part in narrow]
     else:
-        values, firsts, numbers, counts = _unique_on_device(home, keys, indices, inverse, equal_nan)
-    if not on_device and home is not None and keys.size:
-        values, firsts, numbers, counts = (
-            None if part is None else part.numpy() for part in (values, firsts, numbers, counts)
-        )
-        firsts, numbers, counts = (
-            None if part is None else part.astype(np.int64) for part in (firsts, numbers, counts)
-        )
+        found = _unique_on_device(home, keys, indices, inverse, equal_nan)
+        parts = found if on_device else [found[0].numpy(), *map(_read_wide, found[1:])]
+    values, firsts, numbers, counts = parts
     if dates is not None:
-        values = as_dates(values, dates, False)
-    shaped = numbers.reshape(given.shape) if inverse else None
+        values = as_dates(np.asarray(values), dates, False)
+    shaped = numbers.reshape(given.shape) if inverse and numbers is not None else None
     return UniqueAllResult(values, firsts if indices else None, shaped, counts)
 
 
-def _unique_by_numpy(keys: AnyArray, equal_nan: bool) -> tuple[Any, ...]:
+def _unique_by_numpy(keys: AnyArray, equal_nan: bool) -> tuple[AnyArray, ...]:
     """Return the values, their first places, the inverse indices, and the counts."""
     native = keys.astype(keys.dtype.newbyteorder("="), copy=False)
     order = reference.argsort(native, 0, False)
@@ -314,6 +309,11 @@ def _unique_by_numpy(keys: AnyArray, equal_nan: bool) -> tuple[Any, ...]:
     return ordered[starts], order[starts], numbers, np.diff(np.append(starts, len(keys)))
 
 
+def _read_wide(part: Array | None) -> AnyArray | None:
+    """Return indices or counts as NumPy has them."""
+    return None if part is None else part.numpy().astype(np.int64)
+
+
 def _changes_in(keys: AnyArray, equal_nan: bool = False) -> AnyArray:
     """Return True for each key that differs from the one before."""
     changes = keys[1:] != keys[:-1]
@@ -322,7 +322,9 @@ def _changes_in(keys: AnyArray, equal_nan: bool = False) -> AnyArray:
     return np.append(np.ones(min(len(keys), 1), bool), changes)
 
 
-def _unique_on_device(home: OpenedDevice, keys: Any, indices: bool, inverse: bool, equal_nan: bool) -> tuple[Any, ...]:
+def _unique_on_device(
+    home: OpenedDevice, keys: SomeArray, indices: bool, inverse: bool, equal_nan: bool
+) -> tuple[Array, Array | None, Array | None, Array]:
     """Return what `_unique_by_numpy` returns, on the device; None for what is not asked for."""
     context = home._context
     source = keys if isinstance(keys, DeviceArray) else upload_array(context, keys)
@@ -336,7 +338,8 @@ def _unique_on_device(home: OpenedDevice, keys: Any, indices: bool, inverse: boo
     count = runs.count
     values = _as_picked(home, runs.values, ordered.dtype, count)
     counts = _as_picked(home, runs.lengths, np.dtype(np.uint32), count)
-    firsts = numbers = None
+    firsts: Array | None = None
+    numbers: Array | None = None
     if indices:
         assert found.places is not None
         firsts = _as_picked(home, gather_entries(context, found.places, runs.starts, count), np.dtype(np.uint32), count)
@@ -374,7 +377,7 @@ def _bits_of(array: Array) -> Array:
 
 
 @cache
-def _float_bits(scalar: Scalar) -> tuple[Any, Any]:
+def _float_bits(scalar: Scalar) -> tuple[np.generic, np.generic]:
     """Return two masks as integers: all bits of a float but its sign, and the bits of infinity."""
     kind = np.dtype(f"u{scalar.bits // 8}").type
     mantissa = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}[scalar.name]
@@ -383,10 +386,10 @@ def _float_bits(scalar: Scalar) -> tuple[Any, Any]:
 
 
 @cache
-def _differ(scalar: Scalar | None) -> Callable[[Value], Value]:
+def _differ(scalar: Scalar | None) -> Callable[[tuple[Value, Value]], object]:
     """Return a function of the bits of two keys: 1 if they differ as NumPy compares them, else 0."""
 
-    def differ(pair: Any) -> Any:
+    def differ(pair: tuple[Value, Value]) -> object:
         changes = pair[0] != pair[1]
         if scalar is not None and scalar.kind == "float":
             magnitude, infinity = _float_bits(scalar)
@@ -398,11 +401,11 @@ def _differ(scalar: Scalar | None) -> Callable[[Value], Value]:
 
 
 @cache
-def _comparable(scalar: Scalar) -> Callable[[Value], Value]:
+def _comparable(scalar: Scalar) -> Callable[[Value], object]:
     """Return a function of the bits of a float that gives equal bits for both zeros, and for all NaN."""
     magnitude, infinity = _float_bits(scalar)
 
-    def comparable(bits: Any) -> Any:
+    def comparable(bits: Value) -> object:
         size = bits & magnitude
         return np.where(size > infinity, magnitude, np.where(size == 0, size, bits))
 
