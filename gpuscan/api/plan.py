@@ -16,7 +16,7 @@ from gpuscan.api.launches import Numbered, launchable
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.picked import Picked
-from gpuscan.array_types import AnyDType
+from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.caller_checks import check_buffer, check_encoder, recording
@@ -99,7 +99,7 @@ class Plan(Numbered):
         # Labels that are not in order: few, with the shape of their table, or sorted.
         self._labels: SortedLabels | TabledGroups | None = None
         # If labels are missing: a bool for each, or on the device the labels.
-        self._missing: Any = None
+        self._missing: AnyArray | DeviceArray | None = None
         if groups is not None:
             self._cut_by(groups)
         if not self._problem.source.storage_bytes:
@@ -313,7 +313,8 @@ class Plan(Numbered):
                 "plan, or sort the elements by label and record a plan with keys"
             )
         if self._scanned.inner != self._spec.inner:
-            check_not_everywhere(problem, f"Plan.record of rows with interleaved elements (axis={problem.axis})")
+            what = f"Plan.record of rows with interleaved elements (axis={problem.axis})"
+            check_not_everywhere(problem.everywhere, what)
             raise GpuscanError(
                 f"a plan for {self.dtype} of shape {self.shape} along axis {problem.axis} was to be recorded, but "
                 "neighbours along the last axes share 32-bit words. Make those axes whole words, or call the plan, "
@@ -369,7 +370,7 @@ class Plan(Numbered):
         self._check_in_place(plan)
         wrong = context.runs.has_wrong_subgroup_size(plan)
         if wrong or (sizes_vary(context.capabilities) and not check_subgroup_size(context, plan)):
-            options: dict[str, Any] = {"placement": placement, "subgroups": False}
+            options: PlacedOptions = {"placement": placement, "subgroups": False}
             plan = plan_scan(self._spec, context.capabilities, strategy, self.reason, **options)
             self._plans[strategy, placement] = plan
             self._check_in_place(plan)
@@ -423,7 +424,7 @@ def copy_option(option: object, *, on_device: bool = False) -> Any:
 
 
 # A wgpu buffer, and the byte where an array begins in it.
-Place = tuple[Any, int]
+Place = tuple["wgpu.GPUBuffer", int]
 
 
 def places_of(context: DeviceContext, problem: Problem, name: str, given: object, element: Element) -> list[Place]:
@@ -550,7 +551,7 @@ def placement_of(
     return Placement(width=width, exact=exact, shared=shared, in_place=in_place), bindings
 
 
-def by_field(name: str, given: Any, element: Element) -> list[Any]:
+def by_field(name: str, given: object, element: Element) -> list[object]:
     """Return the place for each field of a bundle: by key if they were passed as a dict, else in order.
 
     Raises:
@@ -558,8 +559,7 @@ def by_field(name: str, given: Any, element: Element) -> list[Any]:
         ValueError: they have other fields.
     """
     count = len(element.fields)
-    in_order = isinstance(given, (tuple, list)) and len(given) == count
-    if in_order and element.structure.kind != "leaf":
+    if isinstance(given, (tuple, list)) and len(given) == count and element.structure.kind != "leaf":
         return list(given)
     return [given] if count == 1 and not isinstance(given, dict) else flatten_places(name, given, element.structure)
 

@@ -248,7 +248,7 @@ def _scan_each(
         return
     x, opening = first
     if is_on_device(opening):
-        check_not_everywhere(opening, "chunks on a device")
+        check_not_everywhere(opening.everywhere, "chunks on a device")
         yield from _scan_on_device(first, problems, strategy, asked)
         return
     device = home_for(opening, device)

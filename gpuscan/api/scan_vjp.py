@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, new_array
+from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
@@ -23,7 +23,7 @@ from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.adjoint import LAST, Adjoint, Slot, adjoint, cached_adjoint, sum_of, with_flag
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.trace import Map, trace_function
-from gpuscan.problem.arguments import OnDevice, fields_of, native, structure_and_leaves
+from gpuscan.problem.arguments import OnDevice, as_array, as_numpy_arrays, fields_of, native, structure_and_leaves
 from gpuscan.problem.broadcasting import sum_to_shape
 from gpuscan.problem.fixed_bits import EVERYWHERE, is_everywhere
 from gpuscan.problem.indexed_maps import with_index
@@ -35,10 +35,10 @@ from gpuscan.reference import scan as reference
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from gpuscan.api.annotations import B, Bundle, Operation, ScanGradientOptions
+    from gpuscan.api.annotations import B, Bundle, Operation, ScanGradientOptions, Value
 
 
-Arrays = list[Any]
+Arrays = list[SomeArray]
 
 # The array that tells the first elements of rows and segments.
 FLAG = Slot("begun")
@@ -167,7 +167,7 @@ def gradients(
         initial=initial is not None,
     )
     states, grads = _alike("y", y, forward), _alike("grad_y", grad_y, forward)
-    leaves = [*forward.leaves, *states, *grads]
+    leaves = [*map(as_some_array, forward.leaves), *states, *grads]
     home = home_of([*leaves, *forward.arrays], device)
     forward = seeds_by_rows(forward)
     if any(isinstance(leaf, OnDevice) for leaf in leaves):
@@ -196,17 +196,17 @@ def _alike(name: str, value: object, forward: Problem) -> Arrays:
         )
     found: Arrays = []
     for leaf, like in zip(leaves, forward.leaves, strict=True):
-        leaf = leaf if isinstance(leaf, OnDevice) else native(leaf)
-        if leaf.shape != like.shape:
+        array = leaf if isinstance(leaf, Array) else native(as_array(leaf))
+        if array.shape != like.shape:
             raise ValueError(
-                f"{name} of shape {leaf.shape} was passed for an x of shape {like.shape}; pass arrays of one shape"
+                f"{name} of shape {array.shape} was passed for an x of shape {like.shape}; pass arrays of one shape"
             )
-        if leaf.dtype != like.dtype:
+        if array.dtype != like.dtype:
             raise TypeError(
-                f"{name} of dtype {leaf.dtype} was passed for an x of dtype {like.dtype}, but both must agree. Convert "
-                "one of them with .astype"
+                f"{name} of dtype {array.dtype} was passed for an x of dtype {like.dtype}, but both must agree. "
+                "Convert one of them with .astype"
             )
-        found.append(leaf)
+        found.append(array)
     return found
 
 
@@ -217,7 +217,7 @@ def _flag_by_index(derived: Adjoint) -> tuple[Element, Map]:
     fields = derived.before.source.fields
     source = bundle_of([*fields[:place], *fields[place + 1 :]])
 
-    def before(pair: Any) -> Any:
+    def before(pair: tuple[tuple[Value, ...], Value]) -> object:
         values, index = pair
         return derived.before((*values[:place], index != 0, *values[place:]))
 
@@ -233,7 +233,7 @@ class _Backward:
         self.forward, self.derived, self.home, self.fixed = forward, derived, home, fixed
         self.heads = heads_of(segments, keys, forward.shape, forward.axis, not forward.reverse)
 
-    def run(self, bundles: dict[str, Arrays], initial: object) -> tuple[Arrays, Any]:
+    def run(self, bundles: dict[str, Arrays], initial: object) -> tuple[Arrays, object]:
         """Return the arrays of grad_x, and the gradient of `initial` or None.
 
         Args:
@@ -290,7 +290,7 @@ class _Backward:
 
     def _with_neighbours(self, problem: Problem, ahead: Sequence[bool]) -> Problem:
         """Return the problem with arrays of the values ahead, and zero at the ends of rows and segments."""
-        leaves = list(problem.leaves)
+        leaves = list(map(as_some_array, problem.leaves))
         places = [place for place, each in enumerate(ahead) if each]
         fields = [problem.source.fields[place] for place in places]
         zeros = [np.zeros((problem.rows, *field.shape), field.scalar.dtype) for field in fields]
@@ -338,7 +338,7 @@ class _Backward:
         """
         forward = self.forward
         if forward.heads is None and not any(isinstance(array, OnDevice) for array in arrays):
-            return self._copy_shifted(arrays, fields, seeds, flag, forward.reverse != ahead)
+            return self._copy_shifted(as_numpy_arrays(arrays), fields, seeds, flag, forward.reverse != ahead)
         arrays, fields = arrays[: max(1, len(seeds))], fields[: max(1, len(seeds))]
         element = bundle_of(fields)
         before = with_flag(fields, len(seeds)) if flag else None
@@ -360,7 +360,9 @@ class _Backward:
             )
         )
 
-    def _copy_shifted(self, arrays: Arrays, fields: Sequence[Field], seeds: Any, flag: bool, reverse: bool) -> Arrays:
+    def _copy_shifted(
+        self, arrays: list[AnyArray], fields: Sequence[Field], seeds: Sequence[AnyArray], flag: bool, reverse: bool
+    ) -> Arrays:
         """Return what `_shift_arrays` does, for NumPy arrays of whole rows."""
         shape, axis = self.forward.shape, self.forward.axis
         later, earlier, first = ([slice(None)] * len(shape) for _ in range(3))
@@ -368,7 +370,7 @@ class _Backward:
         if reverse:
             later[axis], earlier[axis], first[axis] = slice(0, -1), slice(1, None), slice(-1, None)
         others = [n if i != axis else 1 for i, n in enumerate(shape)]
-        found = []
+        found: Arrays = []
         for array, field, seed in zip(arrays, fields, seeds, strict=False):
             shifted = np.empty_like(array)
             shifted[tuple(later)] = array[tuple(earlier)]
@@ -403,7 +405,7 @@ class _Backward:
         )
         if self.fixed:
             problem = problem.made_reproducible()
-        totals: Arrays
+        totals: Sequence[SomeArray]
         if problem.empty:
             totals = [np.zeros((forward.rows, *field.shape), field.scalar.dtype) for field in fields]
         elif self.home is None:
@@ -422,5 +424,5 @@ class _Backward:
                 whole = whole if isinstance(whole, Array) else new_array(self.home, whole)
                 gradients.append(gradient_of_broadcast(whole, shape, dtype, self.home, None))
             else:
-                gradients.append(sum_to_shape(shape, whole).astype(dtype, copy=False))
+                gradients.append(sum_to_shape(shape, np.asarray(whole)).astype(dtype, copy=False))
         return forward.element.structure.build_bundle(gradients)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gpuscan.device.reports import RunLog
     from gpuscan.device.tile_state import Begun, RunKind, TileState
     from gpuscan.operators.parameters import Parameters
+    from gpuscan.planning.plan import ScanPlan
 
 # The most buffers that a program has for contents of one uniform.
 _MAX_CONTENTS = 16
@@ -75,7 +76,7 @@ def encode(
     dispatches = [step for step in steps if isinstance(step, Dispatch)]
     profiled = bool(dispatches) and timestamps is None and context.profiles.active
     batch = context.profiles.batch(dispatches) if profiled else None
-    compute: Any = None
+    compute: wgpu.GPUComputePassEncoder | None = None
     number = 0
     for step in steps:
         if isinstance(step, Dispatch):
@@ -121,7 +122,7 @@ class RunStart(NamedTuple):
     kind: RunKind
     state: int
     params: int
-    report: Any = None
+    report: ScanPlan | str | None = None
     timeout_seconds: float = 0.0
 
 
@@ -199,7 +200,7 @@ class Program:
         self.items, self.constants, self.owners = tuple(items), tuple(constants), tuple(owners)
         self.sizes = [nbytes for _, _, nbytes in outputs]
         self.kinds = [*((usage, size) for usage, size, _ in outputs), *scratch]
-        self._changing = [place for place, each in enumerate(constants) if isinstance(each, ChangingUniform)]
+        self._changing = [(place, each) for place, each in enumerate(constants) if isinstance(each, ChangingUniform)]
         self._runs: tuple[None, ...] = (None,) * runs
         self.verdicts, self.nbytes = tuple(verdicts), nbytes
 
@@ -215,16 +216,17 @@ class Program:
             arguments: the buffers of the arguments.
             contents: the contents of each `ChangingUniform`.
         """
-        constants: Sequence[Any] = self.constants
+        constants: Sequence[wgpu.GPUBuffer | ChangingUniform] = self.constants
         if contents:
-            constants = [*constants]
-            for place, content in zip(self._changing, contents, strict=True):
-                constants[place] = constants[place].with_content(context, content)
+            filled = [*self.constants]
+            for (place, uniform), content in zip(self._changing, contents, strict=True):
+                filled[place] = uniform.with_content(context, content)
+            constants = filled
         pool, groups = context.pool, context.bind_groups
         taken = pool.take_all(self.kinds)
         count = len(self.sizes)
         outputs = [Allocation(pool, *given) for given in zip(taken, self.sizes, self.kinds, strict=False)]
-        slots: list[Any] = [*arguments, *constants, *taken, *self._runs]
+        slots: list[wgpu.GPUBuffer] = [*arguments, *constants, *taken, *self._runs]
         begun: list[Begun] = []
         reports: list[tuple[Run | SortRun, float]] = []
         steps: list[Any] = []
@@ -246,9 +248,8 @@ class Program:
                 begun.append(run)
                 slots[item.state], slots[item.params] = run.state, run.params.buffer
                 if item.report is not None:
-                    made: Any = SortRun if isinstance(item.report, str) else Run
                     safe_until = time.perf_counter() + item.timeout_seconds
-                    reports.append((made(item.report, run.state, run.epoch), safe_until))
+                    reports.append((_run_of(item.report, run), safe_until))
             elif isinstance(item, ClearPart):
                 steps.append(Clear(slots[item.slot], item.offset, item.size))
             else:
@@ -265,6 +266,13 @@ class Program:
         for verdict in self.verdicts:
             context.runs.add_verdict(verdict)
         return outputs
+
+
+def _run_of(report: ScanPlan | str, begun: Begun) -> Run | SortRun:
+    """Return the run of a plan, or of a sort by a strategy."""
+    if isinstance(report, str):
+        return SortRun(report, begun.state, begun.epoch)
+    return Run(report, begun.state, begun.epoch)
 
 
 def _grid(grid: Grid | Part, slots: Sequence[object]) -> Grid:
@@ -349,7 +357,7 @@ class _Slot:
         self,
         kind: str,
         index: int = 0,
-        buffer: Any = None,
+        buffer: wgpu.GPUBuffer | None = None,
         owner: object = None,
         content: Expression | Size | bytes | None = None,
     ) -> None:
@@ -357,6 +365,21 @@ class _Slot:
         self.usage = self.size = self.nbytes = 0
         self.first = self.last = -1
         self.number = -1
+
+
+class _RecordedStep(NamedTuple):
+    """A step, and the slots of its buffers."""
+
+    step: Step
+    slots: list[_Slot]
+
+
+class _RecordedRun(NamedTuple):
+    """The begin of a run, by its number, and the slots of its buffers."""
+
+    number: int
+    state: _Slot
+    params: _Slot
 
 
 class Recording:
@@ -385,7 +408,7 @@ class Recording:
         self._slots: dict[int, _Slot] = {}
         for index, buffer in enumerate(arguments):
             self._slots.setdefault(id(buffer), _Slot("argument", index))
-        self._items: list[Any] = []
+        self._items: list[_RecordedStep | _RecordedRun] = []
         self._runs: list[tuple[Begun, RunStart]] = []
         self._verdicts: list[Verdict] = []
         self._nbytes = 0
@@ -425,7 +448,7 @@ class Recording:
         self._slots[id(begun.state)], self._slots[id(begun.params.buffer)] = state, params
         start = RunStart(kind, 0, 0)
         self._runs.append((begun, start))
-        self._items.append((number, state, params))
+        self._items.append(_RecordedRun(number, state, params))
 
     def report(self, run: Run | SortRun, timeout_seconds: float) -> None:
         """Note that the report of a run is to be read later."""
@@ -460,16 +483,15 @@ class Recording:
                 buffers = [step.buffer]
             else:
                 buffers = [step.source, step.destination]
-            slots = [self._slots.get(id(buffer)) for buffer in buffers]
-            if None in slots:
-                # The buffer is of an earlier call, and nothing says that its contents stay.
+            slots = [self._slots[id(buffer)] for buffer in buffers if id(buffer) in self._slots]
+            if len(slots) < len(buffers):
+                # A buffer is of an earlier call, and nothing says that its contents stay.
                 self.end()
                 return
             for slot in slots:
-                assert slot is not None
                 slot.last = len(self._items)
                 slot.first = slot.last if slot.first < 0 else slot.first
-            self._items.append((step, slots))
+            self._items.append(_RecordedStep(step, slots))
 
     def slot_of(self, buffer: wgpu.GPUBuffer) -> _Slot | None:
         """Return the slot of a buffer of the call's results; None if it is none that a program has."""
@@ -486,7 +508,7 @@ class Recording:
         if not self.active:
             return None
         results = [self._slots[id(buffer)] for buffer in outputs]
-        used = [slot for item in self._items if len(item) == 2 for slot in item[1]]
+        used = [slot for item in self._items if isinstance(item, _RecordedStep) for slot in item.slots]
         constants = list(dict.fromkeys(slot for slot in used if slot.kind == "constant"))
         scratch = [slot for slot in dict.fromkeys(used) if slot.kind == "memory" and slot not in results]
         kinds = _share(scratch)
@@ -498,9 +520,9 @@ class Recording:
             slot.number = first + slot.index
         first += len(kinds)
         for item in self._items:
-            if len(item) == 3:
-                number, state, params = item
-                state.number, params.number = first + 2 * number, first + 2 * number + 1
+            if isinstance(item, _RecordedRun):
+                item.state.number = first + 2 * item.number
+                item.params.number = item.state.number + 1
         for slot in used:
             if slot.kind == "argument":
                 slot.number = slot.index
@@ -517,11 +539,10 @@ class Recording:
         )
         return ProgramTemplate(parts, form, self.sizes)
 
-    def _item(self, item: tuple[Any, ...]) -> Item:
-        if len(item) == 3:
-            number, state, params = item
-            start = self._runs[number][1]
-            return RunStart(start.kind, state.number, params.number, start.report, start.timeout_seconds)
+    def _item(self, item: _RecordedStep | _RecordedRun) -> Item:
+        if isinstance(item, _RecordedRun):
+            start = self._runs[item.number][1]
+            return RunStart(start.kind, item.state.number, item.params.number, start.report, start.timeout_seconds)
         step, slots = item
         if isinstance(step, Dispatch):
             numbers = [slot.number for slot in slots]
@@ -546,9 +567,10 @@ class Recording:
         return CopyPart(source, step.source_offset, destination, step.destination_offset, step.size)
 
 
-def _constant(slot: _Slot) -> Any:
+def _constant(slot: _Slot) -> wgpu.GPUBuffer | ChangingUniform | Size | bytes:
     """Return what stands for a constant in a program: its buffer, or what gives it other contents."""
     if isinstance(slot.content, Expression):
+        assert slot.buffer is not None
         return ChangingUniform(slot.buffer.size)
     return slot.buffer if slot.content is None else slot.content
 

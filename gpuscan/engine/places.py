@@ -10,7 +10,7 @@ import mmap
 from collections.abc import Iterator
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -326,10 +326,12 @@ class StridedRows:
                     self._rows[index][stretch] = source[place]
         self._release()
 
-    def _stretches(self, start: int, count: int) -> Iterator[tuple[Any, slice | None, slice]]:
+    def _stretches(
+        self, start: int, count: int
+    ) -> Iterator[tuple[tuple[AnyArray | np.intp, ...], slice | None, slice]]:
         """Yield parts of rows: the rows' index, the part of a row (None for whole rows), and their place from 0 on."""
         length, at = self._row_length, start
-        index: Any
+        index: tuple[AnyArray | np.intp, ...]
         while at < start + count:
             row, first = divmod(at, length)
             whole = (start + count - at) // length

@@ -47,9 +47,9 @@ def needs_fixed_bits(reproducible: object, operator: Operator, element: Element,
     return maps or operator.kinds is None or _has_floats(element)
 
 
-def check_not_everywhere(problem: Any, found: str) -> None:
-    """Raise OperatorError for a problem that must have the same bits everywhere, where that is not supported."""
-    if problem.everywhere:
+def check_not_everywhere(everywhere: bool, found: str) -> None:
+    """Raise OperatorError if a scan must have the same bits everywhere, where that is not supported."""
+    if everywhere:
         raise OperatorError(
             f'reproducible="everywhere" was passed with {found}, which has no canonical order. Leave one of them out'
         )
