@@ -486,7 +486,7 @@ class Array(DeviceArray, ArrayOperators):
         (content,) = self._context.read_and_check((array.buffer, array.offset, array.nbytes))
         return content.view(self.dtype).reshape(self.shape)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> AnyArray:
         if copy is False:
             raise ValueError("copy=False was passed, but NumPy cannot see an array on a device without a copy")
         result = self.numpy()
@@ -597,7 +597,9 @@ def by_numpy(function: Callable[..., Any], *arguments: object, **options: object
     return found
 
 
-def new_array(device: OpenedDevice, content: AnyArray | None, shape: Any = (), dtype: object = None) -> Array:
+def new_array(
+    device: OpenedDevice, content: AnyArray | None, shape: int | tuple[int, ...] = (), dtype: object = None
+) -> Array:
     """Return a new array on the device: a copy of `content`, or with arbitrary contents if it is None."""
     context = device._context
     made = empty(context, shape, dtype) if content is None else upload_array(context, content)

@@ -38,7 +38,7 @@ class StateRun:
     def _map(self, function: Callable[..., object], *arrays: object) -> Any:
         return map_arrays(function, *arrays, device=self._device)
 
-    def states(self) -> tuple[Any, Any]:
+    def states(self) -> tuple[DeviceArray, DeviceArray]:
         """Return the gates and the states."""
         u, dt, decays, inward, _ = self.arrays
         gates, inputs = self._map(_steps_complex if self._is_complex else _steps, u, dt, decays, inward)
@@ -65,9 +65,9 @@ class StateRun:
         weights, after, ends = (self._device.asarray(array) for array in (grad_y, grad_last, is_last))
         gates, h = self.states()
         of_states = self._map(_to_states_complex if self._is_complex else _to_states, outward, weights, after, ends)
-        conjugates = (self._map(np.conj, gates), self._map(np.conj, h)) if self._is_complex else (gates, h)
+        a, states = (self._map(np.conj, gates), self._map(np.conj, h)) if self._is_complex else (gates, h)
         of_gates, of_inputs, _ = recurrence.gradients(
-            *conjugates, of_states, axis=TIME, initial=None, reverse=False, device=self._device
+            a, states, of_states, axis=TIME, initial=None, reverse=False, device=self._device
         )
         rates, by_decay = self._map(_rates, of_gates, gates, dt)
         to_steps, to_weights = (
@@ -86,7 +86,7 @@ class StateRun:
 # ----- Functions of one state, which become kernels
 
 
-def _steps(u: Value, dt: Value, decay: Value, inward: Value) -> Any:
+def _steps(u: Value, dt: Value, decay: Value, inward: Value) -> object:
     """Return the gate and the input of a step."""
     return np.exp(dt * decay), dt * u * inward
 
@@ -116,7 +116,7 @@ def _steps_complex(u: Value, dt: Value, decay: Value, inward: Value) -> object:
     return size * real + 1j * (size * imag), dt * u * inward
 
 
-def _product(one: Value, other: Value) -> Any:
+def _product(one: Value, other: Value) -> Value:
     return one * other
 
 

@@ -36,6 +36,8 @@ from gpuscan.problem.results import assemble_arrays, over_arrays, parts_of
 from gpuscan.problem.segments import Heads, Keys, Offsets, heads_of
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
     from gpuscan.api.annotations import AnyReduction, EveryScan, Operation
 
 Part = TypeVar("Part")
@@ -223,7 +225,7 @@ class ShardedArray(Distributed):
         parts = [future.result() for future in futures]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, self.axis)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> AnyArray:
         if copy is False:
             raise ValueError("copy=False was passed, but NumPy cannot see an array on devices without a copy")
         result = self.numpy()

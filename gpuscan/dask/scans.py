@@ -155,7 +155,7 @@ def reduce(x: object, op: Operation = "add", *, axis: int | tuple[int, ...] | No
 # Write a call as a graph of tasks, with dask's own building blocks.
 
 
-def scan_by_totals(call: Call, seeds: Sequence[da.Array]) -> Any:
+def scan_by_totals(call: Call, seeds: Sequence[da.Array]) -> object:
     """Return the scan by totals of blocks, which are computed from arrays of their own.
 
     Otherwise every block would be kept until its prefix is known.
@@ -246,7 +246,7 @@ def _twin(array: da.Array) -> da.Array:
     return da.Array(whole, name, array.chunks, meta=array._meta)
 
 
-def scan_sequentially(call: Call, seeds: Sequence[da.Array], read_ahead: int) -> Any:
+def scan_sequentially(call: Call, seeds: Sequence[da.Array], read_ahead: int) -> object:
     """Return the scan in which each block takes its prefix from the block before it.
 
     Args:
@@ -285,7 +285,7 @@ def scan_sequentially(call: Call, seeds: Sequence[da.Array], read_ahead: int) ->
     return work.results.build_bundle(found)
 
 
-def reduce_axis(call: Call) -> Any:
+def reduce_axis(call: Call) -> object:
     """Return the reduction along the call's axis."""
     work = call.work
     totals = _boxes(call, work.total, call.arrays).rechunk({call.axis: -1})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuscan.array_types import AnyArray
 from gpuscan.device.context import strategy_key
@@ -15,6 +15,7 @@ from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:
+    from gpuscan.device.device_array import DeviceArray
     from gpuscan.engine.executor import Executor
     from gpuscan.operators.parameters import Parameters
     from gpuscan.problem.problem import Problem
@@ -42,7 +43,7 @@ def scan_small(executor: Executor, problem: Problem, strategy: str, results: Seq
         leaves = [upload_array(context, leaf) for leaf in problem.numpy_leaves]
         key = ("NumPy", problem.kind, problem.keep_last_only, *strategy_key(strategy))
 
-        def compute(parameters: Parameters | None, given: Sequence[object]) -> tuple[Any, None]:
+        def compute(parameters: Parameters | None, given: Sequence[object]) -> tuple[list[DeviceArray], None]:
             del parameters
             return scan_device(executor, problem.with_leaves(tuple(given)), strategy), None
 
