@@ -86,3 +86,18 @@ def test_modules_import_each_other_by_statements() -> None:
                     found.add(name)
     # The others import packages that the user names, or that may not be installed.
     assert found == {"gpuscan", "gpuscan.device.backends", "gpuscan.tools.bench.peers"}
+
+
+def test_frozen_values_are_changed_by_replace() -> None:
+    """Assert that no module writes to the namespace of another object, except where `replace` would not do."""
+    found = set()
+    for name, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                if called == "object.__setattr__" or called.endswith("__dict__.update"):
+                    found.add(name)
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                found |= {name} if ast.unparse(node.value).startswith("vars(") else set()
+    # Capabilities get limits that are read-only. A problem of the same kind keeps what was computed of it.
+    assert found == {"gpuscan.planning.capabilities", "gpuscan.problem.problem"}
