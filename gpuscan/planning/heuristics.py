@@ -1,6 +1,7 @@
 """Hold the tuning constants of scans, reductions and arrays: one frozen table for each class of adapter.
 
-`key_heuristics` has the constants of sorts, groups and counts, and `transfer_heuristics` has the ones of transfers.
+The constants of sorts, groups and counts are in `key_heuristics`, and the constants of transfers in
+`transfer_heuristics`.
 
 A constant belongs here if changing it changes only the speed, or which of several safe shapes is chosen. Each entry
 names the hardware and the experiment that it comes from, or says that it was not measured, and why that is enough. "Not
