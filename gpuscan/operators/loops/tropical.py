@@ -69,15 +69,20 @@ class ClampMaps(Composition):
         shifts: True if there are increments a.
         low, high: True if there are such bounds.
         nan: how bounds treat NaN: ``"keep"``, ``"skip"`` or ``"choose"``.
+        saturates: True for the loop's own int64. Integers of up to 32 bits are computed in int64, which no sum leaves.
     """
 
     shifts: bool
     low: bool
     high: bool
     nan: str = "keep"
+    saturates: bool = False
+
+    def _sum(self, a: Any, b: object) -> Any:
+        return _add(a, b) if self.saturates else a + b
 
     def _clamp_number(self, number: object, numbers: Mapping[str, object]) -> Any:
-        number = _add(number, numbers["a"]) if self.shifts else number
+        number = self._sum(number, numbers["a"]) if self.shifts else number
         number = _MAXIMUM[self.nan](number, numbers["low"]) if self.low else number
         return _MINIMUM[self.nan](number, numbers["high"]) if self.high else number
 
@@ -87,7 +92,7 @@ class ClampMaps(Composition):
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         first, then = (dict(zip(self.names, each, strict=True)) for each in (left, right))
-        found = [_add(first["a"], then["a"])] if self.shifts else []
+        found = [self._sum(first["a"], then["a"])] if self.shifts else []
         return found + [self._clamp_number(first[name], then) for name in self.names if name != "a"]
 
     def start(self, state: Numbers) -> list[Number]:
@@ -339,7 +344,9 @@ def derive(part: Part) -> Stage:
         law = law.replace("h[t-1] + a", "h[t-1]")
         kind = "extremum" if kind != "clamp" else kind
     numbers = tuple(node for node in (found.shift, found.low, found.high) if node is not None)
-    return Stage(kind, law, part.places, numbers, found.constant, ClampMaps(found.shift is not None, *bounds, nan))
+    saturates = part.states[0].scalar.bits == 64
+    maps = ClampMaps(found.shift is not None, *bounds, nan, saturates)
+    return Stage(kind, law, part.places, numbers, found.constant, maps)
 
 
 # ----- Maps of several numbers
