@@ -312,14 +312,8 @@ class Plan(Numbered):
                 "in order, or some are missing, so elements are moved or replaced before and after the scan. Call the "
                 "plan, or sort the elements by label and record a plan with keys"
             )
-        if self._scanned.inner != self._spec.inner:
-            what = f"Plan.record of rows with interleaved elements (axis={problem.axis})"
-            check_not_everywhere(problem.everywhere, what)
-            raise GpuscanError(
-                f"a plan for {self.dtype} of shape {self.shape} along axis {problem.axis} was to be recorded, but "
-                "neighbours along the last axes share 32-bit words. Make those axes whole words, or call the plan, "
-                "which brings rows together"
-            )
+        brings_together = self._scanned.inner != self._spec.inner
+        check_not_everywhere(brings_together, f"Plan.record of rows with interleaved elements (axis={problem.axis})")
         with guarded(context), context.lock:
             self._keep_up()
             sources = places_of(context, problem, "src", src, problem.source)
@@ -380,8 +374,8 @@ class Plan(Numbered):
         kernel = plan.stages[-1].kernel
         if kernel.access.in_place and any(kernel.shares_words(field) for field in kernel.spec.destination.fields):
             raise ValueError(
-                f"dst was passed as src, but reversed rows of {self._problem.row_length} elements of {self.dtype} "
-                "share 32-bit words, so they cannot be scanned in place. Record into another dst"
+                f"dst was passed as src, but parts of a scan of {self.dtype} of shape {self.shape} along axis "
+                f"{self._problem.axis} share 32-bit words, so that it cannot be done in place. Record into another dst"
             )
 
     def _strategy_for(self, placement: Placement) -> str:

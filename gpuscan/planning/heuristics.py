@@ -373,8 +373,8 @@ class Heuristics:
     # if a function stands in the shader once for each. H200, 2^26 int32: in 2, 3, 16 and 32 columns 0.15, 0.22, 0.22
     # and 0.55 ms, and 31, 22, 4.4 and 1.5 ms in chains of tiles. In 64 columns 1.27 and 0.80 ms. In 64 x 3 and 64 x 8
     # columns 0.36 and 0.38 ms, and 0.48 and 0.22 ms. In 4096 x 2 columns 0.15 and 0.55 ms. H100, 2^25 numbers, since
-    # tiles of columns look back together: float32 in 20, 3 x 23 and 32 columns 216, 341 and 279 us, and 254, 185 and 202
-    # us in chains; int64 in 12 columns 720 and 123 us, uint8 in 27 columns 694 and 223 us.
+    # tiles of columns look back together: float32 in 20, 3 x 23 and 32 columns 216, 341 and 279 us, in chains 254, 185
+    # and 202; int64 in 12 columns 720 and in chains 123, uint8 in 27 columns 694 and 223 us.
     min_vector_rows: int = 1 << 13
     max_vector_columns: int = 192
     max_vector_words: int = 20

@@ -114,3 +114,20 @@ def test_what_follows_the_array_keeps_its_bytes(device: gs.Device) -> None:
     wanted = np.full((70, 21), 99, np.uint8)
     wanted[5:55] = np.cumsum(x, 0, dtype=np.uint8)
     assert_same(whole.numpy(), wanted)
+
+
+def test_a_recorded_scan(device: gs.Device) -> None:
+    """Assert that such a scan can be recorded, and that one in place is refused and changes nothing."""
+    x = numbers(np.random.default_rng(5), "int8", (90, 13))
+    source, target = device.asarray(x), device.empty(x.shape, x.dtype)
+    poison(device, x.nbytes)
+    plan = device.plan(x.shape, x.dtype, axis=0)
+    encoder = device.wgpu_device.create_command_encoder()
+    plan.record(encoder, source, target)
+    with pytest.raises(ValueError, match="another dst"):
+        plan.record(encoder, source, source)
+    device.wgpu_device.queue.submit([encoder.finish()])
+    assert_same(target.numpy(), np.cumsum(x, 0, dtype=np.int8))
+    assert_same(source.numpy(), x)
+    gs.scan(source, axis=0, out=source)
+    assert_same(source.numpy(), np.cumsum(x, 0, dtype=np.int8))

@@ -31,6 +31,7 @@ from gpuscan.operators.loops.stage import (
     compute_nodes,
     either,
     negate_condition,
+    normal_power_of_two,
 )
 from gpuscan.operators.traced_array import Number
 
@@ -277,20 +278,19 @@ def rescale(factor: Number, exponent: Number, times: int = 1) -> tuple[Number, N
 
 
 def multiply_scaled(factor: Number, exponent: Number, number: Number) -> Number:
-    """Return ``factor * unit**exponent * number`` without an overflow or underflow that the result has not."""
-    unit, root = powers(factor.dtype)
-    one = np.full_like(factor, 1)
-    up, count = exponent > 0, np.abs(exponent)
+    """Return ``factor * unit**exponent * number`` without an overflow or underflow that the result has not.
 
-    def power(value: float) -> Number:
-        return np.where(up, np.full_like(factor, value), np.full_like(factor, 1 / value))
-
-    scale, plain = power(unit), exponent == 0
-    # root * factor is between 1 and the unit, so each product is between the number and the result.
-    number = number * np.where(plain, one, power(root))
-    for place in range(2, 6):
-        number = number * np.where(count >= place, scale, one)
-    return (factor * np.where(plain, one, power(root))) * number
+    No exponent beyond 5 gives a number. The factor takes half a unit towards the exponent, so it enlarges what the rest
+    enlarges, and each of the four products with a quarter of the rest is between the number and the result.
+    """
+    _, root = powers(factor.dtype)
+    half = int(np.log2(root))
+    exponent = np.clip(exponent, -5, 5)
+    sign = np.clip(exponent, -1, 1)
+    quarter = normal_power_of_two(exponent * (half // 2) - sign * (half // 4), factor)
+    for _ in range(4):
+        number = number * quarter
+    return (factor * normal_power_of_two(sign * half, factor)) * number
 
 
 @dataclass(frozen=True)

@@ -176,8 +176,14 @@ def _format(number: Number) -> tuple[type[np.int64 | np.int32], int, int]:
 
 def power_of_two(exponent: Number, like: Number) -> Any:
     """Return 2**exponent in `like`'s type, or the nearest power of two that is a normal number."""
+    _, _, bias = _format(like)
+    return normal_power_of_two(np.clip(exponent, 1 - bias, bias), like)
+
+
+def normal_power_of_two(exponent: Number, like: Number) -> Any:
+    """Return 2**exponent, which is a normal number in `like`'s type."""
     bits, shift, bias = _format(like)
-    field = np.clip(exponent, 1 - bias, bias).astype(bits) + np.full_like(exponent, bias).astype(bits)
+    field = exponent.astype(bits) + np.full_like(exponent, bias).astype(bits)
     return (field << np.full_like(field, shift)).view(like.dtype)
 
 
