@@ -281,7 +281,7 @@ class AdapterReport:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note a passed test's adapter."""
         if report.when == "call" and report.passed:
-            self.tested.update(value for name, value in report.user_properties if name == "adapter")
+            self.tested.update(str(value) for name, value in report.user_properties if name == "adapter")
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Fail a run that saw fewer adapters than required."""
