@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cli import commands as commands
     from cli import main as main
+    from cli import run as run
 else:
     _path = Path(__file__).resolve().parents[1] / "cli.py"
     _spec = importlib.util.spec_from_file_location(__name__, _path)

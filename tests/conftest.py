@@ -4,8 +4,9 @@ Environment:
     GPUSCAN_TEST_MIN_ADAPTERS: the run fails unless tests passed on this many adapters. With 0, a machine without an
         adapter passes.
     GPUSCAN_TEST_IN_TURN: with 1, the software adapters share the cases of a test: each case runs on one of them, in
-        turn, and each adapter runs a case of each test. GPUs run every case. Most tests also give software adapters
-        shorter chunks than users get, since most of their time goes to compiling.
+        turn, and each adapter runs a case of each test. A test of one case runs on one adapter of each backend, unless
+        it tests the engine or the device. GPUs run every case. Most tests also give software adapters shorter chunks
+        than users get, since most of their time goes to compiling.
     HYPOTHESIS_PROFILE: ``default`` or ``nightly`` (many more cases).
 """
 
@@ -17,6 +18,7 @@ import re
 import shutil
 import signal
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +46,10 @@ if SWIFTSHADER.exists() and not any(name in os.environ for name in DRIVER_VARIAB
 # Tests that run the chunks that users of software adapters get, 8 times as long as in all other tests. Programs that
 # tests start have them too.
 TESTS_OF_WHAT_USERS_GET = ("api.test_scan.", "api.test_contract.", "codegen.", "planning.", "test_docs.", "tools.")
+
+# Tests of one case that run on every software adapter. What they test depends on subgroups, limits and schedulers, in
+# which two adapters of one backend differ. Tests of other folders run the same kernels through the public functions.
+TESTS_OF_ADAPTERS = ("tests/engine/", "tests/device/")
 
 # The devices that the fixture `device` has opened.
 SESSION_DEVICES: list[gs.Device] = []
@@ -216,7 +222,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if (adapter := adapter_of(item)) is not None:
             item.user_properties.append(("adapter", f"{adapter_id(adapter)} ({adapter.summary})"))
     if IN_TURN:
-        software = [a.summary for a in find_usable_adapters() if a.info["adapter_type"] == "CPU"]
+        found = find_usable_adapters()
+        software = {a.summary: a.info["backend_type"] for a in found if a.info["adapter_type"] == "CPU"}
         asked = [(item.nodeid.partition("[")[0], getattr(adapter_of(item), "summary", None)) for item in items]
         turns = has_turn(asked, software)
         config.hook.pytest_deselected(items=[item for item, turn in zip(items, turns, strict=True) if not turn])
@@ -229,24 +236,35 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def has_turn(asked: list[tuple[str, str | None]], sharing: list[str]) -> list[bool]:
+def has_turn(asked: list[tuple[str, str | None]], sharing: dict[str, str]) -> list[bool]:
     """Return, for each case of a test on an adapter, whether it runs.
 
     Adapters in `sharing` take the cases of a test in turn, so that every case runs on one of them and every test on
-    each. Where there are more adapters than cases, the first cases have a second turn. Other adapters run every case.
+    each. Where there are two cases and three adapters, the first case has a second turn. A single case runs on one
+    adapter of each backend, or on every adapter if it is a test of adapters. Other adapters run every case.
 
     Args:
         asked: for each case, the test and the summary of the adapter, or None.
-        sharing: the summaries of the adapters that share cases.
+        sharing: the backends of the adapters that share cases, by the adapters' summaries.
     """
+    order = list(sharing)
     cases, seen, turns = Counter(asked), Counter[tuple[str, str | None]](), []
     for case in asked:
-        turns.append(
-            case[1] not in sharing
-            or seen[case] % len(sharing) == sharing.index(case[1]) % min(cases[case], len(sharing))
-        )
+        test, adapter = case
+        if adapter not in sharing:
+            turns.append(True)
+        elif cases[case] == 1:
+            turns.append(test.startswith(TESTS_OF_ADAPTERS) or adapter == pick_adapter(test, sharing, sharing[adapter]))
+        else:
+            turns.append(seen[case] % len(order) == order.index(adapter) % min(cases[case], len(order)))
         seen[case] += 1
     return turns
+
+
+def pick_adapter(test: str, sharing: dict[str, str], backend: str) -> str:
+    """Return the adapter of the backend that a test of one case runs on, which is always the same one."""
+    adapters = [adapter for adapter, its_backend in sharing.items() if its_backend == backend]
+    return adapters[zlib.crc32(test.encode()) % len(adapters)]
 
 
 class AdapterReport:
@@ -263,7 +281,7 @@ class AdapterReport:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note a passed test's adapter."""
         if report.when == "call" and report.passed:
-            self.tested.update(value for name, value in report.user_properties if name == "adapter")
+            self.tested.update(str(value) for name, value in report.user_properties if name == "adapter")
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Fail a run that saw fewer adapters than required."""

@@ -12,7 +12,7 @@ import numpy as np
 import gpuscan as gs
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator
-from gpuscan.planning.strategies import STRATEGIES, unsafe_reason
+from gpuscan.planning.strategies import STRATEGIES, Strategy, unsafe_reason
 from gpuscan.planning.tile_shapes import TileShape
 
 Array = np.ndarray[Any, Any]
@@ -23,7 +23,7 @@ IN_TURN = os.environ.get("GPUSCAN_TEST_IN_TURN") == "1"
 
 
 def one_by_one(
-    function: Callable[[Any, Any], Any],
+    function: Callable[[Any, Any], Any] | None,
     x: tuple[Array, ...],
     *,
     axis: int = 0,
@@ -32,6 +32,7 @@ def one_by_one(
     initial: tuple[Any, ...] | None = None,
 ) -> tuple[Array, ...]:
     """Scan a bundle by the definition: ``y[0] = x[0]``, ``y[i] = f(y[i-1], x[i])``, one i at a time."""
+    assert function is not None
     rows = [np.moveaxis(field, axis, 0) for field in x]
     if reverse:
         rows = [row[::-1] for row in rows]
@@ -50,7 +51,7 @@ def one_by_one(
 
 
 def cut_one_by_one(
-    function: Callable[[Any, Any], Any],
+    function: Callable[[Any, Any], Any] | None,
     x: tuple[Array, ...],
     heads: Array,
     *,
@@ -60,6 +61,7 @@ def cut_one_by_one(
     initial: tuple[Any, ...] | None = None,
 ) -> tuple[Array, ...]:
     """Scan a bundle by the definition, and begin again at each head: (*shape) of bool, for a scan forwards."""
+    assert function is not None
     rows = [np.moveaxis(field, axis, 0) for field in x]
     begins = np.moveaxis(heads, axis, 0).copy()
     begins[:1] = True
@@ -144,12 +146,12 @@ def words(rng: np.random.Generator, fields: int, shape: Any) -> tuple[Array, ...
 # ----- Devices
 
 
-def safe_strategies(device: gs.Device) -> list[str]:
+def safe_strategies(device: gs.Device) -> list[Strategy]:
     """Return the strategies that the probe found safe on this adapter."""
     return [name for name in STRATEGIES if unsafe_reason(name, device.capabilities) is None]
 
 
-def strategies_on(device: gs.Device) -> list[str]:
+def strategies_on(device: gs.Device) -> list[Strategy]:
     """Return the safe strategies, or all but lookback for an OpenGL adapter that shares cases.
 
     Fallback has all of lookback in it.
@@ -185,12 +187,12 @@ def half_of(device: gs.Device, cases: Iterable[T], turn: int = 0) -> list[T]:
     return every
 
 
-def pick_strategies(device: gs.Device, turn: int) -> list[str]:
+def pick_strategies(device: gs.Device, turn: int) -> list[Strategy]:
     """Return the safe strategies, or the one of this turn on a software adapter that shares cases."""
     return one_of(device, strategies_on(device), turn)
 
 
-def strategies_in_turn(device: gs.Device, turn: int) -> list[str]:
+def strategies_in_turn(device: gs.Device, turn: int) -> list[Strategy]:
     """Return one of the safe single passes, the next one at every turn, and three_dispatch.
 
     Single passes take long to compile, and have all in common but how they wait. Software adapters that share cases
@@ -265,7 +267,7 @@ def assert_same(got: Any, wanted: Any, note: Any = "") -> None:
     np.testing.assert_array_equal(got, wanted, err_msg=str(note))
 
 
-def assert_scans(x: Array, op: str, axis: int, asked: dict[str, Any], device: Any, strategy: str = "auto") -> None:
+def assert_scans(x: Array, op: str, axis: int, asked: dict[str, Any], device: Any, strategy: Strategy = "auto") -> None:
     """Assert that `gpuscan.scan` gives what its definition gives, as a new C-contiguous array, and keeps `x`."""
     __tracebackhide__ = True
     before, native = x.copy(), x.astype(x.dtype.newbyteorder("="))
@@ -288,4 +290,4 @@ def assert_scans(x: Array, op: str, axis: int, asked: dict[str, Any], device: An
 def ufunc_scan(name: str, x: Array, axis: int = 0) -> Array:
     """Return NumPy's own accumulation, in the dtype of `x`."""
     ufunc: np.ufunc = getattr(np, resolve(name).name)
-    return ufunc.accumulate(x, axis=axis, dtype=x.dtype)  # type: ignore[no-any-return]
+    return ufunc.accumulate(x, axis=axis, dtype=x.dtype)

@@ -39,7 +39,7 @@ def arrays(draw: st.DrawFn, dtype: str) -> Array:
         return numbers(rng, dtype, tuple(shape[i] for i in order)).transpose(np.argsort(order))
     array = numbers(rng, dtype, shape)
     if form == "backwards":
-        return np.flip(array, draw(st.sets(st.integers(0, len(shape) - 1))) and axis)
+        return np.flip(array, tuple(draw(st.sets(st.integers(0, len(shape) - 1)))))
     if form == "swapped":
         return array.astype(array.dtype.newbyteorder())
     return np.asarray(array, order="F" if form == "F" else "C")
@@ -63,7 +63,7 @@ def scans(draw: st.DrawFn) -> tuple[Array, str, int, dict[str, Any]]:
     x = draw(arrays(dtype))
     axis = draw(st.integers(-x.ndim, x.ndim - 1))
     others = tuple(n for i, n in enumerate(x.shape) if i != axis % x.ndim)
-    initial = draw(st.sampled_from([None, 3, "rows"]))
+    initial: Any = draw(st.sampled_from([None, 3, "rows"]))
     if initial == "rows":
         initial = numbers(np.random.default_rng(0), dtype, others)
     return x, op, axis, {"exclusive": draw(st.booleans()), "reverse": draw(st.booleans()), "initial": initial}

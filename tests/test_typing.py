@@ -1,11 +1,9 @@
-"""What type checkers see: the types of results, the calls that they refuse, and that options are said once."""
+"""What type checkers see. script/test lets mypy read tests/typing, which has the types of results and wrong calls."""
 
 from __future__ import annotations
 
 import inspect
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any, get_args, get_overloads, is_typeddict
 
@@ -18,16 +16,6 @@ from gpuscan.api.loop import Method
 from gpuscan.api.selecting import QuantileMethod
 from gpuscan.errors import StrategyError
 from gpuscan.planning.strategies import STRATEGIES, Strategy, check_strategy
-
-from .test_docs import CHECKOUT
-
-
-def test_a_type_checker_knows_the_results() -> None:
-    """Let mypy read a program that says the type of each result, and calls that each have an error to ignore."""
-    pytest.importorskip("mypy", reason="the extra dev, which has mypy, is not installed")
-    command = [sys.executable, "-m", "mypy", "--warn-unused-ignores", "tests/typing"]
-    found = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stdout + found.stderr
 
 
 def find_overloads() -> dict[str, Callable[..., Any]]:

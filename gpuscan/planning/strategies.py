@@ -13,7 +13,7 @@ from gpuscan.planning.key_heuristics import sort_heuristics_for
 
 # What `strategy=` takes, and the strategies among these.
 Strategy: TypeAlias = Literal["auto", "lookahead", "lookback", "fallback", "three_dispatch"]
-STRATEGIES: tuple[str, ...] = get_args(Strategy)[1:]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)[1:]
 
 # The vendors and adapter types for which it is published that workgroups, once started, keep making progress. A litmus
 # test that passed shows that starvation was not seen, not that it cannot happen. For the others, Apple, ARM,

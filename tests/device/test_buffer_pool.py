@@ -107,8 +107,12 @@ def test_a_buffer_outlives_an_allocation_in_a_cycle() -> None:
             finalised.append(self.size)
 
     device = FakeDevice()
-    device.create_buffer = lambda size, usage: Buffer(size=size, usage=usage)  # type: ignore[method-assign]
-    pool = BufferPool(device)  # type: ignore[arg-type]
+
+    def create_buffer(size: int, usage: int) -> Any:
+        return Buffer(size=size, usage=usage)
+
+    device.create_buffer = create_buffer  # type: ignore[method-assign]
+    pool = BufferPool(device)
     ring: list[Any] = [pool.lend(1000, USAGE)]
     ring.append(ring)
     del ring

@@ -93,12 +93,13 @@ def test_buffers_that_cannot_be_used_are_refused(device: gs.Device) -> None:
     with pytest.raises(gs.UnsupportedDtypeError, match="a bundle"):
         device.asarray(np.zeros(3, [("a", np.int32)]))
     with pytest.raises(TypeError):
-        device.empty(1.5, np.int32)
+        device.empty(1.5, np.int32)  # type: ignore[arg-type]
 
 
 def uses_of(a: gs.Array) -> list[Callable[[], Any]]:
     """Return calls that submit commands with the array's buffer."""
-    device, n = a.device, len(a)
+    device: Any = a.device
+    n = len(a)
     plan, there = device.plan(n, a.dtype), device.asarray(np.ones(n, a.dtype))
     plan(a), gs.scan(a, "maximum")
     encoder = device.wgpu_device.create_command_encoder()

@@ -19,6 +19,7 @@ from gpuscan.device import capability_probe
 from gpuscan.device.adapter_requirements import check_limits, choose_features, choose_limits
 from gpuscan.device.capability_probe import HALVES, Litmus, ProbeBench, probe
 from gpuscan.planning.capabilities import Capabilities
+from gpuscan.planning.strategies import Strategy
 from tests.harness.builds import count_measurements
 from tests.harness.devices import small_binding
 
@@ -187,7 +188,8 @@ def test_limits_that_there_are_not(adapter: wgpu.GPUAdapter, error: Any, match: 
 
 @pytest.mark.parametrize("name", ["max-buffer-size", "max_buffer_size", "maxBufferSize"])
 def test_limits_by_every_name(adapter: wgpu.GPUAdapter, name: str) -> None:
-    assert check_limits(adapter, {name: np.int64(1 << 20)}) == {"max-buffer-size": 1 << 20}
+    limits: dict[str, Any] = {name: np.int64(1 << 20)}
+    assert check_limits(adapter, limits) == {"max-buffer-size": 1 << 20}
 
 
 def test_small_limits_are_kept_to(adapter: wgpu.GPUAdapter) -> None:
@@ -273,7 +275,9 @@ def test_columns_whose_tiles_share_more_than_a_binding(
     small = gs.Device(adapter, unsafe=True, required_limits={"max-storage-buffer-binding-size": most})
     x = np.random.default_rng(0).integers(0, 3, shape).astype(dtype)
     wanted = gs.scan(x, op, axis=0, device="numpy")
-    strategies = ("fallback", "auto") if op == "matmul" else ("three_dispatch", "lookback", "fallback", "auto")
+    strategies: tuple[Strategy, ...] = (
+        ("fallback", "auto") if op == "matmul" else ("three_dispatch", "lookback", "fallback", "auto")
+    )
     for strategy in strategies:  # matrices take long to compile
         np.testing.assert_allclose(gs.scan(x, op, axis=0, device=small, strategy=strategy), wanted, rtol=1e-5)
         got = gs.scan(small.asarray(x), op, axis=0, strategy=strategy).numpy()

@@ -145,7 +145,7 @@ def test_tint_takes_sorts_in_single_passes(dawn: gs.Device, dtype: Any, strategy
         assert plan.strategy == strategy
         values: dict[str, Any] = {"scalar": scalar_of(np.dtype(dtype)), "unit": 4, "descending": False}
         values |= {"digits": plan.digits, "radix_bits": plan.radix_bits, "workgroup_size": plan.workgroup}
-        tiles = {"groups": plan.groups, "subgroups": by_subgroups, "enable_subgroups": by_subgroups}
+        tiles: dict[str, Any] = {"groups": plan.groups, "subgroups": by_subgroups, "enable_subgroups": by_subgroups}
         tiles |= {
             "items": plan.items,
             "turns": plan.turns,
@@ -219,7 +219,8 @@ def test_the_quick_suite_passes(dawn: gs.Device, monkeypatch: pytest.MonkeyPatch
     """Run as many cases of the quick suite as have every strategy, element, operator, layout and size."""
     use_little_workgroup_memory(monkeypatch)
     found = [case for case in suite(quick=True) if case.strategy in ("auto", *strategies_on(dawn))]
-    cases, seen = [], set()
+    cases: list[Any] = []
+    seen: set[Any] = set()
     for case in sorted(found, key=lambda case: case.strategy == "auto"):
         features = set(case.features().items())
         if not case.operator.startswith(LEFT_OUT) and not features <= seen:
@@ -286,7 +287,7 @@ def test_labels_that_are_missing(dawn: gs.Device, monkeypatch: pytest.MonkeyPatc
     x, labels = dawn.asarray(np.arange(6, dtype=np.int32)), np.array([0, 1, -1, 0, 1, 1])
     with pytest.raises(ValueError, match="missing labels"):
         gs.scan(x, groups=dawn.asarray(labels)).numpy()
-    assert_same(gs.scan(x, groups=dawn.asarray(abs(labels))), np.int32([0, 1, 3, 3, 7, 12]))
+    assert_same(gs.scan(x, groups=dawn.asarray(abs(labels))), np.array([0, 1, 3, 3, 7, 12], np.int32))
 
 
 def test_selective_scans(dawn: gs.Device) -> None:
@@ -294,8 +295,9 @@ def test_selective_scans(dawn: gs.Device) -> None:
     arrays = scan_of(1, 2, 5, 300, "vf")
     y, last = selective_scan(*(dawn.asarray(array) for array in arrays))
     assert_scans((y._read(), last._read()), arrays)
-    found = selective_gradients(gradient_sources(dawn._context, *arrays, y._read(), last._read()))
-    wanted = selective_gradient(*arrays, y._read(), last._read())
+    given: Any = (*arrays, y._read(), last._read())
+    found = selective_gradients(gradient_sources(dawn._context, *given))
+    wanted = selective_gradient(*given)
     for one, other in zip(found[:2], wanted, strict=False):
         np.testing.assert_allclose(one._read(), other, rtol=0, atol=1e-4 * np.abs(other).max())
 

@@ -82,7 +82,7 @@ def test_a_version_without_the_internals(
 @pytest.mark.parametrize("missing", ["_internal", "_poller"])
 def test_objects_without_the_internals(adapter: wgpu.GPUAdapter, missing: str) -> None:
     gpu = Changed(gs.Device(adapter).wgpu_device, **{missing: None})
-    assert str(missing_internal(gpu)).endswith(missing)  # type: ignore[arg-type]
+    assert str(missing_internal(gpu)).endswith(missing)
 
 
 def test_another_structure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ import platformdirs
 import pytest
 
 from gpuscan.device import capability_probe, disk_cache
-from gpuscan.device import capability_probe as probe
+from gpuscan.device.adapter_requirements import choose_features, choose_limits
 from gpuscan.planning.capabilities import Capabilities
 from tests.fakes import FakeAdapter, capabilities
 
@@ -27,7 +27,7 @@ from tests.fakes import FakeAdapter, capabilities
 
 
 def through_pickle(found: Capabilities, protocol: int) -> Capabilities:
-    return pickle.loads(pickle.dumps(found, protocol))  # type: ignore[no-any-return]
+    return pickle.loads(pickle.dumps(found, protocol))
 
 
 def test_json_and_back():
@@ -123,10 +123,10 @@ def test_missing_and_unknown_fields_are_refused():
 def test_features_and_limits_to_ask_for():
     """Ask for the useful features that the adapter has, and for mapped storage only if memory is shared."""
     features = frozenset({"subgroup", "shader-f64", "multiview", "mappable-primary-buffers"})
-    assert probe.choose_features(FakeAdapter(features=features)) == ["subgroup", "shader-f64"]
+    assert choose_features(FakeAdapter(features=features)) == ["subgroup", "shader-f64"]
     shared = FakeAdapter(adapter_type="IntegratedGPU", features=features)
-    assert probe.choose_features(shared) == ["subgroup", "shader-f64", "mappable-primary-buffers"]
-    limits = probe.choose_limits(FakeAdapter())  # type: ignore[arg-type]
+    assert choose_features(shared) == ["subgroup", "shader-f64", "mappable-primary-buffers"]
+    limits = choose_limits(FakeAdapter())
     assert limits["max-buffer-size"] == 1 << 30
     assert "max-texture-dimension-1d" not in limits
 

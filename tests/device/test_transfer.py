@@ -17,6 +17,7 @@ from gpuscan.device import transfer
 from gpuscan.device.transfer import copy, download, upload
 from gpuscan.engine.mapped_files import is_mapped_file
 from gpuscan.engine.places import StridedRows
+from gpuscan.planning.transfer_heuristics import TRANSFERS
 from tests.harness.builds import small_transfers
 from tests.harness.devices import pool_of, queue_of
 
@@ -74,7 +75,7 @@ def test_an_error_in_the_middle_leaves_the_device_in_order(device: gs.Device, mo
 
 
 def test_copies_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "TRANSFERS", replace(transfer.TRANSFERS, min_copy_share_bytes=1000))
+    monkeypatch.setattr(transfer, "TRANSFERS", replace(TRANSFERS, min_copy_share_bytes=1000))
     monkeypatch.setattr(transfer, "_THREADS", 8)
     for x in (random_bytes(1), random_bytes(8001), random_bytes(9000).reshape(90, -1)[:, ::2], random_bytes(70)[::-1]):
         into = np.zeros(x.shape, np.uint16)
@@ -93,10 +94,10 @@ def test_an_interrupted_copy_leaves_no_thread_at_work(monkeypatch: pytest.Monkey
     def interrupt_wait(future: Future[None]) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(transfer, "TRANSFERS", replace(transfer.TRANSFERS, min_copy_share_bytes=1000))
+    monkeypatch.setattr(transfer, "TRANSFERS", replace(TRANSFERS, min_copy_share_bytes=1000))
     monkeypatch.setattr(transfer, "_THREADS", 8)
-    monkeypatch.setattr(transfer.np, "copyto", slow)
-    monkeypatch.setattr(transfer.Future, "result", interrupt_wait)
+    monkeypatch.setattr(np, "copyto", slow)
+    monkeypatch.setattr(Future, "result", interrupt_wait)
     with pytest.raises(KeyboardInterrupt):
         copy(np.zeros(8000, np.uint8), random_bytes(8000))
     assert done == [1000] * 8
@@ -112,7 +113,7 @@ def test_an_interrupt_as_a_thread_takes_its_share(monkeypatch: pytest.MonkeyPatc
             signal.raise_signal(signal.SIGINT)
             return threads.submit(call)
 
-    monkeypatch.setattr(transfer, "TRANSFERS", replace(transfer.TRANSFERS, min_copy_share_bytes=1000))
+    monkeypatch.setattr(transfer, "TRANSFERS", replace(TRANSFERS, min_copy_share_bytes=1000))
     monkeypatch.setattr(transfer, "_THREADS", 8)
     monkeypatch.setattr(transfer, "_copy_threads", Interrupted)
     x, into = random_bytes(8000), np.zeros(8000, np.uint8)

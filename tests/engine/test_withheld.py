@@ -72,10 +72,9 @@ def test_a_strategy_that_only_waits_gives_up(own_device: gs.Device, strategy: st
     problem = make_problem(x)
     for turn, period in enumerate(PERIODS, bool(folds)):
         tile = tile_in_turn(device, turn)
-        for _ in range(2):  # the first run compiles
-            begin = time.perf_counter()
-            with pytest.raises(gs.ProgressTimeoutError, match="three_dispatch"):
-                scan_with(device, problem, strategy, tile=tile, withheld=period, one_workgroup_folds=folds)
+        begin = time.perf_counter()
+        with pytest.raises(gs.ProgressTimeoutError, match="three_dispatch"):
+            scan_with(device, problem, strategy, tile=tile, withheld=period, one_workgroup_folds=folds)
         assert time.perf_counter() - begin < SECONDS
         for other in ("three_dispatch", "fallback"):
             (got,) = scan_with(device, problem, other, tile=tile)
@@ -120,7 +119,7 @@ def test_a_strategy_is_given_up_for_a_while(own_device: gs.Device, monkeypatch: 
         (got,) = scan_with(device, make_problem(x), "auto", tile=small_tiles(device)[0], withheld=2)
         assert_same(got, ufunc_scan("add", x))
 
-    for seconds in (FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE):
+    for seconds in (FIRST_PAUSE, 2 * FIRST_PAUSE):
         for times in range(1, TIMEOUTS_TO_GIVE_UP):
             time_out()
             assert device.capabilities.distrusted == ()

@@ -23,6 +23,7 @@ from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import Fold, InjectedFaults
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 Array = np.ndarray[Any, Any]
 Tile = TileShape | ColumnTile
@@ -86,8 +87,8 @@ def plan_short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
     A chunk is unrolled in the shader, and on a software adapter it is up to 64 words long.
     """
-    short = {"serial_chunk_words": 8, "serial_wide_chunk_words": 16, "min_row_chunk_words": 4}
-    columns = {"column_rows": (1, 4, 8), "column_register_words": 48}
+    short: dict[str, Any] = {"serial_chunk_words": 8, "serial_wide_chunk_words": 16, "min_row_chunk_words": 4}
+    columns: dict[str, Any] = {"column_rows": (1, 4, 8), "column_register_words": 48}
     monkeypatch.setattr(heuristics, "CPU", replace(heuristics.CPU, **short, **columns))
 
 
@@ -267,8 +268,9 @@ def count_transfers(monkeypatch: pytest.MonkeyPatch, device: gs.Device) -> list[
 
 def small_transfers(monkeypatch: pytest.MonkeyPatch, piece: int, single_write: int | None = None) -> None:
     """Copy to and from the device in pieces of `piece` bytes, and in one write up to `single_write` bytes."""
-    monkeypatch.setattr(transfer, "TRANSFERS", replace(transfer.TRANSFERS, staging_bytes=piece))
+    transfers = replace(TRANSFERS, staging_bytes=piece)
+    monkeypatch.setattr(transfer, "TRANSFERS", transfers)
     if single_write is not None:
-        transfers = replace(transfer.TRANSFERS, single_write_bytes=single_write)
+        transfers = replace(transfers, single_write_bytes=single_write)
         monkeypatch.setattr(transfer, "TRANSFERS", transfers)
         monkeypatch.setattr(part_buffers, "TRANSFERS", transfers)

@@ -19,6 +19,7 @@ from gpuscan.device import adapters, bind_groups, held_runs, queue, reports, til
 from gpuscan.device.adapter_requirements import choose_features, choose_limits
 from gpuscan.device.adapters import find_adapters
 from gpuscan.device.buffer_pool import BufferPool
+from gpuscan.device.native_queue import NativeQueue
 from gpuscan.device.profiles import Profiles
 from gpuscan.device.queue import Queue
 from gpuscan.device.reports import RunLog
@@ -26,6 +27,7 @@ from gpuscan.device.tile_state import GROWTH
 from gpuscan.engine.executor import Executor
 from gpuscan.planning.strategies import starts_in_order
 from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.recent_values import RecentValues
 
 # How much a device keeps of earlier calls.
@@ -191,7 +193,7 @@ def replace_submit(
         return lambda *arguments: submit(lambda: original(*arguments))
 
     opened = queue_of(device)
-    if isinstance(opened, queue.NativeQueue):
+    if isinstance(opened, NativeQueue):
         library = opened.library.checked
         for name in ("wgpuQueueSubmitForIndex", "wgpuDevicePoll"):
             monkeypatch.setattr(library, name, wrap_call(getattr(library, name)))
@@ -245,13 +247,13 @@ def find_tuned_tiles(device: gs.Device) -> dict[tuple[int, int], TileShape]:
 
 def hold_runs(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
     """Change how many runs, and of how many bytes, queues hold back."""
-    monkeypatch.setattr(held_runs, "TRANSFERS", replace(held_runs.TRANSFERS, **limits))
+    monkeypatch.setattr(held_runs, "TRANSFERS", replace(TRANSFERS, **limits))
 
 
 def spin(device: gs.Device, monkeypatch: pytest.MonkeyPatch, seconds: float) -> Callable[[], bool]:
     """Let waits spin for so long before they sleep; return a function that tells if the GPU has nothing to do."""
     opened = queue_of(device)
-    if not isinstance(opened, queue.NativeQueue):
+    if not isinstance(opened, NativeQueue):
         pytest.skip("the queue does not poll by itself")
     monkeypatch.setattr(opened, "_spin_seconds", seconds)
     library = opened.library

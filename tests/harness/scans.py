@@ -25,7 +25,7 @@ from gpuscan.planning.heuristics import GPU, heuristics_for
 from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
-from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+from gpuscan.planning.tile_shapes import ColumnTile, RowTile, TileShape
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.problem.chunk_cuts import chunk_cuts
 from gpuscan.problem.problem import Problem
@@ -33,7 +33,7 @@ from gpuscan.problem.problem import make_problem as problem_of
 from gpuscan.problem.segments import heads_of
 
 Array = np.ndarray[Any, Any]
-Tile = TileShape | ColumnTile
+Tile = TileShape | ColumnTile | RowTile
 
 # Sizes at which gpuscan goes another way. Tests use arrays on both sides of them.
 SMALL_ARRAY_BYTES = TRANSFERS.single_write_bytes
@@ -104,7 +104,8 @@ def scan_on_device_with(
     device: gs.Device, problem: Problem, strategy: str = "auto", *, tile: Tile | None = None, out: list[gs.Array]
 ) -> None:
     """Scan arrays on a device into other ones there; arguments as in `scan_with`."""
-    scan_device(device._executor, problem, strategy, out=out, **({} if tile is None else {"tile": tile}))
+    options: dict[str, Any] = {} if tile is None else {"tile": tile}
+    scan_device(device._executor, problem, strategy, out=out, **options)
 
 
 def scan_chunks_with(
@@ -121,7 +122,7 @@ def scan_chunks_with(
 def gradients_of(a: Any, h: Any, grad_h: Any, *, where: gs.Device | str, **options: Any) -> tuple[Any, Any, Any]:
     """Return what `gs.linear_recurrence_vjp` does, for NumPy arrays on a chosen device."""
     options = {"axis": -1, "initial": None, "reverse": False} | options
-    return gradients(a, h, grad_h, device=where, **options)  # type: ignore[no-any-return]
+    return gradients(a, h, grad_h, device=where, **options)
 
 
 def device_marks(

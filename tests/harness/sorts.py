@@ -80,6 +80,6 @@ def use_little_workgroup_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     Dawn sets workgroup memory to zero, which SwiftShader unrolls word by word: a sort takes it 0.5 s instead of 3 to 6
     to compile.
     """
-    rows = {"log_row_items": 2, "log_row_capacity": 8, "max_row_length": 256}
+    rows: dict[str, Any] = {"log_row_items": 2, "log_row_capacity": 8, "max_row_length": 256}
     small = replace(key_heuristics.SORTS_CPU, radix_bits=4, serial_radix_bits=4, **rows)
     monkeypatch.setattr(key_heuristics, "SORTS_CPU", small)

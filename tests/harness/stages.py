@@ -33,7 +33,7 @@ Tile = TileShape | ColumnTile
 # ----- Twins on NumPy
 
 
-def twin_of(problem: Problem, tile: Tile | None = None) -> list[Array]:
+def twin_of(problem: Problem, tile: TileShape | None = None) -> list[Array]:
     """Return the scan on NumPy, one array for each field: with a tile, by the stages of the GPU and to their bits."""
     rows = reference.accumulate(problem) if tile is None else reference.accumulate_stages(problem, tile)
     return [problem.from_rows(row) for row in rows]
@@ -64,8 +64,8 @@ class StageRun:
         kernel = self.plan.stages[0].kernel
         words = self.state.view(np.uint64) if kernel.post_format.in_64_bits else self.state
         per_word, size = kernel.post_format.words // item_words, kernel.post_format.words * kernel.post_format.stride
-        posted = words[: len(words) // size * size].reshape(-1, item_words, per_word, kernel.post_format.stride)
-        posted = np.moveaxis(posted, 3, 1).reshape(-1, item_words, per_word)
+        side_by_side = words[: len(words) // size * size].reshape(-1, item_words, per_word, kernel.post_format.stride)
+        posted = np.moveaxis(side_by_side, 3, 1).reshape(-1, item_words, per_word)
         if kernel.post_format.in_64_bits:
             return posted >> 32, posted[..., 0].astype(np.uint32)
         return posted >> 16, (posted[..., 0] & 0xFFFF) | (posted[..., 1] << 16)
@@ -87,12 +87,12 @@ def run_stages(
     gpu, make = device.wgpu_device, device.wgpu_device.create_buffer_with_data
     sources = []
     for leaf in problem.leaves:
-        content = problem.by_rows(leaf).tobytes()
+        content = problem.by_rows(np.asarray(leaf)).tobytes()
         sources.append(Binding(make(data=content + b"\xa5" * (-len(content) % 16), usage=usage)))
     results = [make(data=b"\xa5" * source.buffer.size, usage=usage) for source in sources]
     seeds = None
     if problem.seeds is not None:
-        seeds = Binding(make(data=words_of(problem.element, problem.seeds), usage=usage))
+        seeds = Binding(make(data=words_of(problem.element, [np.asarray(seed) for seed in problem.seeds]), usage=usage))
     encoder = gpu.create_command_encoder()
     buffers = Buffers(sources, [Binding(buffer) for buffer in results], seeds=seeds)
     run = record(device._context, plan, encoder, buffers)

@@ -111,7 +111,7 @@ class Pair(NamedTuple):
 
 def test_structures_are_those_of_init_and_of_y() -> None:
     x = np.arange(1, 5, dtype=F)
-    run = {"device": "numpy"}
+    run: dict[str, Any] = {"device": "numpy"}
     carry, ys = gs.loop(lambda c, x: Pair(c.a + x, c.b + 1), Pair(0.0, 0), x, **run)
     assert isinstance(carry, Pair)
     assert isinstance(ys, Pair)
@@ -134,8 +134,11 @@ def test_trailing_axes_belong_to_a_carry_that_is_indexed_or_multiplied() -> None
     x = np.random.default_rng(1).normal(size=(20, 2)).astype(F)
     found = gs.loop(lambda h, x: (a @ h + x, h[0] * h[1]), np.zeros(2, F), x, device="numpy")
     oracle.check(found, oracle.run(lambda h, x: (a @ h + x, h[0] * h[1]), np.zeros(2, F), x))
+    assert found.form is not None
     assert found.form.state_shape == (2,)
-    assert gs.loop_form(decay, np.zeros(2, F), x).state_shape == ()
+    form = gs.loop_form(decay, np.zeros(2, F), x)
+    assert form is not None
+    assert form.state_shape == ()
     assert gs.loop(lambda h, x: a @ h + x, np.zeros((5, 2), F), np.ones((4, 5, 2), F), device="numpy")[0].shape == (
         5,
         2,
@@ -147,13 +150,14 @@ def test_trailing_axes_belong_to_a_carry_that_is_indexed_or_multiplied() -> None
 def test_a_number_is_no_carry_of_several_so_that_matrices_are_no_rows() -> None:
     factors = np.random.default_rng(1).normal(size=(20, 2, 2)).astype(F)
     found = gs.loop(lambda m, x: x @ m, np.eye(2, dtype=F), factors, device="numpy")
+    assert found.form is not None
     assert found.form.state_shape == (2, 2)
     oracle.check(found, oracle.run(lambda m, x: x @ m, np.eye(2, dtype=F), factors))
 
 
 def test_a_new_number_may_be_an_input_as_it_is() -> None:
     x = np.arange(6, dtype=F)
-    run = {"device": "numpy"}
+    run: dict[str, Any] = {"device": "numpy"}
     found = gs.loop(lambda h, x: (np.array([h[0] + h[1], x]), h[0]), np.zeros(2, F), x, **run)
     np.testing.assert_array_equal(found[1], [0, 0, 0, 1, 3, 6])
     np.testing.assert_array_equal(found[0], [10, 5])
@@ -178,7 +182,7 @@ def test_python_numbers_are_weak_and_other_dtypes_must_fit() -> None:
     with pytest.raises(gs.OperatorError, match=r"np\.where"):
         gs.loop(lambda h, x: h if x > 0 else x, 0.0, x, device="numpy")
     with pytest.raises(ValueError, match="method='fast'"):
-        gs.loop(decay, 0.0, x, method="fast")
+        gs.loop(decay, 0.0, x, method="fast")  # type: ignore[arg-type]
 
 
 def test_a_loop_of_no_steps_gives_init() -> None:
@@ -205,7 +209,7 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
 
     rng = np.random.default_rng(4)
     xs = (rng.normal(size=(12, 2)), rng.normal(size=(12, 2)))
-    init = (rng.normal(size=2), np.float64(0.3))
+    init: tuple[Any, ...] = (rng.normal(size=2), np.float64(0.3))
     weights, last = rng.normal(size=(12, 2)), (rng.normal(size=2), rng.normal(size=2))
 
     def value(init: Any, xs: Any) -> float:

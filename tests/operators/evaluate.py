@@ -70,7 +70,7 @@ def format_load(element: Element, type_name: str, buffer: str, native_int64: boo
 
 def format_words(element: Element, variable: str, native_int64: bool) -> list[str]:
     """Return the words of an element."""
-    words = []
+    words: list[str] = []
     for index, field in enumerate(element.fields):
         member = element.member(variable, index)
         for component in range(field.count):

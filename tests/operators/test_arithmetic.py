@@ -138,7 +138,7 @@ def test_widened_integers_keep_their_sign_in_comparisons(adapter: wgpu.GPUAdapte
     """Assert the signs, since some compilers fold the widening into the comparison wrongly."""
 
     def comparisons(x: Any) -> dict[str, Any]:
-        results = {}
+        results: dict[str, Any] = {}
         for target in (np.int64, np.uint64):
             wide = x[0].astype(target)
             results |= {f"{target.__name__} < {n}": wide < n for n in (0, 1, -1, -7, 5, 200, 2**31, 2**32 + 5)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -184,7 +185,7 @@ def test_signs_under_a_choice(device: Device, shape: tuple[int, ...]) -> None:
         return np.where(v > 5, v, np.copysign(np.abs(v) * 2, v))
 
     for axis in range(len(shape)):
-        last = {"op": lambda l, r: r, "axis": axis, "device": device}
+        last: dict[str, Any] = {"op": lambda l, r: r, "axis": axis, "device": device}
         assert_same(gs.scan(x, before=chosen, **last), chosen(x))
         np.testing.assert_allclose(gs.scan(x, before=np.tanh, **last), np.tanh(x), rtol=4e-6, atol=4e-7)
 
@@ -225,7 +226,7 @@ def test_numbers_beside_16_bit_floats_are_not_rounded(device: Device, name: str)
     dtype = np.dtype(np.float16 if name == "float16" else ml_dtypes.bfloat16)
     x = np.array([1000, 0.3, -7, 0.5], dtype)
     for function in (lambda v: v * 0.1, lambda v: v + 2049, np.deg2rad, np.rad2deg, lambda v: np.logaddexp2(v, v)):
-        maps = {"before": function, "after": lambda v: v.astype(np.float32)}
+        maps: dict[str, Any] = {"before": function, "after": lambda v: v.astype(np.float32)}
         result = gs.scan(x, lambda l, r: r, device=device, **maps)
         np.testing.assert_allclose(result, function(x.astype(np.float32)), rtol=2e-6)
 
@@ -298,7 +299,8 @@ def test_float64_is_rounded_to_whole_numbers(device: gs.Device) -> None:
         return
     x = np.array([0, 0.2, 0.5, 0.7, 1.5, 2.5, 3.5, 4.499, 1e15 + 0.5, 2.0**52 - 0.5, 2.0**53, 1e300, np.inf, np.nan])
     x = np.concatenate([x, -x])
-    for function in (np.rint, np.trunc, np.floor, np.ceil):
+    functions: list[Callable[[Any], Any]] = [np.rint, np.trunc, np.floor, np.ceil]
+    for function in functions:
         found = function(device.asarray(x)).numpy()
         np.testing.assert_array_equal(found, function(x))
         np.testing.assert_array_equal(np.signbit(found), np.signbit(function(x)))

@@ -137,7 +137,7 @@ def test_unassigned_cell() -> None:
     def make() -> Any:
         function = lambda x: x * later  # noqa: E731
         key = function_key(function)
-        later = 2
+        later: int = 2
         return key, function_key(function), later
 
     assert make()[0] is None

@@ -7,7 +7,7 @@ pytest's timeout.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -95,7 +95,7 @@ def test_every_path_tells(device: gs.Device) -> None:
     op = combining(ENDLESS["while"], name="endless", identity=0)
     few, wide = X[:600], np.ones((4, 64), np.uint32)
     on_device = device.asarray(few)
-    calls = [
+    calls: list[Callable[[], Any]] = [
         *(lambda s=s: gs.scan(few, op, strategy=s, device=device) for s in half_of(device, strategies_on(device))),
         lambda: scan_with(device, make_problem(X, op), tile=small_tiles(device)[0], piece_bytes=1),
         lambda: gs.scan(on_device, op),

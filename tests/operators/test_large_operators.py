@@ -43,8 +43,9 @@ BLOCKS = 3 * 32 * 32 + 5
 # ----- Long arrays
 
 
-def in_blocks(function: Callable[[Bundle, Bundle], Bundle], x: Bundle) -> Bundle:
+def in_blocks(function: Callable[[Any, Any], Any] | None, x: Bundle) -> Bundle:
     """Scan a row by calls on whole columns: scan blocks side by side, then their totals, then join the two."""
+    assert function is not None
     length = len(x[0])
     height = 1 << (length.bit_length() // 2)
     if height < 2:
@@ -194,7 +195,7 @@ def test_an_exclusive_scan_needs_an_identity_or_initial(device: gs.Device) -> No
 @pytest.mark.parametrize("strategy", ["lookback", "fallback"])
 def test_elements_of_any_width_are_planned_in_a_single_pass(strategy: str) -> None:
     """Assert that a GPU's plan by a single-pass strategy is one dispatch, for elements of any width."""
-    limits = fakes.capabilities().limits | {
+    limits = dict(fakes.capabilities().limits) | {
         "max-compute-workgroup-size-x": 1024,
         "max-compute-workgroup-storage-size": 16384,
         "max-compute-workgroups-per-dimension": 65535,

@@ -97,12 +97,13 @@ def test_expressions_are_computed_again() -> None:
             return a
 
         parameters = Parameters((1.5, -0.3))
-        found = compute(*map(Parameter, parameters.leaves))
+        found: Any = compute(*map(Parameter, parameters.leaves))
         again = Computation([found._expression, *parameters.revealed.values()])
         for floats in ((1.5, -0.3), (0.0, -0.0), (1e300, 1e300), (math.inf, 2.0), (0.7, math.nan)):
+            value: Any
             value, *defined = again(floats)
             try:
-                wanted = compute(*floats)
+                wanted: Any = compute(*floats)
             except ArithmeticError:
                 assert FAILED in (value, *defined)
             else:
@@ -141,7 +142,8 @@ def test_a_parameter_that_acts_otherwise() -> None:
     def differs(v: Any, k: float = 0.5) -> Any:
         return v * len([each for each in (k, 1.0) if each.__class__ is float])
 
-    for function in (fails, differs):
+    functions: list[Any] = [fails, differs]
+    for function in functions:
         parameters = Parameters((0.5,))
         switch = with_parameters(function, parameters, 0)
         nodes = trace_map(switch, NUMBER, "before").fields

@@ -258,7 +258,7 @@ def test_if_on_a_traced_value() -> None:
         (lambda l, r: l & r, "not defined for float32"),
         (lambda l, r: None, "None, not a number"),
         (lambda l, r: l.undefined, "no attribute 'undefined'"),
-        (lambda l, r: l + {}["x"], "KeyError"),
+        (lambda l, r: l + dict[str, Any]()["x"], "KeyError"),
         (
             lambda l, r: np.nextafter(l, r),
             "np.nextafter is not traced; write it with those that are: absolute, add,",

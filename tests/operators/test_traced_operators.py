@@ -153,7 +153,7 @@ def test_named_operators(adapter: wgpu.GPUAdapter, dtype: str) -> None:
             (result,) = evaluate_combine(
                 open_device(adapter), op, element(dtype, shape), [left], [right], native_int64=native
             )
-            expected = op.function(left, right)
+            expected: Any = op.function(left, right)
             if name in ("logaddexp", "logaddexp2", "hypot"):
                 np.testing.assert_allclose(result, expected, rtol=2e-6)
             else:

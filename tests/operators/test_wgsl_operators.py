@@ -40,7 +40,7 @@ def test_pairs_under_every_strategy(device: gs.Device) -> None:
     """Scan exactly with an operator that does not commute; in rows, with the options in turn."""
     x = words(np.random.default_rng(0), 2, (3, 3001))
     for turn, strategy in enumerate(strategies_on(device)):
-        options = {"axis": 1, "exclusive": turn > 0, "reverse": turn == 1}
+        options: dict[str, Any] = {"axis": 1, "exclusive": turn > 0, "reverse": turn == 1}
         wanted = one_by_one(AFFINE.function, x, initial=(1, 0) if turn > 0 else None, **options)
         problem = make_problem(x, PAIR, **options)
         got = scan_with(device, problem, strategy, tile=small_tiles(device)[-1])
@@ -94,10 +94,10 @@ def test_types_of_elements(device: gs.Device) -> None:
         source = f"fn combine(a: Element, b: Element) -> Element {{ let c: {form} = b; return c; }}"
         x = np.ones(40, dtype)
         assert_same(gs.scan(x, gs.wgsl_operator(source), device=device), x)
-    x = {"gain": np.full(50, 3, np.uint32), "shift": np.arange(50, dtype=np.uint32)}
+    bundle = {"gain": np.full(50, 3, np.uint32), "shift": np.arange(50, dtype=np.uint32)}
     op = returning("Element(a.gain * b.gain, b.gain * a.shift + b.shift)")
-    wanted = one_by_one(AFFINE.function, tuple(x.values()))
-    got = gs.scan(x, op, device=device)
+    wanted = one_by_one(AFFINE.function, tuple(bundle.values()))
+    got = gs.scan(bundle, op, device=device)
     assert list(got) == ["gain", "shift"]
     for result, field in zip(got.values(), wanted, strict=True):
         assert_same(result, field)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ def test_equal_problems_have_equal_specs() -> None:
 
 
 @pytest.mark.parametrize("change", [{"rows": 2}, {"row_length": 7}, {"carried": True}, {"exclusive": True}])
-def test_different_scans_have_different_specs(change: dict[str, int]) -> None:
+def test_different_scans_have_different_specs(change: dict[str, Any]) -> None:
     assert replace(spec(), **change) != spec()
 
 

@@ -32,7 +32,7 @@ def test_rows_and_back(data: st.DataObject) -> None:
     x: Array = data.draw(arrays("int32"))
     axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
     problem = make_problem(x, axis=axis)
-    rows = problem.by_rows(problem.leaves[0])
+    rows = problem.by_rows(np.asarray(problem.leaves[0]))
     assert rows.flags.c_contiguous
     assert rows.shape == (problem.rows, problem.row_length)
     assert problem.size == x.size
@@ -117,7 +117,7 @@ def test_element_axes_are_split_off() -> None:
 
 
 def test_axes_count_from_both_ends() -> None:
-    assert [resolve_axis(a, (2, 3, 4)) for a in (0, 2, -1, -3, np.int64(1))] == [0, 2, 2, 0, 1]
+    assert [resolve_axis(a, (2, 3, 4)) for a in (0, 2, -1, -3, int(np.int64(1)))] == [0, 2, 2, 0, 1]
     assert resolve_axis(None, (7,)) == 0
 
 
@@ -157,8 +157,8 @@ def test_initial_of_a_bundle_and_of_elements_with_axes() -> None:
     seeds = make_problem(x, lambda l, r: (l[0] + r[0], l[1] + r[1]), axis=1, initial=(7, [0.5, 1.5])).seeds
     assert_same(seeds[0], np.array([7, 7], np.int32))  # type: ignore[index]
     assert_same(seeds[1], np.array([0.5, 1.5], np.float32))  # type: ignore[index]
-    (seeds,) = make_problem(np.zeros((4, 3, 2, 2), np.float32), "matmul", axis=0, initial=np.eye(2)).seeds or ()
-    assert_same(seeds, np.broadcast_to(np.eye(2, dtype=np.float32), (3, 2, 2)))
+    (matrices,) = make_problem(np.zeros((4, 3, 2, 2), np.float32), "matmul", axis=0, initial=np.eye(2)).seeds or ()
+    assert_same(matrices, np.broadcast_to(np.eye(2, dtype=np.float32), (3, 2, 2)))
 
 
 def test_an_exclusive_scan_begins_with_the_identity() -> None:
@@ -295,9 +295,9 @@ def test_functions_of_whole_arrays_are_refused() -> None:
         with pytest.raises(gs.OperatorError, match=f"function of a whole array.* pass '{name}'"):
             gs.scan(x, op, device="numpy")
     for function, sign in ((np.argmax, ">"), (np.argmin, "<")):
-        for op in (function, function.__name__):
+        for spelling in (function, function.__name__):
             with pytest.raises(gs.OperatorError, match=r"examples/argmax_so_far\.py") as caught:
-                gs.scan(x, op, device="numpy")
+                gs.scan(x, spelling, device="numpy")
         text = str(caught.value)
         assert f"r.value {sign} l.value" in text
         names = {"gs": gs, "np": np, "x": x}

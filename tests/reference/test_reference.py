@@ -72,8 +72,9 @@ def test_any_length_in_the_default_shape(length: int) -> None:
     at = min(length, 500) - 1
     assert [int(field[0, at]) for field in got] == list(product.ravel())
     # Beyond, each result follows from the one before it.
+    combine: Any = MATRICES.function
     before, item = tuple(field[0, :-1] for field in got), tuple(field[1:] for field in x)
-    for result, field in zip(got, MATRICES.function(before, item), strict=True):
+    for result, field in zip(got, combine(before, item), strict=True):
         assert_same(result[0, 1:], field)
 
 
@@ -257,7 +258,8 @@ def test_what_means_another_thing_for_an_array_is_refused_as_on_a_gpu(op: Any) -
 def test_bits_of_16_bit_floats_are_refused_as_on_a_gpu(dtype: Any) -> None:
     """Assert that they are refused: NumPy has them in float32, where a view of 16 bits fails."""
     x = np.ones(3, dtype)
-    for maps in ({"before": lambda v: v.view(np.uint16)}, {"after": lambda v: v.view(np.uint16)}):
+    views: list[dict[str, Any]] = [{"before": lambda v: v.view(np.uint16)}, {"after": lambda v: v.view(np.uint16)}]
+    for maps in views:
         with pytest.raises(OperatorError, match=r"write \.astype\(np\.float32\)\.view\(np\.uint32\)"):
             gs.scan(x, "maximum", device="numpy", **maps)
     with pytest.raises(OperatorError, match=r"write \.astype\(np\.float32\)\.view\(np\.uint32\)"):

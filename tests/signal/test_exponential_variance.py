@@ -75,7 +75,7 @@ def test_special_samples() -> None:
 @pytest.mark.parametrize(
     "factor", [{"com": 2.5}, {"com": 0}, {"com": 1}, {"span": 7}, {"span": 1}, {"halflife": 3.5}, {"halflife": 1}]
 )
-def test_ways_to_pass_the_factor(factor: dict[str, float]) -> None:
+def test_ways_to_pass_the_factor(factor: dict[str, Any]) -> None:
     x = with_gaps(300)
     for adjust in (True, False):
         means = pd.Series(x.astype(np.float64)).ewm(adjust=adjust, **factor).mean()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import sys
@@ -40,7 +41,7 @@ def full(case: ScanCase, inputs: Inputs) -> list[np.ndarray[Any, Any]]:
     """Scan the elements of the case one by one, in the widest type."""
     floats = case.dtype.kind in "fc"
     wide = np.result_type(case.dtype, np.float64) if floats else case.dtype
-    function = case.operator.function
+    function: Any = case.operator.function
     bundle = tuple(array.astype(wide) for array in inputs.arrays)
     if len(bundle) == 1:
         single = function
@@ -259,7 +260,7 @@ def test_plot(tmp_path: Path) -> None:
 
 def test_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     """Say what to install."""
-    monkeypatch.setattr(results.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(GpuscanError, match="pip install matplotlib"):
         results.need_matplotlib()
 

@@ -20,7 +20,7 @@ from gpuscan.api.device import Device
 from gpuscan.browser.description import PAGE
 from gpuscan.elements import SCALARS
 from gpuscan.errors import StrategyError, UnsupportedDtypeError
-from gpuscan.planning.strategies import STRATEGIES
+from gpuscan.planning.strategies import STRATEGIES, Strategy
 from gpuscan.tools.matrix.columns import read_columns
 from tests.harness.browser import BROWSER, Browser
 
@@ -222,7 +222,7 @@ def test_the_types_allow_only_what_fits(tmp_path: Path, op: Any, dtype: Any, tak
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_the_files_hold_a_plan_that_compiles(device: Device, tmp_path: Path, strategy: str) -> None:
+def test_the_files_hold_a_plan_that_compiles(device: Device, tmp_path: Path, strategy: Strategy) -> None:
     gpuscan.export(tmp_path, "add", np.float32, length=1 << 20, strategy=strategy)
     described = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
     (variant,) = described["variants"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,7 +127,8 @@ def test_an_export_of_another_scan_needs_force(files, capsys):
 def test_an_export_that_was_interrupted_goes_on(files, capsys, monkeypatch):
     """Write some files of an export with another length, and then all of them."""
     assert run(capsys, "export", "web", "--length", "1000")[0] == 0
-    replace, calls = os.replace, []
+    replace = os.replace
+    calls: list[Any] = []
 
     def interrupt_replace(partial, path):
         if len(calls) == 12:

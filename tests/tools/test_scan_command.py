@@ -148,9 +148,14 @@ def test_scan_keeps_the_permissions_of_a_file_that_it_replaces(files, capsys, mo
     """Let no other user read the file meanwhile."""
     Path("in.npy").chmod(0o600)
     monkeypatch.setattr("gpuscan.tools.files.STREAMED_BYTES", 0 if streamed else 1 << 40)
-    seen = []
+    seen: list[int] = []
     replace = os.replace
-    monkeypatch.setattr("os.replace", lambda a, b: (seen.append(stat.S_IMODE(os.stat(a).st_mode)), replace(a, b)))
+
+    def note_mode_and_replace(a: str, b: str) -> None:
+        seen.append(stat.S_IMODE(os.stat(a).st_mode))
+        replace(a, b)
+
+    monkeypatch.setattr("os.replace", note_mode_and_replace)
     assert run(capsys, "scan", "in.npy", "in.npy", "--axis", "0")[0] == 0
     assert seen == [0o600]
     assert stat.S_IMODE(os.stat("in.npy").st_mode) == 0o600

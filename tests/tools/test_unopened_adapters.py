@@ -13,6 +13,7 @@ import pytest
 import gpuscan
 from gpuscan.api import device as devices_module
 from gpuscan.device import adapters as adapters_module
+from gpuscan.device.adapters import find_adapters
 from gpuscan.device.backends import webgpu
 from gpuscan.device.webgpu_log import libraries_quiet
 from tests.tools.command_line import run
@@ -65,9 +66,9 @@ def test_an_adapter_that_cannot_be_opened(caplog: pytest.LogCaptureFixture, monk
     with pytest.raises(
         gpuscan.AdapterNotFoundError, match=r"broken OpenGL .* cannot do it \(Request device failed: no"
     ):
-        gpuscan.Device(Unopenable())  # type: ignore[arg-type]
+        gpuscan.Device(Unopenable())
     assert caplog.messages == []
-    usable = devices_module.find_adapters()
+    usable = find_adapters()
     for module in (devices_module, adapters_module):
         monkeypatch.setattr(module, "find_adapters", lambda: [Unopenable(), *usable])
     assert gpuscan.default_device() is gpuscan.devices()[0]
@@ -85,7 +86,7 @@ def test_probe_shows_nothing_of_an_adapter_that_is_left_out(
     """Leave the broken adapter out of the numbers too, although it comes first."""
     usable = gpuscan.devices()
     broken = Unopenable()
-    listed = [broken, *devices_module.find_adapters()]
+    listed = [broken, *find_adapters()]
     monkeypatch.setattr(devices_module, "find_adapters", lambda: listed)
     code, out, err = run(capsys, "probe")
     assert (code, err, caplog.messages) == (0, "", [])

@@ -1,1 +1,1 @@
-"""Programs that only a type checker reads; see `tests/test_typing.py`."""
+"""Programs that only a type checker reads; script/test lets mypy read them."""

@@ -453,7 +453,7 @@ def suite(quick: bool = False) -> list[Case]:
     The full suite has every strategy for each feature, many layouts for each element and operator, and larger sizes.
     The quick one has ``"auto"`` for each feature, and one other strategy in turn for all but the operators.
     """
-    others = list(STRATEGIES)
+    others: list[str] = list(STRATEGIES)
     cases: dict[Case, None] = {}
 
     def add(strategies: list[str], element: str, operator: str, layout: str, size: int) -> None:
