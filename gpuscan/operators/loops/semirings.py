@@ -290,7 +290,8 @@ def multiply_scaled(factor: Number, exponent: Number, number: Number) -> Number:
     quarter = normal_power_of_two(exponent * (half // 2) - sign * (half // 4), factor)
     for _ in range(4):
         number = number * quarter
-    return (factor * normal_power_of_two(sign * half, factor)) * number
+    near: Number = factor * normal_power_of_two(sign * half, factor)
+    return near * number
 
 
 @dataclass(frozen=True)
