@@ -18,8 +18,9 @@ from gpuscan.engine.array_indices import number_labels as check_on_device
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.group_results import label_range, reduce_groups
+from gpuscan.engine.group_scans import scan_groups
 from gpuscan.engine.group_tables import TabledGroups
-from gpuscan.engine.groups import SortedLabels, mark_missing, scan_groups
+from gpuscan.engine.groups import SortedLabels, mark_missing
 from gpuscan.problem.arguments import as_numpy_arrays
 from gpuscan.problem.groups import (
     check_count,
@@ -51,7 +52,6 @@ def execute_groups(
     home: OpenedDevice | Team | None,
     strategy: str,
     outputs: Sequence[SomeArray] | None,
-    count: int | None = None,
 ) -> Sequence[SomeArray]:
     """Return the result of a scan that combines only elements with equal labels.
 
@@ -61,7 +61,6 @@ def execute_groups(
         home: the device to run on, or a team, which shares the rows if there are enough; None for NumPy.
         strategy: as in `gpuscan.scan`.
         outputs: the arrays of `out`, checked; new ones without.
-        count: as in `gpuscan.engine.group_tables.count_labels`.
     """
     if problem.empty:
         return execute(problem, home, strategy, outputs)
@@ -92,7 +91,7 @@ def execute_groups(
         results = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
     elif is_on_device(problem):
         places = None if outputs is None else arrays_on_device(outputs)
-        found = scan_groups(one._executor, problem, labels, strategy, out=places, count=count)
+        found = scan_groups(one._executor, problem, labels, strategy, out=places)
         return places or [Array._of(one, array) for array in found]
     else:
         results = [array._read() for array in scan_groups(one._executor, problem, labels, strategy)]

@@ -157,7 +157,7 @@ class Plan(Numbered):
         if heads is not None:
             self._problem = replace(problem, heads=heads).drop_arrays()
             return
-        few = count_labels(executor, problem, copy_option(labels, on_device=True))
+        few = count_labels(executor, problem, copy_option(labels, on_device=True), reads=True)
         by_table = None if few is None else plan_table(executor, problem, few)
         self._labels = by_table or sort_labels(executor, problem, labels)
 

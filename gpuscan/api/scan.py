@@ -21,7 +21,6 @@ from gpuscan.array_types import AnyArray
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.engine.elementwise import map_elements
-from gpuscan.engine.group_tables import are_read, as_unsigned, read_count
 from gpuscan.operators.trace import ROUNDED_WHEN_STORED, Map, trace_function
 from gpuscan.planning.strategies import Strategy, check_strategy
 from gpuscan.problem.arguments import as_flag, as_numpy_arrays, check_one_cut
@@ -198,7 +197,7 @@ def scan(
     (2016), and Smith, Levien & Owens, "Decoupled Fallback" (SPAA 2025). Each element has a head flag, which says if a
     segment begins there (Blelloch 1990). For groups of few labels, each row is cut into stretches, and a table holds
     the carry of each label into each stretch. For many labels, the elements are sorted by label, as `gpuscan.sort`
-    sorts, and scanned as segments.
+    sorts, and scanned as segments. If the labels are on a device, it decides, and nothing waits.
 
     Example:
         >>> import numpy as np
@@ -245,24 +244,6 @@ def scan(
     )
 
 
-class _ScanCall(ProblemOptions, total=False):
-    """The keywords of `_scan`."""
-
-    groups: object
-    out: object
-    compensated: bool
-    return_total: bool
-    device: Devices
-    strategy: Strategy
-    count: int | None
-
-
-@launchable
-def _scan_counted(x: object, op: Operation, **options: Unpack[_ScanCall]) -> object:
-    """Return what `_scan` returns. Calls with as many labels launch the program of the first one."""
-    return _scan(x, op, **options)
-
-
 def _scan(
     x: object,
     op: Operation,
@@ -273,11 +254,10 @@ def _scan(
     return_total: bool,
     device: Devices,
     strategy: Strategy,
-    count: int | None = None,
     **options: Unpack[ProblemOptions],
 ) -> object:
-    """Return the result of `scan`; `count` is that of `gpuscan.engine.group_tables.count_labels`."""
-    given, given_op, asked = x, op, options.copy()
+    """Return the result of `scan`."""
+    given = x
     if (distributed := find_distributed(x)) is not None:
         refused = {"device": device, "groups": groups, "reproducible": options.pop("reproducible")}
         more = {"compensated": compensated, "return_total": return_total}
@@ -293,25 +273,6 @@ def _scan(
     check_strategy(strategy)
     labels = None if groups is None else check_labels(groups, problem.shape, problem.axis)
     home = home_for(problem, team_or_home((*problem.arrays, labels), device))
-    if count is None and isinstance(home, Device) and isinstance(labels, Array):
-        context = home._context
-        with context.lock:
-            if are_read(home._executor, problem, labels) and not context.has_sizes:
-                labels._check("STORAGE")
-                with context.end_recording():
-                    count = read_count(reduce(as_unsigned(labels.ravel()), "maximum"), labels.dtype)
-                    return _scan_counted(
-                        given,
-                        given_op,
-                        groups=groups,
-                        out=out,
-                        compensated=compensated,
-                        return_total=return_total,
-                        device=device,
-                        strategy=strategy,
-                        count=count,
-                        **asked,
-                    )
     problem = seeds_by_rows(problem)
     outputs = check_out(problem, out, home if is_on_device(problem) else None)
     total = None
@@ -320,7 +281,7 @@ def _scan(
     if labels is None:
         results = execute(problem, home, strategy, outputs)
     else:
-        results = execute_groups(problem, labels, home, strategy, outputs, count)
+        results = execute_groups(problem, labels, home, strategy, outputs)
     if problem.heads is not None:
         problem.heads.check()
     result = in_form_of(problem, given, results) if out is None else out

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.codegen.kernel_text import render_kernel
+from gpuscan.codegen.switches import SWITCH_BINDING, with_switch
 from gpuscan.device import tile_cache
 from gpuscan.device.adapter_requirements import (
     FLOAT64_FEATURES,
@@ -109,12 +110,12 @@ def strategy_asked_for(strategy: str) -> str:
 
 
 def _entries_of(code: str) -> list[dict[str, Any]]:
-    """Return the layout entries of a shader's bindings. Uniform buffers have a dynamic offset."""
+    """Return the layout entries of a shader's bindings. Uniform buffers but the switch have a dynamic offset."""
     kinds = {"storage": "read-only-storage", "storage, read": "read-only-storage", "storage, read_write": "storage"}
     visible = webgpu().ShaderStage.COMPUTE
     entries = []
     for number, space in _DECLARATION.findall(code):
-        uniform = {"type": "uniform", "has_dynamic_offset": True}
+        uniform = {"type": "uniform", "has_dynamic_offset": int(number) != SWITCH_BINDING}
         buffer = uniform if space == "uniform" else {"type": kinds[space]}
         entries.append({"binding": int(number), "visibility": visible, "buffer": buffer})
     return entries
@@ -196,13 +197,15 @@ class DeviceContext:
         self.programs: RecentValues[Hashable, Any] = RecentValues(_MAX_PROGRAMS)
         # True while gpuscan records a call for arrays of any sizes.
         self.has_sizes = False
-        self._pipelines: RecentValues[Kernel, Pipeline] = RecentValues(_MAX_PIPELINES)
+        self._pipelines: RecentValues[tuple[Kernel, bool], Pipeline] = RecentValues(_MAX_PIPELINES)
         # The same ones by their text: kernels of different scans can have the same.
         self._by_text: RecentValues[bytes, Pipeline] = RecentValues(_MAX_PIPELINES)
         self._stages: RecentValues[tuple[object, ...], Pipeline] = RecentValues(_MAX_PIPELINES)
         # What "auto" takes, by the strategies that timed out, and whether there are few tiles.
         self._choices: RecentValues[tuple[object, ...], tuple[str, str]] = RecentValues(_MAX_CHOICES)
         self._uniforms: RecentValues[bytes | Expression | Size, Binding] = RecentValues(_MAX_UNIFORMS)
+        # While `switched`, what says if dispatches do nothing.
+        self.switch: Binding | None = None
 
     # ----- Limits
 
@@ -316,6 +319,21 @@ class DeviceContext:
         with self.pause_recording():
             self.queue.submit(encoder)
 
+    @contextmanager
+    def switched(self, switch: Binding) -> Iterator[None]:
+        """Let dispatches of the ``with`` do nothing if a word is not 0 by then. Clears are always done.
+
+        The caller holds the lock.
+
+        Args:
+            switch: four words of a uniform buffer, of which the first one counts.
+        """
+        self.switch = switch
+        try:
+            yield
+        finally:
+            self.switch = None
+
     def begin(self, kind: RunKind) -> Begun:
         """Return the tile state and the parameters for a run. The caller holds the lock until the run is submitted."""
         begun = self.tile_state.begin(concrete(kind) if self.has_sizes else kind)
@@ -419,6 +437,10 @@ class DeviceContext:
         """Return True if a single pass may wait too long, so that calls wait for its report."""
         return may_time_out(strategy, self.capabilities, recently=self.runs.timeouts.recent)
 
+    def trusts(self, strategy: str) -> bool:
+        """Return True if a strategy is safe on the device, so that no call waits for its report."""
+        return not unsafe_reason(strategy, self.capabilities) and not self.may_time_out(strategy)
+
     # ----- Pipelines
 
     def pipeline(self, kernel: Kernel) -> Pipeline:
@@ -429,7 +451,8 @@ class DeviceContext:
             UnsupportedDtypeError: the element has more bytes than fit the device.
         """
         with self.lock:
-            return self._pipelines.find(kernel) or self._pipelines.keep(kernel, self._find_or_compile(kernel))
+            key = kernel, self.switch is not None
+            return self._pipelines.find(key) or self._pipelines.keep(key, self._find_or_compile(kernel))
 
     def _find_or_compile(self, kernel: Kernel) -> Pipeline:
         """Return the pipeline of a kernel of the same text and bindings, or a new one."""
@@ -447,6 +470,9 @@ class DeviceContext:
         for binding, _ in kernel.uniforms:
             entries.append({"binding": binding, "visibility": visible, "buffer": {"type": "uniform"}})
         text = render_kernel(kernel)
+        if self.switch is not None:
+            text = with_switch(text)
+            entries.append({"binding": SWITCH_BINDING, "visibility": visible, "buffer": {"type": "uniform"}})
         key = sha256(f"{entries}{text}".encode()).digest()
         found = self._by_text.find(key)
         if found is None:
@@ -492,11 +518,13 @@ class DeviceContext:
             moving: True if the parameters, its binding 0, get a dynamic offset.
             values: the variables of the template.
         """
-        key = (template, moving, *sorted(values.items()))
+        key = (template, moving, self.switch is not None, *sorted(values.items()))
         with self.lock:
             found = self._stages.find(key)
             if found is None:
                 code = render(template, **values)
+                if self.switch is not None:
+                    code = with_switch(code)
                 module = self.wgpu_device.create_shader_module(label=f"gpuscan {template}", code=code)
                 layout: wgpu.GPUPipelineLayout | str = "auto"
                 if moving:
@@ -517,10 +545,15 @@ class DeviceContext:
 
     # ----- Memory
 
-    def allocate(self, nbytes: int) -> Allocation:
-        """Return memory for an array; it goes back to the pool when nothing refers to the allocation."""
+    def allocate(self, nbytes: int, more: int = 0) -> Allocation:
+        """Return memory for an array; it goes back to the pool when nothing refers to the allocation.
+
+        Args:
+            nbytes: its bytes.
+            more: uses of the memory that arrays do not have.
+        """
         flags = self.usage
-        allocation: Any = self.pool.lend(concrete(nbytes), flags.STORAGE | flags.COPY_SRC | flags.COPY_DST)
+        allocation: Any = self.pool.lend(concrete(nbytes), flags.STORAGE | flags.COPY_SRC | flags.COPY_DST | more)
         if has_size((nbytes,)):
             kind = allocation.kind[0], apply(self.pool.size_of, nbytes)
             allocation = SizedAllocation(allocation, nbytes, kind)

@@ -79,39 +79,15 @@ class TabledGroups:
     table: GroupTable
 
 
-def are_read(executor: Executor, problem: Problem, labels: object) -> bool:
-    """Return True if a scan depends on the largest label on a device, which is read. This waits for the device.
-
-    Not if their dtype says enough, or if there are so few elements that it would take longer than a sort.
-    """
-    h = group_heuristics_for(executor.context.capabilities.adapter_type)
-    return isinstance(labels, DeviceArray) and labels.dtype.itemsize > 1 and problem.size >= h.min_read_elements
-
-
-def as_unsigned(labels: DeviceArray) -> DeviceArray:
-    """Return labels in C order as one row of unsigned numbers, in which a negative label is a large one."""
-    return labels._view_as((labels.size,), f"u{labels.dtype.itemsize}")
-
-
-def read_count(largest: DeviceArray, dtype: AnyDType) -> int:
-    """Return 1 more than the largest label; 0 if a label is negative, or if there are too many for a table.
-
-    Args:
-        largest: the largest of the labels, as `as_unsigned` returns them. It is read, which waits for the device.
-        dtype: of the labels.
-    """
-    found = int(largest._read().reshape(-1)[0])
-    return 0 if found >= _MOST_LABELS or (dtype.kind == "i" and found > np.iinfo(dtype).max) else found + 1
-
-
-def count_labels(executor: Executor, problem: Problem, labels: Any, count: int | None = None) -> FewLabels | None:
+def count_labels(executor: Executor, problem: Problem, labels: Any, *, reads: bool = False) -> FewLabels | None:
     """Return the labels of a scan with their number; None if one is negative, or if their number stays unknown.
 
     Args:
         executor: of the arrays' device.
         problem: the scan of the elements, without heads.
         labels: the labels, as `gpuscan.problem.groups.check_labels` returns them.
-        count: what `read_count` has returned for labels that `are_read` (default: they are read now).
+        reads: True to read the largest label on a device if their dtype does not say enough, and if there are so many
+            elements that a sort takes longer. This waits for the device.
     """
     context = executor.context
     with guarded(context), context.lock:
@@ -120,15 +96,28 @@ def count_labels(executor: Executor, problem: Problem, labels: Any, count: int |
             if int(labels.min()) < 0 or largest >= _MOST_LABELS:
                 return None
             narrow = upload_array(context, labels.astype(np.min_scalar_type(largest)))
-            return FewLabels(_by_rows(problem, narrow), largest + 1)
-        if count is None and are_read(executor, problem, labels):
-            labels._check("STORAGE")
-            unsigned = as_unsigned(contiguous(labels))
-            search = find_or_make_problem(unsigned, "maximum", axis=0, exclusive=False, reverse=False)
-            count = read_count(scan_device(executor, search.as_reduction())[0], labels.dtype)
-        elif labels.dtype.itemsize == 1:
+            return FewLabels(labels_by_rows(problem, narrow), largest + 1)
+        count = 0
+        if labels.dtype.itemsize == 1:
             count = 2 if labels.dtype == np.bool_ else 256
-        return FewLabels(_by_rows(problem, _bindable(labels)), count) if count else None
+        elif reads and problem.size >= group_heuristics_for(context.capabilities.adapter_type).min_counted_elements:
+            labels._check("STORAGE")
+            count = _read_count(search_largest(executor, labels), labels.dtype)
+        return FewLabels(labels_by_rows(problem, bindable_checked(labels)), count) if count else None
+
+
+def search_largest(executor: Executor, labels: DeviceArray) -> DeviceArray:
+    """Return the largest label on a device. Labels are taken for unsigned numbers, so negative ones are large."""
+    flat = contiguous(labels)._view_as((labels.size,), f"u{labels.dtype.itemsize}")
+    search = find_or_make_problem(flat, "maximum", axis=0, exclusive=False, reverse=False)
+    (largest,) = scan_device(executor, search.as_reduction())
+    return largest
+
+
+def _read_count(largest: DeviceArray, dtype: AnyDType) -> int:
+    """Return 1 more than the largest label; 0 if a label is negative, or if there are too many for a table."""
+    found = int(largest._read().reshape(-1)[0])
+    return 0 if found >= _MOST_LABELS or (dtype.kind == "i" and found > np.iinfo(dtype).max) else found + 1
 
 
 def plan_reduction(executor: Executor, problem: Problem, labels: DeviceArray, count: int) -> TabledGroups | None:
@@ -140,10 +129,12 @@ def plan_reduction(executor: Executor, problem: Problem, labels: DeviceArray, co
         labels: the labels, unchecked.
         count: the number of groups, 1 or more.
     """
-    return plan_table(executor, problem, FewLabels(_by_rows(problem, _bindable(labels)), count), reduces=True)
+    return plan_table(
+        executor, problem, FewLabels(labels_by_rows(problem, bindable_checked(labels)), count), reduces=True
+    )
 
 
-def _by_rows(problem: Problem, labels: DeviceArray) -> DeviceArray:
+def labels_by_rows(problem: Problem, labels: DeviceArray) -> DeviceArray:
     """Return the labels, row by row: the labels of each row are contiguous."""
     length, inner = problem.row_length, problem.inner
     by_element = labels.shape == problem.shape and problem.rows > 1
@@ -186,10 +177,9 @@ def plan_table(
     if labels.labels.nbytes > limit:
         return None
     spec = scan_spec(in_rows, context.capabilities, captures=True)
-    if options.get("reduces") and problem.fill is not None and spec.combine.neutral is not None and not problem.initial:
+    identity = problem.operator.identity_for(problem.element) if spec.combine.neutral is not None else None
+    if options.get("reduces") and problem.fill is not None and identity is not None and not problem.initial:
         # Empty groups give what the others begin with, so no marks are needed.
-        identity = problem.operator.identity_for(problem.element)
-        assert identity is not None
         shapes = [(problem.rows, *field.shape) for field in problem.element.fields]
         seeds = tuple(np.broadcast_to(value, shape) for value, shape in zip(identity, shapes, strict=True))
         in_rows = replace(in_rows, seeds=seeds, initial=True)
@@ -204,8 +194,8 @@ def scan_by_table(
     """Scan the elements of each label by themselves, by a table, and return the results."""
     context, inner, length = executor.context, problem.inner, problem.row_length
     fields = problem.destination.fields
-    leaves = _leaves(executor, problem)
-    if inner == 1 and out is not None and _can_be_written(out, (*leaves, groups.labels)):
+    leaves = leaves_by_rows(executor, problem)
+    if inner == 1 and out is not None and can_be_written(out, (*leaves, groups.labels)):
         run_stages(context, groups, leaves, out)
         return list(out)
     results = [empty(context, (problem.size, *f.shape), f.scalar.dtype) for f in fields]
@@ -227,7 +217,7 @@ def reduce_by_table(
     context, table = executor.context, groups.table
     fields = problem.destination.fields
     results = [empty(context, (table.results, *f.shape), f.scalar.dtype) for f in fields]
-    memory = run_stages(context, groups, _leaves(executor, problem), results)
+    memory = run_stages(context, groups, leaves_by_rows(executor, problem), results)
     if problem.fill is None:
         marks = memory._view_as((table.results,), offset=4 * (table.words - table.results))
         check_full_later(executor, problem, marks, table.groups)
@@ -290,7 +280,7 @@ def _larger() -> Map:
     return trace_function(lambda numbers: np.maximum(numbers[0], numbers[1]), element, "the larger number")
 
 
-def _can_be_written(out: Sequence[DeviceArray], read: Sequence[DeviceArray]) -> bool:
+def can_be_written(out: Sequence[DeviceArray], read: Sequence[DeviceArray]) -> bool:
     """Return True if shaders can write straight to these arrays while they read the others."""
     buffers = {id(array.buffer) for array in (*out, *read)}
     return len(buffers) == len({id(array.buffer) for array in read}) + len(out) and all(
@@ -298,17 +288,18 @@ def _can_be_written(out: Sequence[DeviceArray], read: Sequence[DeviceArray]) -> 
     )
 
 
-def _bindable(array: DeviceArray) -> DeviceArray:
+def bindable_checked(array: DeviceArray) -> DeviceArray:
     """Return the array itself if shaders can bind it where it is, else a copy. A caller's buffer is checked."""
     array._check("STORAGE")
     return bindable(array)
 
 
-def _leaves(executor: Executor, problem: Problem) -> list[DeviceArray]:
+def leaves_by_rows(executor: Executor, problem: Problem) -> list[DeviceArray]:
     """Return the arrays on the device, row by row: the elements of each row are contiguous."""
     leaves = []
     for leaf, f in zip(problem.leaves, problem.source.fields, strict=True):
-        array = _bindable(leaf) if isinstance(leaf, DeviceArray) else upload_array(executor.context, np.asarray(leaf))
+        on_device = leaf if isinstance(leaf, DeviceArray) else upload_array(executor.context, np.asarray(leaf))
+        array = bindable_checked(on_device)
         leaves.append(transpose_elements(array, problem.row_length, problem.inner, f.storage_bytes))
     return leaves
 

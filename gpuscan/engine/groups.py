@@ -1,4 +1,4 @@
-"""Scan groups of elements on a device: sort the labels, scan runs of equal labels, and move the results back."""
+"""Scan groups of elements by a sort of their labels: scan runs of equal labels, and move the results back."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import numpy as np
 
 from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import DeviceArray, upload_array
-from gpuscan.device.guards import guarded
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.compaction import entry_bytes
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, written
 from gpuscan.engine.elementwise import map_elements
-from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table, report_largest, scan_by_table
+from gpuscan.engine.group_tables import TabledGroups, scan_by_table
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import partition_places, sort_device
 from gpuscan.operators.trace import trace_function
@@ -68,60 +67,75 @@ class Grouped:
     order: Permutation | None
 
 
-def scan_groups(
+def sort_into(
     executor: Executor,
     problem: Problem,
-    labels: object,
-    strategy: str = "auto",
+    labels: Any,
+    strategy: str,
+    results: Sequence[DeviceArray],
     *,
-    out: Sequence[DeviceArray] | None = None,
-    count: int | None = None,
-) -> list[DeviceArray]:
-    """Scan the elements of each label by themselves, and return the results.
+    few_stages: bool,
+) -> None:
+    """Write the results by a sort of labels on the device, with NaN for missing ones if results can be NaN.
 
     Args:
         executor: of the arrays' device.
-        problem: the scan, without heads. Its NumPy arrays are uploaded.
-        labels: the labels, as `gpuscan.problem.groups.check_labels` returns them, or sorted, or planned by a table.
+        problem: the scan, without heads.
+        labels: the labels, unsorted.
         strategy: as in `gpuscan.scan`.
-        out: arrays to write, which fit; new ones without. They may be the problem's own.
-        count: as in `count_labels`.
-
-    Raises:
-        DeviceMemoryError: an array exceeds a binding.
+        results: the arrays to write, in C order.
+        few_stages: True to submit few stages, even if they take longer: mostly the GPU does not run them.
     """
-    context = executor.context
-    with guarded(context), context.lock:
-        context.strategy(strategy)
-        given = labels
-        if not isinstance(labels, (SortedLabels, TabledGroups)):
-            few = count_labels(executor, problem, labels, count)
-            labels = (few and plan_table(executor, problem, few)) or labels
-        if isinstance(given, DeviceArray) and may_be_missing(given) and not _are_counted(labels):
-            if missing_error(problem) is None:
-                scanned = _scan(executor, problem, labels, strategy, None)
-                return written(mark_missing(problem, scanned, given), out)
-            _check_missing(executor, problem, given)
-        return _scan(executor, problem, labels, strategy, out)
+    order, scanned = _scan_sorted(executor, with_indices(problem), labels, strategy, few_stages=few_stages)
+    for array, result in zip(scanned, results, strict=True):
+        if few_stages and problem.inner == 1 and entry_bytes(array) % 4 == 0:
+            order.undo(array, result._view_as(array.shape))
+        else:
+            back = _undo_rows(executor, problem, order, array)._view_as(result.shape, result.dtype)
+            map_elements(executor.context, [back], _same(result.dtype), result.shape, [result])
+    if may_be_missing(labels) and missing_error(problem) is None:
+        mark_missing(problem, results, labels, results)
 
 
-def _scan(
-    executor: Executor, problem: Problem, labels: object, strategy: str, out: Sequence[DeviceArray] | None
+def scan_in_order(
+    executor: Executor,
+    problem: Problem,
+    labels: object,
+    strategy: str,
+    out: Sequence[DeviceArray] | None,
 ) -> list[DeviceArray]:
     """Return the result by a table if the labels have one, else in their order. Missing labels are one group."""
     if isinstance(labels, TabledGroups):
         return scan_by_table(executor, problem, labels, out)
     problem = with_indices(problem)
-    found = group_elements(executor, problem, labels)
-    inside = found.problem
-    assert found.order is not None
-    scanned = scan_device(executor, inside, strategy)
+    order, scanned = _scan_sorted(executor, problem, labels, strategy)
     results = []
     for array, f in zip(scanned, problem.destination.fields, strict=True):
-        back = _undo(executor, found.order, array._view_as((problem.size, *f.shape)))
-        back = transpose_elements(back, problem.inner, problem.row_length, f.storage_bytes)
-        results.append(back._view_as((*problem.shape, *f.shape)))
+        results.append(_undo_rows(executor, problem, order, array)._view_as((*problem.shape, *f.shape)))
     return written(results, out)
+
+
+def _scan_sorted(
+    executor: Executor, problem: Problem, labels: object, strategy: str, *, few_stages: bool = False
+) -> tuple[Permutation, list[DeviceArray]]:
+    """Return the order of the labels, and the results (elements of all rows, *element shape) in this order."""
+    found = group_elements(executor, problem, labels, few_stages=few_stages)
+    assert found.order is not None
+    scanned = scan_device(executor, found.problem, strategy)
+    fields = problem.destination.fields
+    return found.order, [a._view_as((problem.size, *f.shape)) for a, f in zip(scanned, fields, strict=True)]
+
+
+def _undo_rows(executor: Executor, problem: Problem, order: Permutation, entries: DeviceArray) -> DeviceArray:
+    """Return entries of all rows in the order of their labels back in their places, in C order."""
+    back = _undo(executor, order, entries)
+    return transpose_elements(back, problem.inner, problem.row_length, entry_bytes(entries))
+
+
+@cache
+def _same(dtype: AnyDType) -> Map:
+    """Return the function that copies a number."""
+    return trace_function(lambda numbers: numbers[0], element_of([dtype], tuple_of(1)), "copy")
 
 
 def _undo(executor: Executor, order: Permutation, entries: DeviceArray) -> DeviceArray:
@@ -143,21 +157,16 @@ def _are_long(executor: Executor, nbytes: int) -> bool:
     return least is not None and nbytes >= least
 
 
-def _are_counted(labels: object) -> bool:
-    """Return True if no label is negative, which was seen when the largest of them was read as an unsigned number."""
-    return isinstance(labels, TabledGroups) and labels.labels.dtype.itemsize > 1
-
-
 def holds_missing(executor: Executor, labels: DeviceArray) -> bool:
     """Return True if a label on a device is missing. This waits for the device."""
     if not may_be_missing(labels):
         return False
-    found = _search_missing(executor, labels)._read()
+    found = search_missing(executor, labels)._read()
     executor.context.check()
     return bool(found[0])
 
 
-def _search_missing(executor: Executor, labels: DeviceArray) -> DeviceArray:
+def search_missing(executor: Executor, labels: DeviceArray) -> DeviceArray:
     """Return one word on the device: 1 if a label is missing, else 0."""
     flat = contiguous(labels)._view_as((labels.size,))
     search = find_or_make_problem(flat, "maximum", axis=0, exclusive=False, reverse=False, before=_is_missing)
@@ -165,30 +174,24 @@ def _search_missing(executor: Executor, labels: DeviceArray) -> DeviceArray:
     return found
 
 
-def _check_missing(executor: Executor, problem: Problem, labels: DeviceArray) -> None:
-    """Look for missing labels on the device, for results that cannot be NaN. The answer is read with the reports."""
-    context = executor.context
-    report_largest(context, _search_missing(executor, labels), _error_if_found, (missing_error(problem),))
-
-
-def _error_if_found(error: Exception, words: list[int]) -> Exception | None:
-    return error if words[0] else None
-
-
 def _is_missing(label: Number) -> Number:
     return (label == MISSING).astype(np.uint32)
 
 
-def mark_missing(problem: Problem, results: Sequence[DeviceArray], labels: DeviceArray) -> list[DeviceArray]:
+def mark_missing(
+    problem: Problem, results: Sequence[DeviceArray], labels: DeviceArray, out: Sequence[DeviceArray] | None = None
+) -> list[DeviceArray]:
     """Return the results of a scan, with NaN for each element that has the label -1.
 
     Args:
         problem: the scan, with results of floats.
         results: its results, (*shape, *element shape) for each field.
         labels: the labels: (row_length,) if all rows have the same labels, or one label for each element.
+        out: the arrays to write, which may be the results; new ones without.
     """
     marked = []
-    for result, f in zip(results, problem.destination.fields, strict=True):
+    targets = [None] * len(results) if out is None else [[array] for array in out]
+    for result, f, target in zip(results, problem.destination.fields, targets, strict=True):
         by_element = labels.shape == problem.shape
         lead = labels.strides if by_element else [0] * len(problem.shape)
         strides = (*lead, *[0] * len(f.shape))
@@ -196,7 +199,7 @@ def mark_missing(problem: Problem, results: Sequence[DeviceArray], labels: Devic
             strides = (*strides[: problem.axis], labels.strides[0], *strides[problem.axis + 1 :])
         view = labels._view_at(result.shape, strides)
         function = _nan_where_missing(labels.dtype, result.dtype)
-        marked += map_elements(result._context, [view, result], function, result.shape)
+        marked += map_elements(result._context, [view, result], function, result.shape, target)
     return marked
 
 
@@ -210,7 +213,13 @@ def _nan_where_missing(labels: AnyDType, dtype: AnyDType) -> Map:
 
 
 def sort_labels(
-    executor: Executor, problem: Problem, labels: object, *, moves: bool = False, with_elements: bool = False
+    executor: Executor,
+    problem: Problem,
+    labels: object,
+    *,
+    moves: bool = False,
+    with_elements: bool = False,
+    few_stages: bool = False,
 ) -> SortedLabels:
     """Submit the sort of the labels of each row, or one sort if all rows have the same labels.
 
@@ -220,8 +229,12 @@ def sort_labels(
         labels: the labels, as `gpuscan.problem.groups.check_labels` returns them.
         moves: True to move the elements along if they are one or two words of one row, in place of their indices.
         with_elements: True to move the elements along with their indices, if they are words of one long row.
+        few_stages: True to submit few stages, even if they take longer.
     """
     length, inner = problem.row_length, problem.inner
+    strategy = "auto"
+    if few_stages and executor.context.trusts("lookback"):
+        strategy = "lookback"
     given = _on_device(executor, labels)
     sizes = [f.storage_bytes for f in problem.source.fields]
     if moves and problem.rows == 1 and not problem.indexed and sizes in ([4], [8]):
@@ -233,7 +246,7 @@ def sort_labels(
     limit = executor.context.capabilities.limits[STORAGE_LIMIT]
     if with_elements and problem.rows == 1 and sizes == [4] and _are_long(executor, 4 * length) and limit > 8:
         words = _on_device(executor, problem.leaves[0])._view_as((length,), np.uint32)
-        found = sort_device(executor, given._view_as((length,)), 0, with_places=True, words=words)
+        found = sort_device(executor, given._view_as((length,)), 0, with_places=True, words=words, strategy=strategy)
         assert found.keys is not None
         assert found.places is not None
         return SortedLabels(found.keys, found.places, words=found.words)
@@ -241,22 +254,24 @@ def sort_labels(
     if by_element:
         given = transpose_elements(given, length, inner, given.dtype.itemsize)
     rows = problem.rows if by_element else 1
-    found = sort_device(executor, given._view_as((rows, length)), 1, with_places=True)
+    found = sort_device(executor, given._view_as((rows, length)), 1, with_places=True, strategy=strategy)
     assert found.keys is not None
     assert found.places is not None
     shape = (rows, length) if by_element else (length,)
     return SortedLabels(found.keys._view_as(shape), found.places)
 
 
-def group_elements(executor: Executor, problem: Problem, labels: object, *, moves: bool = False) -> Grouped:
+def group_elements(
+    executor: Executor, problem: Problem, labels: object, *, moves: bool = False, few_stages: bool = False
+) -> Grouped:
     """Return the problem with the elements in the order of their labels. Labels are sorted first if need be.
 
-    `moves` is that of `sort_labels`: True if the elements need not go back to their places.
+    `moves` is that of `sort_labels`: True if the elements need not go back to their places. So is `few_stages`.
     """
     context, length, inner = executor.context, problem.row_length, problem.inner
     found = labels
     if not isinstance(found, SortedLabels):
-        found = sort_labels(executor, problem, labels, moves=moves, with_elements=not moves)
+        found = sort_labels(executor, problem, labels, moves=moves, with_elements=not moves, few_stages=few_stages)
     if found.moved:
         (f,) = problem.source.fields
         moved = found.places._view_as((length, *f.shape), f.scalar.dtype)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
 
 
+# The most invocations of arrays/scatter.wgsl. Not measured: as many as arrays/gather.wgsl has.
+_MAX_SCATTER_INVOCATIONS = 1 << 19
+
+
 class Permutation:
     """A reordering of entries on a device.
 
@@ -54,8 +58,12 @@ class Permutation:
         self._check(leaf)
         return gather_entries(self._context, leaf, self.indices, self._count)
 
-    def undo(self, leaf: DeviceArray) -> DeviceArray:
+    def undo(self, leaf: DeviceArray, out: DeviceArray | None = None) -> DeviceArray:
         """Return the entries of an array (n, …) from the new order back in the old one.
+
+        Args:
+            leaf: the array.
+            out: the array to write, if entries are whole words; a new one without.
 
         Raises:
             DeviceMemoryError: the array exceeds a binding.
@@ -66,7 +74,7 @@ class Permutation:
         if entry_bytes(leaf) % 4:
             return gather_entries(self._context, leaf, self._inverse, self._count)
         with guarded(self._context), self._context.lock:
-            return self._scatter_rows(bindable(leaf), entry_bytes(leaf) // 4)
+            return self._scatter_rows(bindable(leaf), entry_bytes(leaf) // 4, out)
 
     @cached_property
     def _inverse(self) -> DeviceArray:
@@ -74,16 +82,17 @@ class Permutation:
         with guarded(self._context), self._context.lock:
             return self._scatter_rows(None, 1)
 
-    def _scatter_rows(self, leaf: DeviceArray | None, row_words: int) -> DeviceArray:
+    def _scatter_rows(self, leaf: DeviceArray | None, row_words: int, out: DeviceArray | None = None) -> DeviceArray:
         """Return the rows of an array at their old places; without an array, the numbers of the rows."""
         context = self._context
         source = self.indices if leaf is None else leaf
-        result = empty(context, source.shape, source.dtype)
+        result = empty(context, source.shape, source.dtype) if out is None else out
         words = source.nbytes // 4
         bound = [self.indices._binding(), result._binding(), *([] if leaf is None else [leaf._binding()])]
         what = "numbers" if leaf is None else "rows"
         numbers, held = [row_words, words], are_owned(self.indices, leaf)
-        submit_stage(context, "arrays/scatter.wgsl", numbers, bound, words, source.shape[0], held, what=what)
+        invocations = min(words, _MAX_SCATTER_INVOCATIONS)
+        submit_stage(context, "arrays/scatter.wgsl", numbers, bound, invocations, source.shape[0], held, what=what)
         return result
 
     def _check(self, leaf: DeviceArray) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gpuscan.codegen.switches import SWITCH_BINDING
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.program import encode
 from gpuscan.device.reports import Run
@@ -139,6 +140,8 @@ def steps_of_plan(
         bound = [(0, params)]
         for binding, role, index in stage.kernel.slots:
             bound.append((binding, state_binding if role == "state" else buffers.find_binding(role, index)))
+        if context.switch is not None:
+            bound.append((SWITCH_BINDING, context.switch))
         own = grid if grid is not None and stage.name in ("reduce", "scan") else stage.grid
         keep = length is None
         steps.append(Dispatch(stage.name, pipeline, layout, bound, own, plan.length, offset, plan.strategy, keep))
@@ -193,7 +196,10 @@ def stage_dispatch(
     pipeline, layout = context.stage(template, moving=offset is not None, **values)
     name = template.rpartition("/")[2].removesuffix(".wgsl")
     grid = grid_of(workgroups, max_workgroups(context))
-    return Dispatch(name, pipeline, layout, list(enumerate(bound)), grid, elements, offset)
+    entries = list(enumerate(bound))
+    if context.switch is not None:
+        entries.append((SWITCH_BINDING, context.switch))
+    return Dispatch(name, pipeline, layout, entries, grid, elements, offset)
 
 
 def submit_stage(

@@ -38,6 +38,7 @@ from gpuscan.planning.sort_plan import (
     plan_sort,
 )
 from gpuscan.problem.cache import find_or_make_problem
+from gpuscan.problem.packed_fields import STORAGE_LIMIT
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -186,10 +187,55 @@ def partition_places(executor: Executor, places: DeviceArray, words: DeviceArray
         plan = plan_sort(
             keys.scalar, 1, keys.length, context.capabilities, with_places=True, payload_words=keys.payload_words
         )
-        sort = _TileSort(executor, keys, plan)
+        sort = _TileSort(executor, keys, plan, alone=True)
         sort.by_digit(_PARTITION_BIT // plan.radix_bits)
         assert sort.places is not None
         return Sorted(sort.keys, sort.places._view_as(words.shape, words.dtype))
+
+
+@dataclass(frozen=True)
+class Partitioned:
+    """Keys and words that were sorted by one digit.
+
+    Attributes:
+        keys: the keys, in words.
+        words: the words that moved along.
+        destinations: the new place of each key.
+        offsets: where the first key of each tile with each digit is: (digit values, tiles).
+    """
+
+    keys: DeviceArray
+    words: DeviceArray
+    destinations: DeviceArray
+    offsets: DeviceArray
+
+
+def plan_partition(context: DeviceContext, dtype: AnyDType, length: int, words: int) -> TileSort | None:
+    """Return how keys are sorted by one digit, with so many words each; None if the device cannot keep their places."""
+    capabilities = context.capabilities
+    plan = plan_sort(scalar_of(dtype), 1, length, capabilities, with_places=True, payload_words=words)
+    # Nine arrays are bound.
+    return plan if plan.subgroups and capabilities.limits[STORAGE_LIMIT] > 8 else None
+
+
+def partition(executor: Executor, keys: DeviceArray, words: DeviceArray, plan: TileSort, step: Binding) -> Partitioned:
+    """Sort keys by one digit, and move words along.
+
+    Args:
+        executor: of the arrays' device.
+        keys: the keys, 1-D, as `plan_partition` planned for.
+        words: a word of 32 or 64 bits for each key.
+        plan: the plan.
+        step: the step, as in shaders/sort/params.wgsl, with room for one for each digit.
+    """
+    payload = _PAYLOADS[entry_bytes(words)]
+    scalar = scalar_of(keys.dtype)
+    given = Keys(bindable(keys), scalar, keys.size, False, True, payload, bindable(words))
+    sort = _TileSort(executor, given, plan, alone=True)
+    destinations = empty(executor.context, (keys.size,), np.uint32)
+    offsets = sort.by_step(step, destinations)
+    assert sort.places is not None
+    return Partitioned(sort.keys, sort.places, destinations, offsets)
 
 
 def check_size(context: DeviceContext, keys: int, scalar: Scalar) -> None:
@@ -368,9 +414,16 @@ def sort_tiles(
 
 
 class _TileSort:
-    """One sort by tiles, and its arrays."""
+    """One sort by tiles, and its arrays.
 
-    def __init__(self, executor: Executor, given: Keys, plan: TileSort) -> None:
+    Args:
+        executor: of the arrays' device.
+        given: the keys.
+        plan: the plan.
+        alone: True for a single step, which needs no temporary arrays.
+    """
+
+    def __init__(self, executor: Executor, given: Keys, plan: TileSort, *, alone: bool = False) -> None:
         self._executor, self._given, self._plan = executor, given, plan
         self._context = context = executor.context
         self.keys = given.result(context) if plan.repeats else given.words_of_keys(context)
@@ -380,7 +433,11 @@ class _TileSort:
         # An array that nothing refers to goes back to the pool, so the sort refers to all arrays that it binds.
         bases = plan.bases if plan.repeats or plan.kernel else 0
         self._steps = empty(context, (plan.digits * _STEP_WORDS + bases,), np.uint32)
-        self._temporary = self.keys if plan.repeats else given.words_of_keys(context), given.places(context)
+        self._temporary: tuple[DeviceArray, DeviceArray | None]
+        if alone:
+            self._temporary = empty(context, (4,), np.uint32), empty(context, (4,), np.uint32)
+        else:
+            self._temporary = self.keys if plan.repeats else given.words_of_keys(context), given.places(context)
         self._arrays = [array._binding() for array in (given.array, self.keys, self._temporary[0])]
         moved = (self.places, self._temporary[1], given.words, self.words)
         self._moved = [array._binding() for array in moved if array is not None]
@@ -403,6 +460,7 @@ class _TileSort:
             "items": plan.items,
             "turns": plan.turns,
             "kernel": plan.kernel,
+            "keeps_destinations": False,
         }
 
     def in_three_dispatches(self) -> None:
@@ -417,8 +475,14 @@ class _TileSort:
         only[number] = [1, 0, 1, 1, 1, (1 << self._plan.radix_bits) - 1]  # as in sort/params.wgsl
         self._submit_step(number, upload_array(self._context, only)._binding())
 
-    def _submit_step(self, number: int, steps: Binding) -> None:
-        """Submit the three dispatches of a digit."""
+    def by_step(self, step: Binding, destinations: DeviceArray) -> DeviceArray:
+        """Submit one step alone, which also stores the new place of each key; return the offsets of its tiles."""
+        self._moved.append(destinations._binding())
+        self._scatter["keeps_destinations"] = True
+        return self._submit_step(0, step)
+
+    def _submit_step(self, number: int, steps: Binding) -> DeviceArray:
+        """Submit the three dispatches of a digit; return where the keys of each tile with each digit belong."""
         plan = self._plan
         counts, offsets = (empty(self._context, (plan.counts,), np.uint32) for _ in range(2))
         scan = find_or_make_problem(counts, "add", axis=0, exclusive=True, reverse=False)
@@ -428,6 +492,7 @@ class _TileSort:
         scan_device(self._executor, scan, out=[offsets])
         bound += [offsets._binding(), *self._moved]
         self._submit([self._stage("scatter_digits", bound, plan.tiles, self._scatter)])
+        return offsets
 
     def in_single_passes(self) -> SortRun:
         """Submit one pass that counts the values of all digits, and then a single pass for each digit."""

@@ -53,7 +53,7 @@ class Code(HashedOnce):
         commutes: True if the operands can change places, which changes no bit of the result but NaN's.
         atomic: the WGSL atomic that combines each word of elements of one integer, and the bits of its identity; None
             without. A sum of two words also needs the carry from the low word to the high one.
-        neutral: the bits of each word of the operand that changes no bit of the other one; None if they are unknown.
+        neutral: the words of the operand that changes no bit of the other one; None if they are unknown.
         captured: float and complex constants of the user's function that the text has no values of. It reads them from
             `captured`, a uniform buffer (shaders/shared/captured.wgsl), so that a function with other constants
             has the same text and needs no compilation, and no compiler simplifies what is computed with them. Code
@@ -71,7 +71,7 @@ class Code(HashedOnce):
     order_free: bool = False
     commutes: bool = False
     atomic: tuple[str, int] | None = None
-    neutral: int | None = None
+    neutral: tuple[int, ...] | None = None
     captured: bytes | Expression = field(default=b"", compare=False)
     captured_floats: int = 0
     captured_words: int = 0

@@ -214,19 +214,44 @@ def atomic_of(fields: Sequence[Sequence[Node]]) -> tuple[str, int] | None:
     return name, signed if scalar.kind == "signed" else unsigned
 
 
-# The bits of the operands of operations on float32 that change no bit of the other one: -0.0, 1 and infinities.
-NEUTRAL_FLOATS = {"add": 0x80000000, "multiply": 0x3F800000, "minimum": 0x7F800000, "maximum": 0xFF800000}
+# The words of the operands of operations that change no bit of the other one: -0.0, 1 and infinities. 16-bit floats are
+# combined as float32.
+_NEUTRAL_FLOATS = {"add": 0x80000000, "multiply": 0x3F800000, "minimum": 0x7F800000, "maximum": 0xFF800000}
+NEUTRAL_WORDS = {
+    "float16": _NEUTRAL_FLOATS,
+    "bfloat16": _NEUTRAL_FLOATS,
+    "float32": _NEUTRAL_FLOATS,
+    # In the high word; the low word is 0.
+    "float64": {"add": 0x80000000, "multiply": 0x3FF00000, "minimum": 0x7FF00000, "maximum": 0xFFF00000},
+    "bool": {"logical_or": 0, "logical_xor": 0, "logical_and": 1},
+}
 
 
-def neutral_of(fields: Sequence[Sequence[Node]]) -> int | None:
-    """Return the bits of each word of the operand that changes no bit of the other one; None if they are not known."""
-    numbers = [node for nodes in fields for node in nodes]
-    node, scalar = numbers[0], numbers[0].scalar
-    if (atomic := atomic_of(fields)) is not None:
-        return atomic[1]
-    if len(numbers) > 1 or scalar.name != "float32" or not _takes_both(0, 0, node, node.args):
+def neutral_of(fields: Sequence[Sequence[Node]]) -> tuple[int, ...] | None:
+    """Return the words of the operand that changes no bit of the other one; None if they are not known."""
+    words: list[int] = []
+    for field, nodes in enumerate(fields):
+        for component, node in enumerate(nodes):
+            own = _neutral_words(node)
+            if own is None or not _takes_both(field, component, node, node.args):
+                return None
+            words += own
+    return tuple(words)
+
+
+def _neutral_words(node: Node) -> tuple[int, ...] | None:
+    """Return the words of the number that changes no bit of the other operand of a node; None if they are not known."""
+    scalar = node.scalar
+    if scalar.name == "complex64":
+        return (0x80000000, 0x80000000) if node.op == "add" else None
+    if scalar.name in NEUTRAL_WORDS:
+        high = NEUTRAL_WORDS[scalar.name].get(node.op)
+        return None if high is None else (0,) * (scalar.words - 1) + (high,)
+    if scalar.kind not in ("signed", "unsigned") or node.op not in ATOMICS:
         return None
-    return NEUTRAL_FLOATS.get(node.op)
+    _, unsigned, signed = ATOMICS[node.op]
+    # Only the high word of the greatest and the smallest signed number depends on the sign.
+    return (unsigned,) * (scalar.words - 1) + (signed if scalar.kind == "signed" else unsigned,)
 
 
 def is_order_free(fields: Sequence[Sequence[Node]]) -> bool:

@@ -23,9 +23,12 @@ from gpuscan.planning.tile_shapes import TileShape, power_below
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
 
 # The bindings after the arrays, in the order of their numbers. The binding of the labels is before the arrays.
-_AFTER_ARRAYS = ("table", "seeds", "fills", "captured", "verdict")
+_AFTER_ARRAYS = ("table", "seeds", "fills", "captured", "verdict", "locals", "moves")
 # A capacity is a multiple of this part of the next power of 2, so that few numbers of labels need shaders of their own.
 _CAPACITY_STEPS = 8
+# The bits of a digit by which tiles are sorted, at most, and the counters of a workgroup that sorts.
+_MAX_DIGIT_BITS = 7
+_COUNTERS = 2048
 # Shaders count elements and the words of the table in 32 bits.
 _MOST_COUNTED = 2**32 - 1
 
@@ -35,7 +38,8 @@ class GroupKernel(Kernel):
     """One shader of a scan or reduction of groups by a table.
 
     Its stages are ``"combine_groups"``, ``"scan_carries"`` and ``"scan_groups"``, or in place of the last two
-    ``"reduce_carries"``. The elements are loaded and stored one by one.
+    ``"reduce_carries"``; if only the GPU knows the number of labels, ``"combine_tiles"``, ``"scan_carries"`` and
+    ``"finish_groups"``. If ``partitioned``, ``"place_results"`` follows. The elements are loaded and stored one by one.
 
     Attributes:
         label: the kind of label.
@@ -50,6 +54,8 @@ class GroupKernel(Kernel):
         alone: True if there are no carries before any stretch, since each is a whole row.
         parts: the parts of the stretches that a workgroup scans the carries of side by side.
         carry_loads: the carries that an invocation loads at a time.
+        interleaved: True if the words of each carry are side by side in the table.
+        partitioned: True if elements were sorted by the buckets of their labels before.
     """
 
     label: Scalar = SCALARS["uint32"]
@@ -64,6 +70,8 @@ class GroupKernel(Kernel):
     alone: bool = False
     parts: int = 1
     carry_loads: int = 1
+    interleaved: bool = False
+    partitioned: bool = False
 
     __hash__ = HashedOnce.__hash__
 
@@ -88,6 +96,17 @@ class GroupKernel(Kernel):
         return self.item_words + (1 if self.marked else 0)
 
     @property
+    def digit_bits(self) -> int:
+        """The bits of a digit by which tiles are sorted, at most: all subgroups have room for `_COUNTERS` counters."""
+        return min(_MAX_DIGIT_BITS, (_COUNTERS // self.max_subgroups).bit_length() - 1)
+
+    @property
+    def locals_access(self) -> str:
+        """How the stage accesses the results of elements within their stretches."""
+        stores = self.stage == "combine_tiles" or (self.partitioned and self.stage == "finish_groups")
+        return "read_write" if stores else "read"
+
+    @property
     def walk(self) -> str:
         """How stretches are combined: the template of a main function in shaders/groups/."""
         if self.in_table:
@@ -97,7 +116,8 @@ class GroupKernel(Kernel):
     @property
     def stores_results(self) -> bool:
         """True if the stage stores results for the caller."""
-        return self.stage in ("scan_groups", "reduce_carries")
+        last = "place_results" if self.partitioned else "finish_groups"
+        return self.stage in ("scan_groups", "reduce_carries", last)
 
     @cached_property
     def destinations(self) -> tuple[BoundArray, ...]:
@@ -125,10 +145,14 @@ class GroupKernel(Kernel):
     def bindings(self) -> tuple[BoundArray, ...]:
         """Every storage buffer that the stage binds."""
         bound = [BoundArray("table", self.binding_of("table"), "read_write")]
-        if self.stage in ("combine_groups", "scan_groups"):
-            bound += [BoundArray("labels", self.binding_of("labels"), "read"), *self.arrays]
-        else:
+        if self.stage in ("scan_carries", "reduce_carries"):
             bound += self.destinations
+        else:
+            bound += [BoundArray("labels", self.binding_of("labels"), "read"), *self.arrays]
+        if self.stage in ("combine_tiles", "finish_groups", "place_results"):
+            bound.append(BoundArray("locals", self.binding_of("locals"), self.locals_access))
+        if self.partitioned and self.stage in ("scan_carries", "place_results"):
+            bound.append(BoundArray("moves", self.binding_of("moves"), "read"))
         if self.spec.seeded:
             bound.append(BoundArray("seeds", self.binding_of("seeds"), "read"))
         if self.stage == "reduce_carries" and self.marked:

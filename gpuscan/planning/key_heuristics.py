@@ -158,9 +158,39 @@ class GroupHeuristics:
     # H100, 2^25 results in random places: words 0.95 ms, and 2.33 at once; pairs of words 1.11 and 2.47. Not measured
     # for fewer bytes: a GPU's cache holds them.
     min_partitioned_bytes: int | None = 1 << 25
-    # Elements from which on the largest of labels on the device is read, which waits for the device. Not measured: a
-    # sort of fewer elements, which a table would save, takes no longer than the wait.
-    min_read_elements: int = 1 << 20
+    # Elements from which on the GPU looks for the largest of labels, and chooses a table or a sort by it. Not measured:
+    # a sort of fewer elements takes hardly longer than the stages of a table.
+    min_counted_elements: int = 1 << 20
+    # Then: the elements of an invocation that sorts tiles by their labels, and the words of these elements, at most.
+    # H100, 2^25 float32, that stage: 595 labels 0.52 ms, with 16 elements 0.53; int64, 3,602 labels: 1.09 ms, with 16
+    # elements 1.24. An earlier form took 0.62 ms for 595 labels, and 0.69 with 4 elements.
+    tile_items: int = 8
+    tile_words: int = 16
+    # The same if elements are in buckets, at most. With 4, there may be 2^22 labels, with 8 half as many. H100, 2^25
+    # numbers, 2^20 labels, the stage: int64 1.12 ms, with 8 1.16; float32 0.71 and 0.64 ms.
+    bucket_items: int = 4
+    # Stretches that all rows are cut into, about. H100, 2^25 float32, that stage: with 15 and 595 labels 0.35 and 0.52
+    # ms; with 528 stretches 0.42 and 0.61.
+    uncounted_stretches: int = 792
+    # The carries of a table, about, and the stretches for which it has more of them. H100, 2^25 int64, 16,905 labels:
+    # 264 stretches 2.39 ms, 1,056 2.86, since scans of more carries take longer.
+    wanted_carries: int = 1 << 22
+    least_stretches: int = 264
+    # The fewest stretches of a table. H100, 2^25 int64, 131,072 labels, 128 stretches: 4.1 ms, as long as a sort; with
+    # 524,288 labels and 32 stretches 10.3 ms.
+    min_stretches: int = 128
+    # The most labels of a table if elements can be sorted by buckets. H100, 2^25 int64, 3,602 labels: 1.57 ms, in
+    # buckets 1.90; 16,905 labels: 2.24 and 1.78 ms.
+    max_tabled_labels: int = 1 << 13
+    # Parts of the stretches of a bucket that a workgroup scans the carries of side by side. H100, 2^25 int64, 2^20
+    # labels: 0.06 ms with 4, 0.03 with 1, 0.44 with 32. One part would take long for a bucket that all elements are in.
+    bucket_parts: int = 2
+    # Elements that an invocation of the last stages loads at a time, and the workgroups of these stages, at most: more
+    # take longer to find that they have nothing to do. H100, 2^25 int64, 2^20 labels: 0.29 and 0.43 ms with 2,112
+    # workgroups, 0.28 and 0.41 with 6,144, 0.26 and 0.37 with 32,768. For nothing, these take 6, 8 and 24 us. With 8
+    # elements 0.27 and 0.49 ms.
+    finished_items: int = 4
+    most_workgroups: int = 6144
 
 
 GROUPS_GPU = GroupHeuristics()
@@ -182,7 +212,8 @@ GROUPS_CPU = replace(
     # 39 and 42 ms, a share of 24: 107 and 42 ms.
     max_table_share=2.0,
     min_partitioned_bytes=None,
-    min_read_elements=1 << 12,
+    min_counted_elements=1 << 12,
+    uncounted_stretches=64,
 )
 
 

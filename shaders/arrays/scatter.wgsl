@@ -18,13 +18,13 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
 
 {% from "shared/main.wgsl" import main %}
 {{ main() }} {
-    let word = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
-    if (word >= call.words) {
-        return;
-    }
+    // There are fewer invocations than words, since a GPU takes long to start so many that return at once.
+    let invocations = grid.x * grid.y * WORKGROUP_SIZE;
+    for (var word = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation; word < call.words; word += invocations) {
 {% if what == "rows" %}
-    result[indices[word / call.row_words] * call.row_words + word % call.row_words] = source[word];
+        result[indices[word / call.row_words] * call.row_words + word % call.row_words] = source[word];
 {% else %}
-    result[indices[word]] = word;
+        result[indices[word]] = word;
 {% endif %}
+    }
 }

@@ -12,6 +12,11 @@
 @group(0) @binding({{ kernel.binding_of("fills") }}) var<storage, read> fills: array<u32>;  // a result's words for each row
 {% endif %}
 
+{% if kernel.partitioned %}
+// Where the first element of each bucket was moved to, in rows of `bucket_step` words.
+@group(0) @binding({{ kernel.binding_of("moves") }}) var<storage, read> offsets: array<u32>;
+{% endif %}
+
 const PARTS = {{ kernel.parts }}u;
 const COLUMNS = WORKGROUP_SIZE / PARTS;  // labels of a workgroup
 
@@ -22,110 +27,134 @@ var<workgroup> is_known: array<u32, WORKGROUP_SIZE>;
 
 {% from "shared/main.wgsl" import main %}
 {{ main() }} {
-    let strips = (params.groups + COLUMNS - 1u) / COLUMNS;
-    let number = workgroup.x + workgroup.y * grid.x;
-    let row = number / strips;
-    if (row * params.stretches >= params.total) {
+    if (params.total == 0u) {
         return;
     }
-    let label = number % strips * COLUMNS + invocation % COLUMNS;
-    let is_label = label < params.groups;
-    let part = invocation / COLUMNS;
-    let each = (params.stretches + PARTS - 1u) / PARTS;
-    let begin = min(part * each, params.stretches);
-    let end = select(begin, min(begin + each, params.stretches), is_label);
-    let first = row * params.stretches * params.groups + label;
-{% if kernel.marked %}
-    var total: Item;
-    var known = false;
-{% else %}
-    var total = neutral();
-{% endif %}
-    for (var stretch = begin; stretch < end; stretch += {{ kernel.carry_loads }}u) {
-{% for i in range(kernel.carry_loads) %}
-        let at{{ i }} = first + min(stretch + {{ i }}u, end - 1u) * params.groups;
-{% if kernel.marked %}
-        let is_here{{ i }} = table[at{{ i }}] != 0u && stretch + {{ i }}u < end;
-{% endif %}
-        let carry{{ i }} = read_carry(at{{ i }});
-{% endfor %}
-{% for i in range(kernel.carry_loads) %}
-{% if kernel.marked %}
-        total = pick(is_here{{ i }}, pick(known, join(total, carry{{ i }}), carry{{ i }}), total);
-        known = known || is_here{{ i }};
-{% else %}
-        total = join(total, pick(stretch + {{ i }}u < end, carry{{ i }}, neutral()));
-{% endif %}
-{% endfor %}
-    }
-    totals[invocation] = {{ text.to_shared("total") }};
-{% if kernel.marked %}
-    is_known[invocation] = select(0u, 1u, known);
-{% endif %}
-    workgroupBarrier();
-{% if not kernel.marked %}
-    var before = {{ "seed(row)" if spec.seeded else "neutral()" }};
-{% elif spec.initial %}
-    var before = seed(row);
-    var led = true;
-{% else %}
-    var before: Item;
-    var led = false;
-{% endif %}
-    for (var earlier = invocation % COLUMNS; earlier < invocation; earlier += COLUMNS) {
-        let next = {{ text.from_shared("totals[earlier]") }};
-{% if kernel.marked %}
-        before = pick(is_known[earlier] != 0u, pick(led, join(before, next), next), before);
-        led = led || is_known[earlier] != 0u;
-{% else %}
-        before = join(before, next);
-{% endif %}
-    }
-{% if reduces %}
-    if (part == PARTS - 1u && is_label) {
-        let at = row * params.groups + label;
-{% if kernel.marked %}
-        let is_full = known || led;
-        let whole = pick(known, pick(led, join(before, total), total), before);
-        table[params.plane * {{ kernel.item_words + 1 }}u + at] = select(0u, 1u, is_full);
-        let fill = row * {{ spec.destination.words }}u;
-        var result = {{ text.result_from_words("fills", "fill + ") }};
-        if (is_full) {
-            result = {{ text.map_result("whole") }};
+    let strips = (params.groups + COLUMNS - 1u) / COLUMNS;
+    let all = params.total / params.stretches * strips;
+    for (var number = workgroup.x + workgroup.y * grid.x; number < all; number += grid.x * grid.y) {
+        let row = number / strips;
+        let label = number % strips * COLUMNS + invocation % COLUMNS;
+        let is_label = label < params.groups;
+        let part = invocation / COLUMNS;
+{% if kernel.partitioned %}
+        // The stretches that have elements of the label's bucket.
+        let bucket = min(label, params.groups - 1u) >> params.bucket_bits;
+        let bucket_begin = offsets[bucket * params.bucket_step];
+        let last_bucket = (params.groups - 1u) >> params.bucket_bits;
+        var bucket_end = params.row_length;
+        if (bucket < last_bucket) {
+            bucket_end = offsets[(bucket + 1u) * params.bucket_step];
         }
+        let first_stretch = bucket_begin / params.stretch;
+        let last_stretch = (bucket_end + params.stretch - 1u) / params.stretch;
+        let stretches = select(0u, last_stretch - first_stretch, bucket_begin < bucket_end);
+        let each = (stretches + PARTS - 1u) / PARTS;
+        let begin = first_stretch + min(part * each, stretches);
+        let end = select(begin, min(begin + each, first_stretch + stretches), is_label);
+        let first = label;
+        let step = 1u << params.bucket_bits;
 {% else %}
-        let whole = join(before, total);
-        let result = {{ text.map_result("whole") }};
+        let each = (params.stretches + PARTS - 1u) / PARTS;
+        let begin = min(part * each, params.stretches);
+        let end = select(begin, min(begin + each, params.stretches), is_label);
+        let first = row * params.stretches * params.groups + label;
+        let step = params.groups;
 {% endif %}
-{{ store_single("at", "result") | indent(4) -}}
-    }
-{% else %}
-    for (var stretch = begin; stretch < end; stretch += {{ kernel.carry_loads }}u) {
-{% for i in range(kernel.carry_loads) %}
-        let at{{ i }} = first + min(stretch + {{ i }}u, end - 1u) * params.groups;
 {% if kernel.marked %}
-        let is_here{{ i }} = table[at{{ i }}] != 0u;
+        var total: Item;
+        var known = false;
+{% else %}
+        var total = neutral();
 {% endif %}
-        let carry{{ i }} = read_carry(at{{ i }});
+        for (var stretch = begin; stretch < end; stretch += {{ kernel.carry_loads }}u) {
+{% for i in range(kernel.carry_loads) %}
+            let at{{ i }} = first + min(stretch + {{ i }}u, end - 1u) * step;
+{% if kernel.marked %}
+            let is_here{{ i }} = table[at{{ i }}] != 0u && stretch + {{ i }}u < end;
+{% endif %}
+            let carry{{ i }} = read_carry(at{{ i }});
 {% endfor %}
 {% for i in range(kernel.carry_loads) %}
-        if (stretch + {{ i }}u < end) {
 {% if kernel.marked %}
-            table[at{{ i }}] = 0u;
-            if (led) {
-                write_carry(at{{ i }}, before);
+            total = pick(is_here{{ i }}, pick(known, join(total, carry{{ i }}), carry{{ i }}), total);
+            known = known || is_here{{ i }};
+{% else %}
+            total = join(total, pick(stretch + {{ i }}u < end, carry{{ i }}, neutral()));
+{% endif %}
+{% endfor %}
+        }
+        totals[invocation] = {{ text.to_shared("total") }};
+{% if kernel.marked %}
+        is_known[invocation] = select(0u, 1u, known);
+{% endif %}
+        workgroupBarrier();
+{% if not kernel.marked %}
+        var before = {{ "seed(row)" if spec.seeded else "neutral()" }};
+{% elif spec.initial %}
+        var before = seed(row);
+        var led = true;
+{% else %}
+        var before: Item;
+        var led = false;
+{% endif %}
+        for (var earlier = invocation % COLUMNS; earlier < invocation; earlier += COLUMNS) {
+            let next = {{ text.from_shared("totals[earlier]") }};
+{% if kernel.marked %}
+            before = pick(is_known[earlier] != 0u, pick(led, join(before, next), next), before);
+            led = led || is_known[earlier] != 0u;
+{% else %}
+            before = join(before, next);
+{% endif %}
+        }
+{% if reduces %}
+        if (part == PARTS - 1u && is_label) {
+            let at = row * params.groups + label;
+{% if kernel.marked %}
+            let is_full = known || led;
+            let whole = pick(known, pick(led, join(before, total), total), before);
+            table[params.plane * {{ kernel.item_words + 1 }}u + at] = select(0u, 1u, is_full);
+            let fill = row * {{ spec.destination.words }}u;
+            var result = {{ text.result_from_words("fills", "fill + ") }};
+            if (is_full) {
+                result = {{ text.map_result("whole") }};
             }
 {% else %}
-            write_carry(at{{ i }}, before);
+            let whole = join(before, total);
+            let result = {{ text.map_result("whole") }};
 {% endif %}
+{{ store_single("at", "result") | indent(8) -}}
         }
-{% if kernel.marked %}
-        before = pick(is_here{{ i }}, pick(led, join(before, carry{{ i }}), carry{{ i }}), before);
-        led = led || is_here{{ i }};
 {% else %}
-        before = join(before, carry{{ i }});
+        for (var stretch = begin; stretch < end; stretch += {{ kernel.carry_loads }}u) {
+{% for i in range(kernel.carry_loads) %}
+            let at{{ i }} = first + min(stretch + {{ i }}u, end - 1u) * step;
+{% if kernel.marked %}
+            let is_here{{ i }} = table[at{{ i }}] != 0u;
+{% endif %}
+            let carry{{ i }} = read_carry(at{{ i }});
+{% endfor %}
+{% for i in range(kernel.carry_loads) %}
+            if (stretch + {{ i }}u < end) {
+{% if kernel.marked %}
+                table[at{{ i }}] = 0u;
+                if (led) {
+                    write_carry(at{{ i }}, before);
+                }
+{% else %}
+                write_carry(at{{ i }}, before);
+{% endif %}
+            }
+{% if kernel.marked %}
+            before = pick(is_here{{ i }}, pick(led, join(before, carry{{ i }}), carry{{ i }}), before);
+            led = led || is_here{{ i }};
+{% else %}
+            before = join(before, carry{{ i }});
 {% endif %}
 {% endfor %}
-    }
+        }
 {% endif %}
+        // The next labels need the memory of the totals.
+        workgroupBarrier();
+    }
 }

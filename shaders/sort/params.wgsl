@@ -18,7 +18,7 @@ struct Step {
     destination: u32,
     is_first: u32,
     is_last: u32,
-    mask: u32,  // of the digit's bits; 0 to keep the order
+    mask: u32,  // of the digit's bits; 0 to keep the order; from bit 16 on, how many bits higher the digit is
 }
 
 const RADIX_BITS = {{ radix_bits }}u;

@@ -157,6 +157,13 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
 {% for i in range(items) %}
     let place{{ i }} = atomicLoad(&room[rank{{ i }} & 0xffffu]) + (rank{{ i }} >> 16u);
 {% endfor %}
+{% if keeps_destinations %}
+{% for i in range(items) %}
+    if (first_at + {{ i }}u * lanes < tile.end) {
+        destinations[first_at + {{ i }}u * lanes] = moves[digit_of(key{{ i }}, step.mask)] + place{{ i }};
+    }
+{% endfor %}
+{% endif %}
 {% if payload != "none" %}
 {% for i in range(items) %}
     var value{{ i }}: Payload;

@@ -12,7 +12,8 @@
          indices and moved_words, or pairs of them in temporary_places
     Values: the values of sort/tile_counters.wgsl; enable_subgroups; items: with subgroups, the most elements of an
         invocation; kernel: how tiles learn where their elements belong in a single pass, or None; with_keys: True to
-        store the keys in the last step; payload: "none", "index", "words", "pairs" or "both". -#}
+        store the keys in the last step; payload: "none", "index", "words", "pairs" or "both"; keeps_destinations: with
+        subgroups, and in three dispatches: True to store the place of each key. -#}
 {% if enable_subgroups %}
 enable subgroups;
 diagnostic(off, subgroup_uniformity);
@@ -38,6 +39,10 @@ alias Payload = {{ "vec2<u32>" if payload in ("pairs", "both") else "u32" }};
 {% endif %}
 {% if payload == "both" %}
 @group(0) @binding(9) var<storage, read_write> moved_words: array<u32>;
+{% endif %}
+
+{% if keeps_destinations %}
+@group(0) @binding(9) var<storage, read_write> destinations: array<u32>;  // the new place of each key of the input
 {% endif %}
 
 {% if payload != "none" %}

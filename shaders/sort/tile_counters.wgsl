@@ -44,12 +44,12 @@ fn load_key(source: u32, at: u32) -> Key {
 }
 
 fn digit_of(key: Key, mask: u32) -> u32 {
-    let bit = params.step * RADIX_BITS;
+    let bit = params.step * RADIX_BITS + (mask >> 16u);
 {% if scalar.bits == 64 %}
     let order = order_of(key);
-    return (select(order.x, order.y, bit >= 32u) >> (bit % 32u)) & mask;
+    return (select(order.x, order.y, bit >= 32u) >> (bit % 32u)) & mask & 0xffffu;
 {% else %}
-    return (order_of(key) >> bit) & mask;
+    return (order_of(key) >> bit) & mask & 0xffffu;
 {% endif %}
 }
 

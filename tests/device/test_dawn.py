@@ -152,6 +152,7 @@ def test_tint_takes_sorts_in_single_passes(dawn: gs.Device, dtype: Any, strategy
             "kernel": plan.kernel,
             "with_keys": True,
             "payload": "words",
+            "keeps_destinations": False,
         }
         for stage, more in (
             ("histogram", {"stretch": plan.stretch, "copies": plan.copies}),

@@ -127,7 +127,7 @@ def test_neutral_carries(device: gs.Device, op: str, dtype: Any) -> None:
     part = replace(found, table=replace(found.table, kernels=found.table.kernels[:1]))
     known, carries = shape_of(found.table, run(device, part, [upload_array(device._context, x)])[0])
     assert known.all()
-    neutral = np.full(wide.itemsize // 4, combine.neutral, np.uint32).view(wide.dtype)
+    neutral = np.array(combine.neutral, np.uint32).view(wide.dtype)
     expected = np.where(own.known, own.carries[0], neutral)
     got = np.ascontiguousarray(carries).view(wide.dtype)[..., 0]
     got, expected = got.astype(dtype), expected.astype(dtype)

@@ -116,6 +116,7 @@ def test_one_pass(device: gs.Device) -> None:
             with_keys=True,
             payload="index",
             kernel=kernel,
+            keeps_destinations=False,
             items=-(-TILE // values["workgroup_size"]),
             turns=2,
             **values,

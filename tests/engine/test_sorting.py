@@ -105,6 +105,7 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
                 with_keys=True,
                 payload="index",
                 kernel=None,
+                keeps_destinations=False,
                 items=-(-tile // values["workgroup_size"]),
                 turns=1 + digit % 2,
                 **values,

@@ -1,0 +1,43 @@
+{#- Join the carry of each element's stretch and label with what combine_tiles.wgsl has found within the stretch.
+    in:  locals, the labels; the table: for each stretch and label, the combination of what is before the stretch
+    out: the destinations; if kernel.partitioned, locals -#}
+{% include "groups/table.wgsl" %}
+{% include "groups/labels.wgsl" %}
+{% from "groups/labels.wgsl" import store_result with context %}
+{% include "groups/locals.wgsl" %}
+
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
+    if (params.total == 0u) {
+        return;
+    }
+    let length = params.total / params.stretches * params.row_length;
+    let each = WORKGROUP_SIZE * STEPS;
+    let begin = (workgroup.x + workgroup.y * grid.x) * each + invocation;
+    for (var first = begin; first < length; first += grid.x * grid.y * each) {
+{% for i in range(kernel.tile.chunk) %}
+        let at{{ i }} = min(first + {{ i }}u * WORKGROUP_SIZE, length - 1u);
+        let row{{ i }} = at{{ i }} / params.row_length;
+        let place{{ i }} = at{{ i }} - row{{ i }} * params.row_length;
+        let label{{ i }} = label_at(row{{ i }}, place{{ i }});
+        let local{{ i }} = load_local(at{{ i }});
+{% endfor %}
+{% for i in range(kernel.tile.chunk) %}
+{% if kernel.partitioned %}
+        let carry{{ i }} = read_carry(carry_place(at{{ i }} / params.stretch, label{{ i }}));
+{% else %}
+        let carry{{ i }} = read_carry((row{{ i }} * params.stretches + place_of(place{{ i }}) / params.stretch) * params.groups + label{{ i }});
+{% endif %}
+{% endfor %}
+{% for i in range(kernel.tile.chunk) %}
+        let joined{{ i }} = join(carry{{ i }}, local{{ i }});
+        if (first + {{ i }}u * WORKGROUP_SIZE < length) {
+{% if kernel.partitioned %}
+            store_local(at{{ i }}, item_to_words(joined{{ i }}));
+{% else %}
+{{ store_result("at%d" % i, "joined%d" % i) | indent(8) -}}
+{% endif %}
+        }
+{% endfor %}
+    }
+}
