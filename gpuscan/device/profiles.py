@@ -27,7 +27,8 @@ class Span:
     Attributes:
         stage: the name of the stage. The stages of a scan are ``"scan"``, ``"reduce"``, ``"scan_totals"`` and
             ``"carry"``. Others are ``"mark_segments"``, ``"mark_keys"``, ``"repeat_heads"``, ``"gather"``,
-            ``"copy_elements"``, ``"copy_tiles"``, ``"length"``, and the stages of sorts (shaders/sort/).
+            ``"copy_elements"``, ``"copy_tiles"``, ``"length"``, ``"fold_segments"``, ``"join_segments"``, and the
+            stages of sorts (shaders/sort/).
         strategy: the strategy of the plan; ``""`` for a stage that is no part of a scan.
         elements: the number of elements that the dispatch works on.
         gpu_seconds: the time that it took; None if the adapter has no timestamps, and until a recorded encoder is

@@ -35,7 +35,7 @@ from gpuscan.engine.job import Job, Layout, PlanOptions
 from gpuscan.engine.places import DeviceSource
 from gpuscan.engine.preparation import check_elements, row_too_long, slab_tile, spans_too_long, tile_on
 from gpuscan.engine.segment_heads import segment_heads
-from gpuscan.engine.segment_results import device_sinks
+from gpuscan.engine.segment_results import device_sinks, fold_segments
 from gpuscan.errors import StrategyError
 from gpuscan.operators.traced_array import Number
 from gpuscan.planning.column_tiles import takes_vectors
@@ -117,6 +117,8 @@ def scan_device(
         ]
         for array in (*leaves, *results):
             array._check("STORAGE")
+        if strategy == "auto" and not options and fold_segments(executor, problem, leaves, results):
+            return results
         call = _Call(executor, problem, strategy, leaves, results, count, options)
         limit = context.capabilities.limits[STORAGE_LIMIT]
         if binds_too_many(problem, limit):

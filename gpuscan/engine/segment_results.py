@@ -1,31 +1,53 @@
 """Take the results of reductions: one for each row, or one for each segment, in the shape that the caller gets.
 
-A segmented reduction first stores the results of the segments that have elements, without gaps, since its items count
-heads. Segments without elements get their results afterwards.
+Segments by offsets in contiguous rows are reduced in three stages on a GPU. Other segments are reduced by the kernels
+of scans, which first store the results of the segments that have elements, without gaps, since their items count heads.
+Segments without elements get their results afterwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from math import gcd
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
+from gpuscan.device.reports import Verdict
+from gpuscan.device.steps import Clear, Dispatch, Step
 from gpuscan.device.transfer import round_up
-from gpuscan.engine.element_copy import StridedView, copy_elements, view_of
+from gpuscan.elements import scalar_of, words_of
+from gpuscan.engine.device_seeds import bind_seeds
+from gpuscan.engine.element_copy import (
+    StridedView,
+    bindable,
+    contiguous,
+    copy_elements,
+    duplicate,
+    view_of,
+    write_elements,
+)
 from gpuscan.engine.places import DeviceSink
-from gpuscan.engine.record import are_owned, submit_stage
+from gpuscan.engine.record import are_owned, max_workgroups, submit_stage, uniform_of
 from gpuscan.errors import GpuscanError
+from gpuscan.planning.plan import grid_of
+from gpuscan.planning.segment_plan import plan_segments
+from gpuscan.planning.spec import scan_spec
+from gpuscan.problem.segments import Offsets, offsets_error
 
 if TYPE_CHECKING:
+    from gpuscan.array_types import AnyArray
     from gpuscan.device.context import DeviceContext
     from gpuscan.device.steps import Binding
     from gpuscan.elements import Field
     from gpuscan.engine.array_places import ArrayPlace
+    from gpuscan.engine.executor import Executor
     from gpuscan.planning.partition import Part
+    from gpuscan.planning.segment_plan import SegmentPlan
     from gpuscan.planning.spec import ScanSpec
     from gpuscan.problem.problem import Problem
     from gpuscan.problem.segments import Heads
@@ -211,3 +233,124 @@ def check_binding(context: DeviceContext, nbytes: int, segments: int) -> None:
             f"{context.capabilities.summary} binds at most {context.binding_limit}. Reduce some segments at a time, or "
             'pass device="numpy"'
         )
+
+
+# ----- Reductions of segments by offsets in three stages: tiles by themselves, then what crosses their ends
+
+
+def fold_segments(
+    executor: Executor,
+    problem: Problem,
+    leaves: Sequence[DeviceArray],
+    results: Sequence[DeviceArray],
+) -> bool:
+    """Submit the reduction of segments that offsets cut; return False if it cannot be done in this way.
+
+    Args:
+        executor: of the arrays' device.
+        problem: the reduction.
+        leaves: the arrays.
+        results: the arrays to write.
+    """
+    context, heads = executor.context, problem.heads
+    if heads is None or not isinstance(heads.cut, Offsets) or not problem.keep_last_only:
+        return False
+    if problem.inner > 1 or problem.everywhere or problem.lists_runs:
+        return False
+    cut = heads.cut
+    if any(array.nbytes > context.binding_limit - ALIGNMENT for array in (*leaves, *results, cut.array)):
+        return False
+    whole = replace(problem, shape=(problem.rows, problem.row_length), axis=1, heads=None)
+    spec = scan_spec(whole, context.capabilities, captures=True)
+    is_there = isinstance(cut.array, DeviceArray)
+    checked = is_there and cut.unchecked
+    plan = plan_segments(
+        spec,
+        heads.segments,
+        scalar_of(cut.array.dtype if is_there else np.dtype(np.uint32)),
+        context.capabilities,
+        checked=checked,
+        needs_full=checked and bool(cut.needs_full),
+        fills=problem.fill is not None,
+    )
+    if plan is None or 4 * plan.memory_words > context.binding_limit:
+        return False
+    if is_there:
+        cut.array._check("STORAGE")
+    else:
+        heads.check()
+
+        def upload() -> DeviceArray:
+            return upload_array(context, heads.cut.array, np.uint32)
+
+        cut = Offsets(executor.kept_arrays.get(problem.kind, "offsets", upload))
+    written = {id(result.buffer) for result in results}
+    sources = [duplicate(each) if id(each.buffer) in written else bindable(contiguous(each)) for each in leaves]
+    offsets = cut.array
+    offsets = duplicate(offsets) if id(offsets.buffer) in written else bindable(contiguous(offsets))
+    targets = [
+        each if each._is_writable_in_vectors and each._can_be("COPY_DST") else empty(context, each.shape, each.dtype)
+        for each in results
+    ]
+    _submit(context, whole, spec, plan, replace(cut, array=offsets), (sources, targets), heads)
+    for target, result in zip(targets, results, strict=True):
+        if target is not result:
+            write_elements(target, result)
+    return True
+
+
+def _submit(
+    context: DeviceContext,
+    problem: Problem,
+    spec: ScanSpec,
+    plan: SegmentPlan,
+    cut: Offsets,
+    arrays: tuple[Sequence[DeviceArray], Sequence[DeviceArray]],
+    heads: Heads,
+) -> None:
+    """Submit the stages. What is wrong with unchecked offsets is read with the reports."""
+    leaves, results = arrays
+    memory = empty(context, (plan.memory_words,), np.uint32)
+    marks = empty(context, (plan.head_words,), np.uint32)
+    bound: dict[str, Binding] = {"memory": memory._binding(), "heads": marks._binding()}
+    bound["offsets"] = cut.array._binding()
+    bound |= {f"source{i}": leaf._binding() for i, leaf in enumerate(leaves)}
+    bound |= {f"destination{i}": result._binding() for i, result in enumerate(results)}
+    kept = [memory, marks]
+    if spec.seeded and (seeds := bind_seeds(problem, spec, context)) is not None:
+        kept.append(seeds if isinstance(seeds, DeviceArray) else upload_array(context, seeds))
+        bound["seeds"] = kept[-1]._binding()
+    if problem.fill is not None:
+        kept.append(upload_array(context, _fill_words(spec, problem.fill)))
+        bound["fills"] = kept[-1]._binding()
+    if spec.captured:
+        bound["captured"] = context.uniform(spec.captured)
+    if cut.unchecked:
+        # It is not cleared before later runs, so that none hides what an earlier one has found.
+        kept.append(upload_array(context, np.zeros(4, np.uint32)))
+        known = heads.row_length, heads.segments, cut.needs_full
+        context.read_verdict_later(Verdict(kept[-1], offsets_error, known))
+        bound["verdict"] = kept[-1]._binding()
+    numbers = [plan.length, heads.row_length, 0, 0, heads.segments, plan.segments, plan.tiles, plan.searches]
+    params = uniform_of(context, numbers)
+    steps: list[Step] = [Clear(marks.buffer, marks.offset, round_up(marks.nbytes))]
+    steps += [
+        Clear(result.buffer, result.offset, round_up(result.nbytes, ALIGNMENT))
+        for array, result in zip(plan.fold.destinations, results, strict=True)
+        if array.atomic
+    ]
+    for kernel, workgroups in plan.stages:
+        pipeline, layout = context.pipeline(kernel)
+        entries = [(0, params), *((array.binding, bound[array.name]) for array in kernel.bindings)]
+        entries += [(binding, bound[role]) for binding, role in kernel.uniforms]
+        grid = grid_of(workgroups, max_workgroups(context))
+        steps.append(Dispatch(kernel.stage, pipeline, layout, entries, grid, spec.length, 0))
+    read = (*leaves, *results, cut.array)
+    context.submit(steps, sum(array.nbytes for array in read), held=are_owned(*read))
+
+
+def _fill_words(spec: ScanSpec, fill: Sequence[AnyArray]) -> AnyArray:
+    """Return the words of the results of empty segments. Shaders may take floats for integers of the same bits."""
+    fields = spec.destination.fields
+    same = [np.ascontiguousarray(each).view(f.scalar.dtype) for each, f in zip(fill, fields, strict=True)]
+    return words_of(spec.destination, same)

@@ -1,4 +1,4 @@
-"""Hold the tuning constants of what works by keys and labels: sorts, groups, counts, searches and selections.
+"""Hold the tuning constants of what works by keys and labels: sorts, groups, segments, counts, searches and selections.
 
 A constant belongs here if changing it changes only the speed, or which of several safe shapes is chosen. Each entry
 names its evidence, by the words of `gpuscan.planning.heuristics`.
@@ -280,3 +280,38 @@ CPU_COUNTING = replace(
 def counting_heuristics_for(adapter_type: str) -> CountingHeuristics:
     """Return the table for an adapter of this type, such as ``"DiscreteGPU"`` or ``"CPU"``."""
     return CPU_COUNTING if adapter_type == "CPU" else GPU_COUNTING
+
+
+# ----- Segments
+
+
+@dataclass(frozen=True)
+class SegmentHeuristics:
+    """The tuning constants of reductions of segments."""
+
+    # Invocations in a workgroup, at most and at least; words of the neighbouring elements that an invocation combines;
+    # and words of a tile. H100, 2^25 elements, the second stage: int32 in 256 x 8 elements 68 us, in 128 x 16, 64 x 32
+    # 69, 75 us; float32 74, 72, 75 us; float64 in 256 x 4 elements 123 us, in 128 x 8, 128 x 16 153, 176 us; int8 in
+    # 128 x 16 elements 52 us, in 256 x 16 62 us.
+    lanes: int = 256
+    min_lanes: int = 32
+    own_words: int = 8
+    tile_words: int = 2048
+    # Words of an item, at most, for which the scan over lanes is no loop. Not measured.
+    max_unrolled_words: int = 4
+    # Words of workgroup memory for all but elements. Not measured: it is more than they are.
+    other_words: int = 1024
+    # Tiles of which a workgroup joins the segments that begin there and go on; the most parts of such a segment that
+    # one invocation joins, since a workgroup takes one of the others at a time; and the segments that an invocation
+    # looks at, to check and to fill them. H100, int32 by 1,686 segments, the third stage: 9.7 us; with 32 and 64 tiles
+    # 10.8, 12.7 us. With 32 parts, and with 2 and 8 segments, it takes about as long.
+    joined_tiles: int = 16
+    few_parts: int = 16
+    segments_each: int = 4
+    # Invocations in a workgroup that looks at segments; and the results that an invocation stores at a time.
+    # Not measured against others.
+    finding_lanes: int = 256
+    results_at_once: int = 4
+
+
+SEGMENTS = SegmentHeuristics()
