@@ -45,7 +45,7 @@ def compaction_problem(words: Sequence[Leaf], mask: Leaf | Map, *, partitions: b
 
 
 def runs_problem(words: Leaf, keys: Leaf) -> Problem:
-    """Return the scan that picks the first entry of each run of equal keys, and its index.
+    """Return the scan that picks the first entry of each run of equal keys, and the run's length.
 
     Args:
         words: (n, words of an entry), as `words_of_entry` says.
