@@ -20,7 +20,7 @@ from gpuscan.sizes import has_size
 
 # The dtype of each array, and the shape of its entries.
 _Kinds = tuple[tuple[AnyDType, tuple[int, ...]], ...]
-# What a compaction stores: the entries that are picked, the others too, or the first of each run with its index.
+# What a compaction stores: the entries that are picked, the others too, or the first of each run with its length.
 _Stores = Literal["picked", "both", "runs"]
 
 
