@@ -216,7 +216,9 @@ class CountingHeuristics:
     # Bins that are too many for one workgroup are divided among parts of at most this many bins. The numbers below are:
     # the bins of a part, at most; the parts, at most; the elements that are divided, at least; the invocations of a
     # workgroup that divides; the elements of 32 bits that each takes, in bits; the counters of all parts, about; the
-    # workgroups that count parts, about; and the invocations that take the elements of a tile together.
+    # workgroups that count parts, about; the invocations that take the elements of a tile together, at least; and the
+    # words that each of them loads at a time. H100, 2^26 labels below 10^5: 265 us to divide, with 256 invocations 285,
+    # with 8 elements 284; 126 us to count with 264 workgroups, and 136 with 528. The other numbers are not measured.
     part_bins: int = 1 << 14
     max_parts: int = 256
     min_divided: int = 1 << 20
@@ -243,7 +245,8 @@ class CountingHeuristics:
     # together read a third more than the first. Not measured.
     max_kept: float = 0.25
     # The tiles of a row from which on a sample of the tiles is selected from first, so that other tiles drop almost all
-    # of their keys at once; and the distance between the tiles of the sample.
+    # of their keys at once; and the distance between the tiles of the sample. H100, 100 of 2^26 random floats: 486 us
+    # without a sample; with each 16th, 64th and 256th tile 328, 335 and 419 us. The least number is not measured.
     min_sampled_tiles: int = 512
     sample_stride: int = 32
 
