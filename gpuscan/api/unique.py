@@ -342,7 +342,9 @@ def _unique_on_device(
     numbers: Array | None = None
     if indices:
         assert found.places is not None
-        firsts = _as_picked(home, gather_entries(context, found.places, runs.starts, count), np.dtype(np.uint32), count)
+        # Only as many sums are right as there are runs, and only these are used.
+        starts = contiguous(scan(Array._of(home, runs.lengths), "add", axis=0, exclusive=True))
+        firsts = _as_picked(home, gather_entries(context, found.places, starts, count), np.dtype(np.uint32), count)
     if inverse:
         assert found.places is not None
         in_order = _run_numbers(home, compared, scalar if not alike else None)

@@ -319,16 +319,16 @@ class KernelText:
         moved = self.sources[len(self.sources) - len(self.spec.moved_fields) :]
         return [(source, count_moved_accesses(self.kernel, source)) for source in moved]
 
-    def load_moved_result(self, place: int, prefix: str, index: str) -> str:
+    def load_moved_result(self, place: int, prefix: str, offset: str) -> str:
         """Return the result at this place of the `MOVED` neighbours that were loaded under names with this prefix.
 
-        `index` is the index of the first of them.
+        `offset` is the offset of the first of them in the tile, which heads have as a last field.
         """
         numbers = [
             source.numbers(source.list_words(accesses, prefix), place) for source, accesses in self.moved_sources
         ]
         if self.spec.picks_heads:
-            numbers.append([f"{index} + {place}u"])
+            numbers.append([f"{offset} + {place}u"])
         return self.construct("Result", self.spec.result, numbers)
 
     moved = MOVED

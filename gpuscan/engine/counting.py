@@ -110,19 +110,31 @@ def _count(values: DeviceArray, bins: int, verdict: DeviceArray | None, edges: E
     uniform = edges is not None and edges.scale > 0 and scalar.bits < 64
     floats = np.array([edges.scale, edges.margin] if edges is not None else [0, 0], np.float32)
     numbers = [values.size, bins, plan.share, bins if edges is None else edges.usable, *floats.view(np.uint32).tolist()]
-    values_of_template = {
-        "scalar": scalar,
-        "workgroup_size": plan.workgroup,
-        "copies": plan.copies,
-        "slots": plan.slots,
-        "edged": edges is not None,
-        "cached": plan.cached,
-        "uniform": uniform,
-    }
+    own: dict[str, object] = {"scalar": scalar, "edged": edges is not None, "cached": plan.cached, "uniform": uniform}
     fourth = verdict if edges is None else edges.numbers
     assert fourth is not None
     cleared = [counts] if verdict is None else [counts, verdict]
-    _submit(context, "count", numbers, [values, counts, fourth], plan.workgroups, cleared, **values_of_template)
+    parts = plan.divided
+    if parts is None:
+        own |= {"workgroup_size": plan.workgroup, "copies": plan.copies, "slots": plan.slots}
+        _submit(context, "count", numbers, [values, counts, fourth], plan.workgroups, cleared, **own)
+        return counts
+    places = empty(context, (parts.tiles * parts.tile // 2,), np.uint32)
+    stretches = empty(context, (parts.tiles * parts.parts,), np.uint32)
+    totals = empty(context, (parts.parts,), np.uint32)
+    shared: dict[str, object] = {"parts": parts.parts, "part_bins": parts.part_bins}
+    own |= {"workgroup_size": parts.workgroup, "vectors": parts.vectors, "copies": parts.copies, **shared}
+    arrays = [values, places, fourth, stretches, totals]
+    _submit(context, "divide_bins", numbers, arrays, parts.tiles, [*cleared, totals], **own)
+    shared |= {
+        "workgroup_size": parts.counting_workgroup,
+        "lanes": parts.lanes,
+        "tile": parts.tile,
+        "at_once": parts.at_once,
+    }
+    unit = -(-values.size // (parts.workgroups - parts.parts))
+    numbers = [parts.tiles, bins, unit]
+    _submit(context, "count_parts", numbers, [places, stretches, totals, counts], parts.workgroups, **shared)
     return counts
 
 
@@ -210,8 +222,10 @@ def select(
         selected = empty(context, (rows * kept * scalar.words,), np.uint32)
         bounds = empty(context, (rows,), np.uint32)
         candidates: list[DeviceArray] = []
-        for number, each in enumerate(plan.rounds):
-            final, bounded = each.tiles == 1, len(plan.rounds) > 1
+        bounded = len(plan.rounds) > 1
+        for number, each in enumerate((*plan.sample, *plan.rounds)):
+            first, final = number in (0, len(plan.sample)), each is plan.rounds[-1]
+            candidates = [] if first else candidates
             places = empty(context, (rows * each.tiles * kept,), np.uint32)
             arrays = [bound, places, *candidates, *([bounds] if bounded else []), *([selected] if final else [])]
             values = {
@@ -219,11 +233,11 @@ def select(
                 "descending": descending,
                 "workgroup_size": plan.workgroup,
                 "items": each.items,
-                "first": number == 0,
+                "first": first,
                 "bounded": bounded,
                 "final": final,
             }
-            numbers = [rows, each.length, each.tiles, kept, row_length]
+            numbers = [rows, each.length, each.tiles, kept, row_length, each.stride]
             cleared = [bounds] if bounded and number == 0 else []
             _submit(context, "select", numbers, arrays, rows * each.tiles, cleared, **values)
             candidates = [places]

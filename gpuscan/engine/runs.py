@@ -19,8 +19,8 @@ from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.problem.compaction import runs_problem, words_of_entry
 from gpuscan.problem.problem import Problem
 
-# The most invocations that compute lengths of runs. Few of the runs that there may be are there, as a rule.
-_MAX_INVOCATIONS = 1 << 19
+# The fewest elements of a tile that lists runs: chunks of 16 of a workgroup of 16.
+_MIN_TILE = 256
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,12 @@ class RunsOfKeys:
 
     Attributes:
         values: memory that begins with the first key of each run.
-        lengths, starts: memory that begins with the length of each run, and with the index of its first key, as uint32.
+        lengths: memory that begins with the length of each run, as uint32.
         count: the number of runs, as one 32-bit word on the device.
     """
 
     values: DeviceArray
     lengths: DeviceArray
-    starts: DeviceArray
     count: DeviceArray
 
 
@@ -107,13 +106,12 @@ def run_lengths(executor: Executor, keys: DeviceArray, values: DeviceArray | Non
     context, length = executor.context, keys.size
     values = keys if values is None else values
     _check_results(context, length, max(4, values.dtype.itemsize))
+    most_tiles = -(-length // _MIN_TILE)
     with guarded(context), context.lock:
-        count = empty(context, (1,), np.uint32)
+        counts = empty(context, (RUNS_AT + 2 * most_tiles,), np.uint32)
         dtype, words = words_of_entry(values.dtype.itemsize)
         problem = runs_problem(values._view_as((length, words), dtype), keys)
-        first, starts = scan_device(executor, problem, count=count)
-        lengths = empty(context, (length,), np.uint32)
-        bound, held = [array._binding() for array in (starts, count, lengths)], are_owned(starts, count, lengths)
-        invocations = min(length, _MAX_INVOCATIONS)
-        submit_stage(context, "arrays/run_lengths.wgsl", [length], bound, invocations, length, held)
-    return RunsOfKeys(first._view_as((length,), values.dtype), lengths, starts, count)
+        first, lengths = scan_device(executor, problem, count=counts)
+        bound, held = [counts._binding(), lengths._binding()], are_owned(counts, lengths)
+        submit_stage(context, "arrays/join_runs.wgsl", [RUNS_AT], bound, most_tiles, length, held)
+    return RunsOfKeys(first._view_as((length,), values.dtype), lengths, counts._view_as((1,)))

@@ -310,7 +310,8 @@ class Kernel(HashedOnce):
     @property
     def moved_at_once(self) -> int:
         """The loads in one iteration of a compaction, so that several are under way."""
-        return max(1, self.heuristics.moved_words_in_flight // self.spec.result.words)
+        words = self.heuristics.moved_words_in_flight // (2 if self.spec.partitions else 1)
+        return max(1, words // self.spec.result.words)
 
     # ----- Bindings: 0 parameters, 1 tile state, then sources, destinations, then those below
     state_binding = 1

@@ -229,19 +229,36 @@ def group_heuristics_for(adapter_type: str) -> GroupHeuristics:
 class CountingHeuristics:
     """The tuning constants of counts, searches and selections for one class of adapter. The defaults are a GPU's."""
 
-    # Invocations in a workgroup that counts, and its counters: more if there are more bins and they fit, else the third
-    # number, which bins share. H100, 2^26 numbers in 256 bins, and labels below 1000 and 10^6, all equal: 369, 277 and
-    # 426 us with 256 invocations and 4096 counters, 218, 144 and 150 with 512 and 2048, 207, 138 and 120 with 1024 and
-    # 1024.
+    # Invocations in a workgroup that counts, and its counters: more if there are more bins and they fit. H100, 2^26
+    # numbers in 256 bins, and labels below 1000: 369 and 277 us with 256 invocations and 4096 counters, 218 and 144
+    # with 512 and 2048, 207 and 138 with 1024 and 1024.
     count_workgroup: int = 1024
     counters: int = 1024
-    shared_counters: int = 4096
     # Copies of a bin's counter, at most. Not measured: one for each lane of a subgroup, since lanes add at a time.
     max_copies: int = 32
     # Workgroups that count, about, and vectors of four words of each, at least. Not measured: 8 for each compute unit
     # of an H100, and enough vectors to be worth the clearing of the counters.
     count_workgroups: int = 1056
     min_share: int = 1024
+    # Bins from which on fewer workgroups count, since each adds its counters to the counts. H100, 2^26 labels below
+    # 10^4 in 1056, 528 and 264 workgroups: 221, 193 and 184 us; below 1000 in 1056 and 528: 158 and 160 us.
+    few_bins: int = 2048
+    few_count_workgroups: int = 264
+    # Bins that are too many for one workgroup are divided among parts of at most this many bins. The numbers below are:
+    # the bins of a part, at most; the parts, at most; the elements that are divided, at least; the invocations of a
+    # workgroup that divides; the elements of 32 bits that each takes, in bits; the counters of all parts, about; the
+    # workgroups that count parts, about; the invocations that take the elements of a tile together, at least; and the
+    # words that each of them loads at a time. H100, 2^26 labels below 10^5: 265 us to divide, with 256 invocations 285,
+    # with 8 elements 284; 126 us to count with 264 workgroups, and 136 with 528. The other numbers are not measured.
+    part_bins: int = 1 << 14
+    max_parts: int = 256
+    min_divided: int = 1 << 20
+    divide_workgroup: int = 512
+    divided_bits: int = 16 * 32
+    part_counters: int = 2048
+    part_workgroups: int = 264
+    part_lanes: int = 8
+    parts_at_once: int = 4
     # Vectors of four words of an invocation, at most: llvmpipe ends a loop after 65,535 iterations.
     max_vectors: int = 4096
     # Edges of bins that a workgroup keeps in its memory, at most. Not measured: the edges of 1,024 bins take 4 KiB.
@@ -258,6 +275,11 @@ class CountingHeuristics:
     # The share of a tile that is kept, at most; if more keys are wanted, rows are sorted. With a quarter, all rounds
     # together read a third more than the first. Not measured.
     max_kept: float = 0.25
+    # The tiles of a row from which on a sample of the tiles is selected from first, so that other tiles drop almost all
+    # of their keys at once; and the distance between the tiles of the sample. H100, 100 of 2^26 random floats: 486 us
+    # without a sample; with each 16th, 64th and 256th tile 328, 335 and 419 us. The least number is not measured.
+    min_sampled_tiles: int = 512
+    sample_stride: int = 32
 
 
 GPU_COUNTING = CountingHeuristics()
@@ -270,6 +292,8 @@ CPU_COUNTING = replace(
     counters=4096,
     max_copies=1,
     count_workgroups=32,
+    few_count_workgroups=32,
+    max_parts=0,
     max_vectors=16384,
     search_workgroup=16,
     search_top=64,

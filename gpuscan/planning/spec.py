@@ -65,8 +65,8 @@ class ShaderSpec(HashedOnce):
         compacts: the first source field is a mask, which is summed. The other fields of the elements that it selects
             are stored without gaps. With `before` there is no such field: the map gives the mask, 0 or 1 for
             each element, and all source fields are stored.
-        picks_heads: the mask of a compaction says where segments begin, and is no source field. Results have the index
-            of the element as a last field.
+        picks_heads: the mask of a compaction says where segments begin, and is no source field. Results have the length
+            of the segment as a last field.
         partitions: a compaction also stores the elements that are not selected, in as many destinations more.
         index_step: 1 if `before` also takes the index of each element along the axis, -1 if the scan goes from the
             axis's end, so that indices fall; 0 if it does not take the index.

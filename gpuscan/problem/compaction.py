@@ -20,7 +20,7 @@ from gpuscan.sizes import has_size
 
 # The dtype of each array, and the shape of its entries.
 _Kinds = tuple[tuple[AnyDType, tuple[int, ...]], ...]
-# What a compaction stores: the entries that are picked, the others too, or the first of each run with its index.
+# What a compaction stores: the entries that are picked, the others too, or the first of each run with its length.
 _Stores = Literal["picked", "both", "runs"]
 
 
@@ -45,7 +45,7 @@ def compaction_problem(words: Sequence[Leaf], mask: Leaf | Map, *, partitions: b
 
 
 def runs_problem(words: Leaf, keys: Leaf) -> Problem:
-    """Return the scan that picks the first entry of each run of equal keys, and its index.
+    """Return the scan that picks the first entry of each run of equal keys, and the run's length.
 
     Args:
         words: (n, words of an entry), as `words_of_entry` says.

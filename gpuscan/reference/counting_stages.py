@@ -30,6 +30,34 @@ def count(values: Array, bins: int, edges: Array | None = None) -> tuple[Array, 
     return counts.astype(np.uint32), (int(numbers.max()), int((numbers < 0).any()))
 
 
+def divide_bins(values: Array, bins: int, part_bins: int, tile: int) -> list[list[Array]]:
+    """Return for each tile and each part of the bins the places of the labels' bins in the part, in order.
+
+    Args:
+        values: the labels.
+        bins: the number of bins.
+        part_bins: the bins of a part.
+        tile: the labels of a tile.
+    """
+    numbers = values.astype(np.int64)
+    found = []
+    for begin in range(0, len(numbers), tile):
+        own = numbers[begin : begin + tile]
+        own = own[(own >= 0) & (own < bins)]
+        parts = range(-(-bins // part_bins))
+        found.append([np.sort(own[own // part_bins == part] % part_bins) for part in parts])
+    return found
+
+
+def count_parts(places: list[list[Array]], bins: int, part_bins: int) -> Array:
+    """Return the counts of all bins, given the places that `divide_bins` returns."""
+    counts = np.zeros(bins, np.uint32)
+    for tile in places:
+        for part, own in enumerate(tile):
+            np.add.at(counts, part * part_bins + own, 1)
+    return counts
+
+
 def search(ordered: Array, searched: Array, *, right: bool) -> Array:
     """Return the place of each key among sorted ones: after equal keys, or before them."""
     return np.searchsorted(ordered, searched, side="right" if right else "left").astype(np.uint32)

@@ -3,7 +3,7 @@
     until one tile holds them all (Alabi et al., "Fast k-selection algorithms for graphics processing units", 2012). A
     tile narrows its keys down digit by digit, from the highest one, until it knows the last key that it keeps. It leaves
     that key for the others, which drop what comes after it at once. What is dropped depends on the time, the result does
-    not.
+    not. Rounds before may select from a sample of the tiles, so that all tiles begin with such a key.
     in:  keys: rows; candidates: places in these rows, or NO_PLACE, if not `first`; bounds, cleared before: for each row the
          complement of an order that no kept key exceeds, if `bounded`
     out: places: `kept` for each tile, NO_PLACE where it has fewer keys; selected: their keys, if `final`
@@ -18,6 +18,7 @@ struct Call {
     tiles: u32,  // in a row
     kept: u32,  // keys of each tile
     keys: u32,  // in a row
+    stride: u32,  // the distance between two tiles, in tiles
 }
 
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
@@ -73,7 +74,7 @@ fn bits_below(bit: u32) -> u32 {
         return;
     }
     let row = index / call.tiles;
-    let begin = index % call.tiles * TILE;
+    let begin = index % call.tiles {{ "* call.stride " if first }}* TILE;
     for (var i = invocation; i < WORDS; i += WORKGROUP_SIZE) {
         atomicStore(&before[i], 0u);
         atomicStore(&ties[i], 0u);
@@ -101,13 +102,22 @@ fn bits_below(bit: u32) -> u32 {
     let is_there{{ i }} = at{{ i }} < call.row_length{{ " && candidate%d != NO_PLACE" % i if not first }}{{ " && order%d%s <= bound" % (i, ".y" if wide else "") if bounded }};
     own += select(0u, 1u, is_there{{ i }});
 {% endfor %}
-    atomicAdd(&found, own);
+    if (own > 0u) {
+        atomicAdd(&found, own);
+    }
     workgroupBarrier();
     if (invocation == 0u) {
         number = atomicLoad(&found);
         narrowed = Narrowed(Key(), call.kept, 0u);
     }
     let there = workgroupUniformLoad(&number);
+    let goal = index * call.kept;
+    for (var i = min(there, call.kept) + invocation; i < call.kept; i += WORKGROUP_SIZE) {
+        places[goal + i] = NO_PLACE;
+    }
+    if (there == 0u) {
+        return;
+    }
     var mask = Key();  // the digits that are known
     if (there > call.kept) {
         for (var digit = {{ digits }}u; digit > 0u; digit--) {
@@ -192,7 +202,6 @@ fn bits_below(bit: u32) -> u32 {
         tie_counts[i] = tie_sum;
     }
     workgroupBarrier();
-    let goal = index * call.kept;
 {% for i in range(items) %}
     if (is_there{{ i }}) {
         let word{{ i }} = (at{{ i }} - begin) / 32u;
@@ -209,7 +218,4 @@ fn bits_below(bit: u32) -> u32 {
         }
     }
 {% endfor %}
-    for (var i = min(there, call.kept) + invocation; i < call.kept; i += WORKGROUP_SIZE) {
-        places[goal + i] = NO_PLACE;
-    }
 }

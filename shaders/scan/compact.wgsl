@@ -2,8 +2,12 @@
     memory. Once the tile's prefix is known, all invocations move the selected elements: from neighbouring places in
     storage to workgroup memory, and from there to neighbouring places. So few words are kept while the tile waits.
     A partition also moves the elements that are not selected. In workgroup memory they come after the selected ones.
+    Where the selected elements are the heads of runs, results have the lengths of the runs as last words: in workgroup
+    memory, these are the offsets of the heads in the tile. A run may go on in the next tiles: see arrays/join_runs.wgsl.
     in:  the sources; the first one is the mask, unless the mask says where segments begin
-    out: the destinations; count: the number of selected elements; a partition also counts the elements not selected -#}
+    out: the destinations; count: the number of selected elements; a partition also counts the elements not selected. With
+         heads, count[1] is the number of tiles, and from word RUNS_AT on there are two words for each tile: the number of
+         heads before it, and the number of elements before its first head -#}
 // ----- Compaction
 const MOVED = {{ text.moved }}u;  // neighbouring elements that an invocation takes
 
@@ -21,7 +25,7 @@ fn rank_chunk(offset: u32, mask: Chunk, sums: Chunk) {
 const RESULT_WORDS = {{ spec.destination.words }}u;
 const TURN = {{ kernel.moved_at_once }}u * WORKGROUP_SIZE * MOVED;  // elements
 
-var<workgroup> staged: array<u32, TURN * RESULT_WORDS>;
+var<workgroup> staged: array<u32, {{ "(TURN + 1u)" if spec.picks_heads else "TURN" }} * RESULT_WORDS>;
 
 // Return the number of the tile's elements that are selected before this one.
 fn kept_before(offset: u32, kept: u32) -> u32 {
@@ -30,11 +34,14 @@ fn kept_before(offset: u32, kept: u32) -> u32 {
 
 // Store the tile's selected elements after the selected elements of the tiles before it.
 fn move_tile(invocation: u32, tile: u32, before: u32, kept: u32) {
-    for (var turn = 0u; turn < TILE_SIZE; turn += TURN) {
-        let start = kept_before(turn, kept);
-{% if spec.partitions %}
-        let picked = kept_before(turn + TURN, kept) - start;
+{% if spec.picks_heads %}
+    // The offset of the next head after the turn, or of the end of the tile.
+    var next = min(TILE_SIZE, params.length - tile * TILE_SIZE);
 {% endif %}
+    for (var turn = (TILE_SIZE + TURN - 1u) / TURN * TURN; turn > 0u;) {
+        turn -= TURN;
+        let start = kept_before(turn, kept);
+        let picked = kept_before(turn + TURN, kept) - start;
 {% for part in range(kernel.moved_at_once) %}
         let offset{{ part }} = turn + ({{ part }}u * WORKGROUP_SIZE + invocation) * MOVED;
         let index{{ part }} = tile * TILE_SIZE + offset{{ part }};
@@ -44,7 +51,7 @@ fn move_tile(invocation: u32, tile: u32, before: u32, kept: u32) {
 {% endfor %}
 {% endfor %}
 {% for place in range(text.moved) %}
-        let t{{ part }}r{{ place }} = {{ text.load_moved_result(place, "t%d" % part, "index%d" % part) }};
+        let t{{ part }}r{{ place }} = {{ text.load_moved_result(place, "t%d" % part, "offset%d" % part) }};
 {% endfor %}
 {% endfor %}
 {% for part in range(kernel.moved_at_once) %}
@@ -73,6 +80,11 @@ fn move_tile(invocation: u32, tile: u32, before: u32, kept: u32) {
 {% endif %}
 {% endfor %}
 {% endfor %}
+{% if spec.picks_heads %}
+        if (invocation == 0u) {
+            staged[picked * RESULT_WORDS + RESULT_WORDS - 1u] = next;
+        }
+{% endif %}
         workgroupBarrier();
 {% if spec.partitions %}
         let first = tile * TILE_SIZE + turn;
@@ -81,17 +93,33 @@ fn move_tile(invocation: u32, tile: u32, before: u32, kept: u32) {
             let at = i * RESULT_WORDS;
             store_other(first - before - start + i - picked, {{ text.result_from_words("staged", "at + ") }});
         }
-{% else %}
-        let picked = kept_before(turn + TURN, kept) - start;
 {% endif %}
         for (var i = invocation; i < picked; i += WORKGROUP_SIZE) {
             let at = i * RESULT_WORDS;
+{% if spec.picks_heads %}
+            var result = {{ text.result_from_words("staged", "at + ") }};
+            {{ spec.result.member("result", 1) }} = staged[at + 2u * RESULT_WORDS - 1u] - staged[at + RESULT_WORDS - 1u];
+            store_result(before + start + i, result);
+{% else %}
             store_result(before + start + i, {{ text.result_from_words("staged", "at + ") }});
+{% endif %}
         }
+{% if spec.picks_heads %}
+        next = select(next, staged[RESULT_WORDS - 1u], picked > 0u);
+{% endif %}
         workgroupBarrier();
     }
+{% if spec.picks_heads %}
+    if (invocation == 0u) {
+        count[{{ text.runs_at }}u + 2u * tile] = before;
+        count[{{ text.runs_at }}u + 2u * tile + 1u] = next;
+    }
+{% endif %}
     if (invocation == 0u && tile + 1u == params.tiles) {
         count[0] = before + kept;
+{% if spec.picks_heads %}
+        count[1] = params.tiles;
+{% endif %}
 {% if spec.partitions %}
         count[{{ text.others_at }}] = params.length - before - kept;
 {% endif %}

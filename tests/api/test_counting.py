@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
+from gpuscan.planning import key_heuristics
 from tests.api.test_sort import DTYPES, Array, keys_of, order_of
 from tests.harness.builds import count_waits
 from tests.harness.devices import device_as_if
@@ -150,6 +152,33 @@ def test_bincount_of_many_labels(device: gs.Device) -> None:
     rng = np.random.default_rng(4)
     labels = np.where(rng.random(20000) < 0.5, 77777, rng.integers(0, 90000, 20000)).astype(np.int32)
     np.testing.assert_array_equal(np.asarray(np.bincount(device.asarray(labels))), np.bincount(labels))
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.uint64])
+def test_bins_in_parts(device: gs.Device, monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
+    """Assert that bins are counted in parts, whatever their distribution, and that the largest label is found."""
+    small = replace(key_heuristics.GPU_COUNTING, part_bins=2048, max_parts=32, min_divided=1, part_workgroups=8)
+    monkeypatch.setattr(key_heuristics, "GPU_COUNTING", small)
+    place = device_as_if(device, adapter_type="DiscreteGPU")
+    rng = np.random.default_rng(6)
+    most = 45_000
+    for length in (1, 4095, 20_001):
+        random = rng.integers(0, most, length)
+        for labels in (
+            random,
+            np.sort(random),
+            np.full(length, most - 1),
+            np.where(rng.random(length) < 0.5, most // 3, random),
+            most - rng.zipf(1.2, length) % most - 1,
+        ):
+            found = gs.bincount(place.asarray(labels.astype(dtype)), minlength=most)
+            np.testing.assert_array_equal(found.numpy(), np.bincount(labels, minlength=most))
+    with pytest.raises(ValueError, match="label -7"):
+        gs.bincount(place.asarray(np.array([3, -7, 5], np.int32)), minlength=most)
+    numbers = np.append(rng.normal(size=9000), [np.nan, np.inf, -np.inf]).astype(np.float32)
+    for bins, limits in ((40_000, (-2, 2)), (np.linspace(-1, 3, 30_001) ** 3, None)):
+        counts = gs.histogram(place.asarray(numbers), bins, limits)[0]
+        np.testing.assert_array_equal(counts.numpy(), np.histogram(numbers, bins, limits)[0])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int16, np.float16])
@@ -325,6 +354,20 @@ def test_ties_of_many_tiles(device: gs.Device) -> None:
     values, indices = gs.top_k(device.asarray(keys), 6)
     assert np.asarray(indices).tolist() == [20000, 29999, 0, 1, 2, 3]
     assert np.asarray(values).tolist() == [1, 1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int16, np.float32, np.int64])
+def test_top_k_with_a_sample(device: gs.Device, monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
+    """Assert that a selection that begins with a few tiles finds the same, wherever the first keys are."""
+    sampled = {"min_sampled_tiles": 2, "sample_stride": 3}
+    monkeypatch.setattr(key_heuristics, "GPU_COUNTING", replace(key_heuristics.GPU_COUNTING, **sampled))
+    monkeypatch.setattr(key_heuristics, "CPU_COUNTING", replace(key_heuristics.CPU_COUNTING, **sampled))
+    random = keys_of(dtype, (2, 20_000), 6)
+    rises = np.sort(random, axis=1)
+    for keys in (random, rises, rises[:, ::-1].copy(), np.full_like(random, random[0, 0])):
+        for k, largest in ((1, True), (70, False)):
+            indices = gs.top_k(device.asarray(keys), k, axis=1, largest=largest)[1]
+            np.testing.assert_array_equal(np.asarray(indices), order_of(keys, 1, largest)[:, :k])
 
 
 @pytest.mark.parametrize(

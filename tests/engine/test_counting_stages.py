@@ -18,7 +18,7 @@ WORKGROUP = 8
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64])
-@pytest.mark.parametrize(("bins", "copies", "slots"), [(20, 3, 64), (500, 0, 16)])
+@pytest.mark.parametrize(("bins", "copies", "slots"), [(20, 3, 64), (500, 1, 0)])
 def test_count(device: gs.Device, dtype: Any, bins: int, copies: int, slots: int) -> None:
     """Assert that labels are counted, wherever their counters are, and that the largest and the sign are found."""
     rng = np.random.default_rng(bins)
@@ -53,6 +53,72 @@ def test_count(device: gs.Device, dtype: Any, bins: int, copies: int, slots: int
         assert verdict[1] == found[1]
         if not found[1]:
             assert verdict[0] == found[0]
+
+
+@pytest.mark.parametrize(("dtype", "vectors"), [(np.uint8, 1), (np.int16, 2), (np.int64, 3)])
+def test_count_by_parts(device: gs.Device, dtype: Any, vectors: int) -> None:
+    """Assert that tiles are divided among parts of the bins, and that the parts are counted."""
+    bins, part_bins, copies = 75, 16, 4
+    parts = -(-bins // part_bins)
+    rng = np.random.default_rng(vectors)
+    for labels in (
+        rng.integers(0, 100, 613),
+        rng.integers(-3, 75, 613),
+        np.full(613, 34),
+        np.full(613, 99),
+        np.sort(rng.zipf(1.5, 613) % 90),
+    ):
+        values = labels.astype(dtype)
+        per_vector = 16 // values.itemsize
+        tile = WORKGROUP * vectors * per_vector
+        tiles = -(-values.size // tile)
+        places, verdict, stretches, totals = run_stage(
+            device,
+            "counting/divide_bins",
+            [values.size, bins, 0, bins, 0],
+            [np.pad(values, (0, -values.size % per_vector), constant_values=1)],
+            [tiles * tile // 2, np.zeros(2, np.uint32), tiles * parts, np.zeros(parts, np.uint32)],
+            tiles + 1,
+            order=[1, "out", "out", "out", "out"],
+            scalar=scalar_of(values.dtype),
+            workgroup_size=WORKGROUP,
+            edged=False,
+            cached=0,
+            uniform=False,
+            vectors=vectors,
+            parts=parts,
+            part_bins=part_bins,
+            copies=copies,
+        )
+        counted, found = twin.count(values, bins)
+        assert verdict[1] == found[1]
+        if not found[1]:
+            assert verdict[0] == found[0]
+        wanted = twin.divide_bins(values, bins, part_bins, tile)
+        np.testing.assert_array_equal(twin.count_parts(wanted, bins, part_bins), counted)
+        halves = places.view(np.uint16).reshape(tiles, tile)
+        bounds = stretches.reshape(tiles, parts)
+        for number, part in np.ndindex(bounds.shape):
+            begin, end = bounds[number, part] & 0xFFFF, bounds[number, part] >> 16
+            np.testing.assert_array_equal(np.sort(halves[number, begin:end]), wanted[number][part])
+        np.testing.assert_array_equal(totals, [sum(len(each[part]) for each in wanted) for part in range(parts)])
+        for lanes, workgroups in ((4, 2 * parts), (WORKGROUP, 3 * parts)):
+            unit = -(-values.size // (workgroups - parts))
+            (counts,) = run_stage(
+                device,
+                "counting/count_parts",
+                [tiles, bins, unit],
+                [places, stretches, totals],
+                [np.zeros(bins, np.uint32)],
+                workgroups,
+                workgroup_size=WORKGROUP,
+                lanes=lanes,
+                at_once=3,
+                parts=parts,
+                part_bins=part_bins,
+                tile=tile,
+            )
+            np.testing.assert_array_equal(counts, counted)
 
 
 @pytest.mark.parametrize("cached", [0, 40])
@@ -127,7 +193,7 @@ def test_select(device: gs.Device, dtype: Any, descending: bool) -> None:
         (places,) = run_stage(
             device,
             "counting/select",
-            [rows, length, tiles, kept, length],
+            [rows, length, tiles, kept, length, 1],
             [np.pad(keys.reshape(-1), (0, -keys.size % 8))],
             [rows * tiles * kept],
             rows * tiles,
@@ -144,7 +210,7 @@ def test_select(device: gs.Device, dtype: Any, descending: bool) -> None:
         found, selected = run_stage(
             device,
             "counting/select",
-            [rows, candidates.shape[1], 1, kept, length],
+            [rows, candidates.shape[1], 1, kept, length, 1],
             [np.pad(keys.reshape(-1), (0, -keys.size % 8)), candidates],
             [rows * kept, rows * kept * scalar.words],
             rows,
