@@ -326,7 +326,7 @@ class DeviceContext:
         The caller holds the lock.
 
         Args:
-            switch: four words of a uniform buffer, of which the first one counts.
+            switch: four words of a uniform buffer. Only the first one counts.
         """
         self.switch = switch
         try:

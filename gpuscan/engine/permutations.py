@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
 
 
-# The most invocations of arrays/scatter.wgsl. Not measured: as many as arrays/gather.wgsl has.
+# The most invocations of arrays/scatter.wgsl. Not measured: it is the number of arrays/gather.wgsl.
 _MAX_SCATTER_INVOCATIONS = 1 << 19
 
 

@@ -211,7 +211,7 @@ class Partitioned:
 
 
 def plan_partition(context: DeviceContext, dtype: AnyDType, length: int, words: int) -> TileSort | None:
-    """Return how keys are sorted by one digit, with so many words each; None if the device cannot keep their places."""
+    """Plan a sort by one digit of keys with `words` words each. Return None if the device cannot keep their places."""
     capabilities = context.capabilities
     plan = plan_sort(scalar_of(dtype), 1, length, capabilities, with_places=True, payload_words=words)
     # Nine arrays are bound.

@@ -18,7 +18,7 @@ from gpuscan.problem.problem import Problem
 # The lanes of a subgroup on most GPUs.
 _LANES = 32
 
-# Bytes of workgroup memory for what a look-back shares besides chunks: a word for each group, and two more.
+# Bytes of workgroup memory that a look-back takes in addition to chunks: a word for each group, and two more.
 _LOOK_BACK_BYTES = 4 * (64 + 2)
 
 

@@ -186,7 +186,7 @@ def plan_select(scalar: Scalar, row_length: int, kept: int, capabilities: Capabi
         return None
 
     def add_rounds(rounds: list[SelectRound], length: int) -> tuple[SelectRound, ...]:
-        """Return the rounds, and those that select from `length` candidates."""
+        """Return the rounds, and then rounds that select from `length` candidates."""
         while not rounds or rounds[-1].tiles > 1:
             items = next((each for each in choices if each * workgroup >= length), most)
             rounds.append(SelectRound(length, items, -(-length // (items * workgroup))))

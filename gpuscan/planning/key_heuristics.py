@@ -325,9 +325,9 @@ class SegmentHeuristics:
     max_unrolled_words: int = 4
     # Words of workgroup memory for all but elements. Not measured: it is more than they are.
     other_words: int = 1024
-    # Tiles of which a workgroup joins the segments that begin there and go on; the most parts of such a segment that
-    # one invocation joins, since a workgroup takes one of the others at a time; and the segments that an invocation
-    # looks at, to check and to fill them. H100, int32 by 1,686 segments, the third stage: 9.7 us; with 32 and 64 tiles
+    # A workgroup joins the segments that begin in this number of tiles and go on. One invocation joins a segment of at
+    # most `few_parts` parts, and the whole workgroup a segment of more. The third number is of the segments that an
+    # invocation checks and fills. H100, int32 by 1,686 segments, the third stage: 9.7 us; with 32 and 64 tiles
     # 10.8, 12.7 us. With 32 parts, and with 2 and 8 segments, it takes about as long.
     joined_tiles: int = 16
     few_parts: int = 16

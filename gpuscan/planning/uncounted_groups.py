@@ -110,7 +110,7 @@ def plan_uncounted(
     words = spec.element.words
     if spec.combine.loops or spec.field_offsets or words > h.max_words or spec.length > _MOST_COUNTED // words:
         return None
-    tile = _sorted_tile(spec, capabilities) if h.subgroups else TileShape(h.serial_workgroup, 0, 1, h.steps)
+    tile = _tile_of_sorted_groups(spec, capabilities) if h.subgroups else TileShape(h.serial_workgroup, 0, 1, h.steps)
     if tile is None:
         return None
     first = GroupKernel(
@@ -175,7 +175,7 @@ def plan_uncounted(
     )
 
 
-def _sorted_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape | None:
+def _tile_of_sorted_groups(spec: ScanSpec, capabilities: Capabilities) -> TileShape | None:
     """Return the shape of a tile that a workgroup sorts by its labels; None if the device cannot."""
     h, limits = group_heuristics_for(capabilities.adapter_type), capabilities.limits
     few = limits["max-compute-invocations-per-workgroup"] < WORKGROUP

@@ -18,7 +18,7 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
 
 {% from "shared/main.wgsl" import main %}
 {{ main() }} {
-    // There are fewer invocations than words, since a GPU takes long to start so many that return at once.
+    // There are fewer invocations than words: a GPU takes long to start many that return at once.
     let invocations = grid.x * grid.y * WORKGROUP_SIZE;
     for (var word = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation; word < call.words; word += invocations) {
 {% if what == "rows" %}

@@ -34,8 +34,8 @@ const IS_WHOLE = 256u;
 @group(0) @binding(3) var<storage, read_write> verdict: array<u32>;
 {% endif %}
 
-// Write the parameters of a table with about so many stretches of all rows, and room for `most` stretches of each row;
-// return false if that is too few.
+// Write the parameters of a table with about `about` stretches of all rows, and room for `most` stretches of each row.
+// Return false if that is too few.
 fn write_table(first: u32, groups: u32, about: u32, most: u32, bucket_bits: u32) -> bool {
     if (most == 0u) {
         return false;

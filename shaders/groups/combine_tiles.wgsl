@@ -37,7 +37,7 @@ var<workgroup> ends: array<{{ text.shared_item }}, GROUPS>;  // the scan of each
 var<workgroup> cuts: array<u32, GROUPS>;  // 1 if it has a head
 var<workgroup> registered: atomic<u32>;  // the number of subgroups
 
-// Return which of these lanes have the digit of so many bits.
+// Return which of these lanes have the same digit of `bits` bits.
 fn peers_of(digit: u32, bits: u32, lanes: vec4<u32>) -> vec4<u32> {
     var peers = lanes;
 {% for bit in range(bits) %}
@@ -51,8 +51,8 @@ fn peers_of(digit: u32, bits: u32, lanes: vec4<u32>) -> vec4<u32> {
     return peers;
 }
 
-// Return where a place in the tile's order is in the room: one word is left out after the places of each invocation, so
-// that neighbours use different banks of workgroup memory.
+// Return where a place in the tile's order is in the room. One word is left out after the places of each invocation, and
+// then neighbours use different banks of workgroup memory.
 fn slot_of(place: u32) -> u32 {
     return place + place / ITEMS;
 }
@@ -75,17 +75,7 @@ fn slot_of(place: u32) -> u32 {
     for (var label = invocation; label < labels_here; label += WORKGROUP_SIZE) {
         write_carry(carries + label, neutral());
     }
-    // Some drivers do not clear workgroup memory (lavapipe).
-    atomicStore(&registered, 0u);
-    workgroupBarrier();
-    // Subgroups number themselves, so it does not matter which invocations they consist of. All have as many lanes.
-    let members = subgroupBallot(true);
-    let below = lanes_below(lane) & members;
-    let above = members & ~lanes_below(lane + 1u);
-    let member = count_bits(below);
-    let lanes = count_bits(members);
-    let number = atomicAdd(&registered, select(0u, 1u, member == 0u));
-    let group = subgroupShuffle(number, lowest_lane(members));
+{% include "sort/number_subgroups.wgsl" %}
     let seat = group * lanes + member;
     let own = group * ITEMS * lanes + member;
     // Digits are as short as the number of steps allows.

@@ -1,15 +1,12 @@
 {#- The beginning of every stage of a scan or reduction of groups by a table. Rows are cut into stretches. The table has a
     carry for each stretch and each label: one word of all of them side by side, then the next word of all of them, or the
-    words of each of them side by side if kernel.interleaved. If kernel.partitioned, elements were sorted by the buckets of
-    their labels before. Then a stretch has only the carries of its own buckets: since buckets follow each other, the carry
-    of a label is at the label, and one bucket further for each stretch before. If carries are marked, a first word is 1 where there is one. Otherwise they begin with the identity, or the row's seed.
+    words of each of them side by side if kernel.interleaved. If carries are marked, a first word is 1 where there is one.
+    Otherwise they begin with the identity, or the row's seed.
+    If kernel.partitioned, elements were sorted by the buckets of their labels before. Then a stretch has only the carries of
+    its own buckets: since buckets follow each other, the carry of a label is at the label, and one bucket further for each
+    stretch before.
     Values: kernel, a gpuscan.planning.group_plan.GroupKernel; spec. -#}
-{% if kernel.target.enables_subgroups %}
-{% if kernel.subgroups %}
-enable subgroups;
-{% endif %}
-diagnostic(off, subgroup_uniformity);
-{% endif %}
+{% include "shared/extensions.wgsl" %}
 const WORKGROUP_SIZE = {{ kernel.tile.workgroup_size }}u;  // invocations
 
 struct Params {

@@ -5,12 +5,7 @@
     the number of the first segment that begins there or later.
     Heads: a bit for each element that begins a segment, and for the place after the last element.
     Values: kernel, a gpuscan.planning.segment_plan.SegmentKernel; spec. -#}
-{% if kernel.target.enables_subgroups %}
-{% if kernel.subgroups %}
-enable subgroups;
-{% endif %}
-diagnostic(off, subgroup_uniformity);
-{% endif %}
+{% include "shared/extensions.wgsl" %}
 const WORKGROUP_SIZE = {{ kernel.tile.workgroup_size }}u;  // invocations
 {% if kernel.subgroups %}
 const SUBGROUP_SIZE = {{ kernel.tile.subgroup_size }}u;  // lanes

@@ -85,7 +85,7 @@ fn main(
 {% for step in range(kernel.tile.steps) %}
     let loaded{{ step }} = load_chunk(begin + own + {{ step }}u * CHUNK);
 {% endfor %}
-    // The first segments whose results are stored below.
+    // The numbers of the first segments with results that are stored below.
     let early = span_of(min(first + invocation, params.all_segments - 1u));
 
     // 2. Combine the own elements. Where a segment ends, keep the combination up to it.

@@ -7,7 +7,7 @@
 const TILES = {{ kernel.joined_tiles }}u;  // that a workgroup looks at
 const FEW = {{ kernel.few_parts }}u;  // parts that one invocation joins
 
-var<workgroup> many: array<u32, TILES>;  // the tiles of which a segment has more parts
+var<workgroup> many: array<u32, TILES>;  // the tiles with a segment of more parts
 var<workgroup> counted: atomic<u32>;
 var<workgroup> known: u32;
 var<workgroup> staged: array<u32, WORKGROUP_SIZE * ELEMENT_WORDS>;

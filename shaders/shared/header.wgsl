@@ -1,10 +1,5 @@
 {#- The beginning of every stage: language extensions, the constants of the plan, and the parameters of the call. -#}
-{% if kernel.target.enables_subgroups %}
-{% if kernel.subgroups %}
-enable subgroups;
-{% endif %}
-diagnostic(off, subgroup_uniformity);
-{% endif %}
+{% include "shared/extensions.wgsl" %}
 const WORKGROUP_SIZE = {{ kernel.tile.workgroup_size }}u;  // invocations
 {% if kernel.subgroups %}
 const SUBGROUP_SIZE = {{ kernel.tile.subgroup_size }}u;  // lanes

@@ -71,17 +71,7 @@ fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
     for (var i = invocation; i < GROUPS * RADIX; i += WORKGROUP_SIZE) {
         atomicStore(&room[i], 0u);
     }
-    // Some drivers do not clear workgroup memory (lavapipe).
-    atomicStore(&registered, 0u);
-    workgroupBarrier();
-    // Subgroups number themselves, so it does not matter which invocations they consist of. All have as many lanes.
-    let members = subgroupBallot(true);
-    let below = lanes_below(lane) & members;
-    let above = members & ~lanes_below(lane + 1u);
-    let member = count_bits(below);
-    let lanes = count_bits(members);
-    let number = atomicAdd(&registered, select(0u, 1u, member == 0u));
-    let group = subgroupShuffle(number, lowest_lane(members));
+{% include "sort/number_subgroups.wgsl" %}
 {% if scheduler == "random" %}
     idle(LOADS, index, group, LONGEST_DELAY);
 {% endif %}

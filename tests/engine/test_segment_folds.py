@@ -24,7 +24,7 @@ TILE, OWN = 128, 4
 
 @pytest.fixture(params=["few lanes", "subgroups", "as on GPUs"])
 def gpu(device: gs.Device, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[gs.Device]:
-    """A device that reduces segments in three stages, with small tiles or those of a GPU."""
+    """Return a device that reduces segments in three stages, in small tiles or in tiles of a GPU."""
     size = device.capabilities.subgroup_size
     folded: list[bool] = []
     if request.param == "subgroups" and (not size or size > 32):
@@ -56,7 +56,7 @@ def gpu(device: gs.Device, request: pytest.FixtureRequest, monkeypatch: pytest.M
 
 
 def cuts(rng: np.random.Generator, length: int, segments: int) -> Array:
-    """Return random offsets, of which some are equal."""
+    """Return random offsets. Some are equal."""
     return np.concatenate([[0], np.sort(rng.integers(0, length + 1, segments - 1)), [length]]).astype(np.int32)
 
 
@@ -87,7 +87,7 @@ def test_lengths_and_cuts(gpu: gs.Device, dtype: str) -> None:
 
 @pytest.mark.parametrize("kind", ["bundle", "rows", "initial", "mapped", "views"])
 def test_elements(gpu: gs.Device, kind: str) -> None:
-    """Reduce what does not commute, rows that are cut alike, with initial values and maps, and arrays in views."""
+    """Assert results of operators that do not commute, of several rows, of initial values and maps, and of views."""
     rng = np.random.default_rng(4)
     length, rows = 9 * TILE + 5, 3
     offsets = cuts(rng, length, 70)

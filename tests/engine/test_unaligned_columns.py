@@ -1,4 +1,4 @@
-"""Columns of narrow numbers whose rows begin within words: neighbours store parts of one word.
+"""Columns of narrow numbers in rows that begin within words: neighbours store parts of one word.
 
 The tests compare with NumPy, for tiles with and without subgroups, and for strips of columns of several shapes.
 """

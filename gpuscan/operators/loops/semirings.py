@@ -281,7 +281,7 @@ def multiply_scaled(factor: Number, exponent: Number, number: Number) -> Number:
     """Return ``factor * unit**exponent * number`` without an overflow or underflow that the result has not.
 
     No exponent beyond 5 gives a number. The factor takes half a unit towards the exponent, so it enlarges what the rest
-    enlarges, and each of the four products with a quarter of the rest is between the number and the result.
+    enlarges. So each of the four products with a quarter of the rest is between the number and the result.
     """
     _, root = powers(factor.dtype)
     half = int(np.log2(root))
