@@ -31,7 +31,7 @@ import wgpu
 
 import gpuscan as gs
 from tests.harness.builds import plan_short_chunks
-from tests.harness.devices import all_adapters, can_open, forget_plans
+from tests.harness.devices import all_adapters, can_open, clean_devices_as_if, forget_plans
 from tests.harness.tint import TintCheck
 
 IN_TURN = os.environ.get("GPUSCAN_TEST_IN_TURN") == "1"
@@ -173,6 +173,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 # ----- The shaders of the tests
+
+
+@pytest.fixture(autouse=True)
+def devices_as_if() -> Iterator[None]:
+    """Leave no memory to the devices that a test has made for other capabilities."""
+    yield
+    clean_devices_as_if()
 
 
 @pytest.fixture(scope="session", autouse=True)

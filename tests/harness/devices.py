@@ -82,7 +82,8 @@ def device_as_if(device: gs.Device, *, unsafe: bool | None = None, **capabilitie
     """Return a device on the same GPU for which the probe found other capabilities.
 
     It shares buffers and compiled shaders with `device`, but no plan and no report. Capabilities change what gpuscan
-    plans, not what the GPU enforces: for real limits, open `gs.Device(adapter, required_limits=...)`.
+    plans, not what the GPU enforces: for real limits, open `gs.Device(adapter, required_limits=...)`. What it keeps is
+    given back after the test: see `clean_devices_as_if`.
     """
     context = device._context
     as_if = object.__new__(type(context))
@@ -97,7 +98,18 @@ def device_as_if(device: gs.Device, *, unsafe: bool | None = None, **capabilitie
     as_if.profiles = Profiles(as_if)
     other = object.__new__(type(device))
     vars(other).update(_context=as_if, _executor=Executor(as_if))
+    _AS_IF.append(other)
     return other
+
+
+# The devices of the running test that `device_as_if` has made.
+_AS_IF: list[gs.Device] = []
+
+
+def clean_devices_as_if() -> None:
+    """Give back the memory that devices of `device_as_if` keep, since they share it with the device of other tests."""
+    while _AS_IF:
+        _AS_IF.pop().memory_cleanup()
 
 
 def forget_plans(device: gs.Device) -> None:
