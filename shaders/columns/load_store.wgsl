@@ -196,9 +196,9 @@ fn edges_of(place: Place, invocation: u32) -> Edges {
 {% if kernel.subgroups %}
     let lane = invocation % COLUMNS;
     let subgroup_lane = invocation % SUBGROUP_SIZE;
-    let has_left = lane > 0u && subgroup_lane > 0u && size > 0u;
-    let has_right = lane + 1u < COLUMNS && subgroup_lane + 1u < SUBGROUP_SIZE && place.column + CHUNK < params.inner;
-    return Edges(size, select(0u, 0xffffffffu, has_left), select(0xffffffffu, 0u, has_right));
+    let has_left = (lane > 0u) & (subgroup_lane > 0u) & (size > 0u);
+    let is_last = (lane + 1u == COLUMNS) | (subgroup_lane + 1u == SUBGROUP_SIZE) | (place.column + CHUNK >= params.inner);
+    return Edges(size, select(0u, 0xffffffffu, has_left), select(0u, 0xffffffffu, is_last));
 {% else %}
     return Edges(size, 0u, 0xffffffffu);
 {% endif %}

@@ -105,7 +105,7 @@ fn count_tiles_without_prefix(invocation: u32, tile: u32, above: u32) -> u32 {
     let lane = invocation % COLUMNS;
     let group = invocation / COLUMNS;
     var depth = 0u;
-    for (var nearest = 0u; nearest < above && depth == nearest; nearest += GROUPS) {
+    for (var nearest = 0u; (nearest < above) & (depth == nearest); nearest += GROUPS) {
         if (lane == 0u) {
             atomicStore(&lacks_prefix[group], 0u);
         }
@@ -116,8 +116,10 @@ fn count_tiles_without_prefix(invocation: u32, tile: u32, above: u32) -> u32 {
         workgroupBarrier();
         if (invocation == 0u) {
             var passed = 0u;
-            while (passed < min(GROUPS, above - nearest) && atomicLoad(&lacks_prefix[passed]) == 1u) {
-                passed += 1u;
+            for (; passed < min(GROUPS, above - nearest); passed++) {
+                if (atomicLoad(&lacks_prefix[passed]) == 0u) {
+                    break;
+                }
             }
             shared_depth = nearest + passed;
         }
@@ -153,7 +155,7 @@ fn look_back(invocation: u32, tile: u32, prefix: ptr<function, Chunk>) -> u32 {
         }
         workgroupBarrier();
         if (group == 0u) {
-            for (var next = 0u; next < many && late == NO_TILE; next++) {
+            for (var next = 0u; (next < many) & (late == NO_TILE); next++) {
                 let post = {{ text.from_shared("group_totals[next * COLUMNS + lane]", "chunk_from_shared") }};
                 *prefix = pick_chunk(known, join_chunks(*prefix, post), post);
                 known = true;

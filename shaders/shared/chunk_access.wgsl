@@ -168,7 +168,7 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {% set high, high_mask = ("%s_%d" % (stored, i - 1), "%s_mask%d" % (stored, i - 1)) if i else ("%s_before" % stored, "edges.before") if exchanges else ("", "") %}
     let {{ stored }}_word{{ i }} = {{ word_across(stored, high, low) }};
     let {{ stored }}_part{{ i }} = {{ word_across(stored, high_mask, low_mask) }}{{ " & edges.after" if i == count and exchanges }};
-    if ({{ "exists" if kernel.in_columns else "%s < %s_end" % (at, stored) }} && {{ stored }}_part{{ i }} != 0u) {
+    if ({{ "exists" if kernel.in_columns else "(%s < %s_end)" % (at, stored) }} & ({{ stored }}_part{{ i }} != 0u)) {
         if ({{ stored }}_part{{ i }} == 0xffffffffu) {
             atomicStore(&{{ access.name }}[{{ at }}], {{ stored }}_word{{ i }});
         } else {
