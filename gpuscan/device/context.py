@@ -204,7 +204,7 @@ class DeviceContext:
         # What "auto" takes, by the strategies that timed out, and whether there are few tiles.
         self._choices: RecentValues[tuple[object, ...], tuple[str, str]] = RecentValues(_MAX_CHOICES)
         self._uniforms: RecentValues[bytes | Expression | Size, Binding] = RecentValues(_MAX_UNIFORMS)
-        # While `switched`, what says if dispatches do nothing.
+        # In a ``with`` of `skip_dispatches_if`, what says if dispatches do nothing.
         self.switch: Binding | None = None
 
     # ----- Limits
@@ -320,7 +320,7 @@ class DeviceContext:
             self.queue.submit(encoder)
 
     @contextmanager
-    def switched(self, switch: Binding) -> Iterator[None]:
+    def skip_dispatches_if(self, switch: Binding) -> Iterator[None]:
         """Let dispatches of the ``with`` do nothing if a word is not 0 by then. Clears are always done.
 
         The caller holds the lock.
@@ -333,6 +333,11 @@ class DeviceContext:
             yield
         finally:
             self.switch = None
+
+    @property
+    def switch_entries(self) -> list[tuple[int, Binding]]:
+        """What each dispatch binds in addition: the switch in a ``with`` of `skip_dispatches_if`, else nothing."""
+        return [] if self.switch is None else [(SWITCH_BINDING, self.switch)]
 
     def begin(self, kind: RunKind) -> Begun:
         """Return the tile state and the parameters for a run. The caller holds the lock until the run is submitted."""

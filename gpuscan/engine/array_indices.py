@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuscan.device.device_array import DeviceArray, empty, upload_array
+from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
-from gpuscan.device.reports import Verdict
 from gpuscan.device.steps import Binding
 from gpuscan.device.strides import join_axes
 from gpuscan.elements import scalar_of
 from gpuscan.engine.element_copy import WORDS, bind_stretch, bindable, contiguous, duplicate
-from gpuscan.engine.record import are_owned, submit_stage
+from gpuscan.engine.record import are_owned, new_verdict, submit_stage
 from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.groups import labels_error
@@ -108,9 +107,7 @@ def _resolve(
 ) -> None:
     """Submit the stage that turns indices or labels into places; `error` reads `known` and its verdict."""
     context, size = indices._context, places.size
-    # It is not cleared before later runs, so that none hides what an earlier one has found.
-    verdict = upload_array(context, np.zeros(4, np.uint32))
-    context.read_verdict_later(Verdict(verdict, error, known))
+    verdict = new_verdict(context, 4, error, known)
     bound = [array._binding() for array in (indices, places, verdict)]
     values = {"scalar": scalar_of(indices.dtype), "first": first, "labels": labels}
     held, numbers = are_owned(indices), [size, length]

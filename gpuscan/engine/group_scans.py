@@ -12,20 +12,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuscan.device.buffer_pool import ALIGNMENT
-from gpuscan.device.device_array import DeviceArray, empty, upload_array
+from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
-from gpuscan.device.reports import Verdict
-from gpuscan.device.steps import Binding, Clear, Dispatch, Step
-from gpuscan.device.transfer import round_up
+from gpuscan.device.steps import Binding, Clear, Step
 from gpuscan.elements import scalar_of
-from gpuscan.engine.device_seeds import bind_seeds
-from gpuscan.engine.element_copy import transpose_elements, written
+from gpuscan.engine.element_copy import written
 from gpuscan.engine.group_tables import (
     TabledGroups,
     bindable_checked,
     can_be_written,
     count_labels,
+    in_shape,
     labels_by_rows,
     leaves_by_rows,
     plan_table,
@@ -33,11 +30,11 @@ from gpuscan.engine.group_tables import (
     search_largest,
 )
 from gpuscan.engine.groups import SortedLabels, mark_missing, scan_in_order, search_missing, sort_into
+from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
 from gpuscan.engine.preparation import check_elements
-from gpuscan.engine.record import are_owned, max_workgroups, stage_dispatch, uniform_of
+from gpuscan.engine.record import are_owned, new_verdict, stage_dispatch, uniform_of
 from gpuscan.engine.sorting import partition, plan_partition
 from gpuscan.planning.key_heuristics import group_heuristics_for
-from gpuscan.planning.plan import grid_of
 from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.uncounted_groups import UncountedGroups, plan_uncounted
 from gpuscan.problem.groups import may_be_missing, missing_error
@@ -180,11 +177,8 @@ def _scan_uncounted(
     results = list(out or ()) if direct else [empty(context, (problem.size, *f.shape), f.scalar.dtype) for f in fields]
     choice = _run_stages(executor, groups, leaves, labels, results)
     if not direct:
-        results = [
-            transpose_elements(each, inner, problem.row_length, f.storage_bytes)._view_as((*problem.shape, *f.shape))
-            for each, f in zip(results, fields, strict=True)
-        ]
-    with context.switched(_switch(choice, _IS_SCANNED)):
+        results = in_shape(problem, results)
+    with context.skip_dispatches_if(_switch(choice, _IS_SCANNED)):
         sort_into(executor, problem, groups.labels, strategy, results, few_stages=groups.partition is not None)
     return results if direct else written(results, out)
 
@@ -202,24 +196,15 @@ def _run_stages(
     choice = DeviceArray(context, owner.buffer, (_CHOICE_WORDS,), np.dtype(np.uint32), 0, owner)
     _choose(executor, groups, labels, choice)
     table = empty(context, (plan.table_words,), np.uint32)
-    bound = {"labels": labels._binding(), "table": table._binding()}
+    bound, kept = bind_arrays(context, problem, groups.spec, leaves, results)
+    bound |= {"labels": labels._binding(), "table": table._binding()}
     if plan.local_words:
         found = empty(context, (plan.local_words,), np.uint32)
         bound["locals"] = found._binding()
-    bound |= {f"source{i}": leaf._binding() for i, leaf in enumerate(leaves)}
-    bound |= {f"destination{i}": result._binding() for i, result in enumerate(results)}
-    seeds = bind_seeds(problem, groups.spec, context)
-    if seeds is not None:
-        seeds = seeds if isinstance(seeds, DeviceArray) else upload_array(context, seeds)
-        bound["seeds"] = seeds._binding()
-    if groups.spec.captured:
-        bound["captured"] = context.uniform(groups.spec.captured)
     steps: list[Step] = []
     if plan.cleared_words:
         steps.append(Clear(table.buffer, 0, 4 * plan.cleared_words))
-    for array, result in zip(plan.kernels[-1].destinations, results, strict=True):
-        if array.atomic:
-            steps.append(Clear(result.buffer, result.offset, round_up(result.nbytes, ALIGNMENT)))
+    steps += clear_shared(plan.kernels[-1], results)
     arrays = (*leaves, *results, labels)
     nbytes, held = sum(array.nbytes for array in arrays), are_owned(*arrays)
     steps += _dispatches(executor, groups, plan.kernels, [bound] * 3, choice, 0)
@@ -227,7 +212,7 @@ def _run_stages(
     if groups.partition is not None:
         words = leaves[0]._view_as((problem.size,), f"u{problem.source.fields[0].storage_bytes}")
         step = Binding(choice.buffer, 4 * _STEP, 4 * _STEP_WORDS * groups.partition.digits)
-        with context.switched(_switch(choice, _IS_WHOLE)):
+        with context.skip_dispatches_if(_switch(choice, _IS_WHOLE)):
             moved = partition(executor, labels, words, groups.partition, step)
         in_order = bound | {"labels": moved.keys._binding(), "source0": moved.words._binding()}
         carrying = bound | {"moves": moved.offsets._binding()}
@@ -236,8 +221,8 @@ def _run_stages(
         steps = _dispatches(executor, groups, plan.partitioned, arrays_of_stages, choice, _PARTITIONED)
         context.submit(steps, nbytes, held=held)
     context.check_if_many()
-    # The pool has its memory again once nothing refers to it.
-    del seeds
+    # The pool has their memory again once nothing refers to them.
+    del kept
     return choice
 
 
@@ -250,16 +235,11 @@ def _dispatches(
     place: int,
 ) -> list[Step]:
     """Return the stages of a table, with parameters from a place of what the GPU chose on."""
-    context = executor.context
     params = Binding(choice.buffer, 4 * place, 4 * _PARAM_WORDS)
-    steps: list[Step] = []
-    for kernel, arrays in zip(kernels, bound, strict=True):
-        pipeline, layout = context.pipeline(kernel)
-        entries = [(0, params), *((array.binding, arrays[array.name]) for array in kernel.bindings)]
-        entries += [(binding, arrays[role]) for binding, role in kernel.uniforms]
-        grid = grid_of(groups.plan.workgroups(kernel), max_workgroups(context))
-        steps.append(Dispatch(kernel.stage, pipeline, layout, entries, grid, groups.spec.length, 0))
-    return steps
+    return [
+        dispatch_kernel(executor.context, kernel, params, arrays, groups.plan.workgroups(kernel), groups.spec.length)
+        for kernel, arrays in zip(kernels, bound, strict=True)
+    ]
 
 
 def _switch(choice: DeviceArray, place: int) -> Binding:
@@ -280,10 +260,7 @@ def _choose(executor: Executor, groups: UncountedLabels, labels: DeviceArray, ch
     bound = [uniform_of(context, numbers), largest._binding(), choice._binding()]
     error = missing_error(groups.problem) if may_be_missing(labels) else None
     if error is not None:
-        # It is not cleared before later runs, so that none hides what an earlier one has found.
-        verdict = upload_array(context, np.zeros(1, np.uint32))
-        context.read_verdict_later(Verdict(verdict, _error_if_found, (error,)))
-        bound.append(verdict._binding())
+        bound.append(new_verdict(context, 1, _error_if_found, (error,))._binding())
     stage = stage_dispatch(
         context,
         "groups/choose_table.wgsl",

@@ -9,23 +9,19 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 
 from gpuscan.array_types import AnyDType
-from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.guards import guarded
-from gpuscan.device.reports import Verdict
-from gpuscan.device.steps import Clear, Dispatch, Step
-from gpuscan.device.transfer import round_up
+from gpuscan.device.steps import Clear, Step
 from gpuscan.elements import element_of, scalar_of, tuple_of, words_of
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.device_seeds import bind_seeds
 from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, written
 from gpuscan.engine.elementwise import map_elements
+from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
 from gpuscan.engine.preparation import check_elements
-from gpuscan.engine.record import are_owned, max_workgroups, uniform_of
+from gpuscan.engine.record import are_owned, new_verdict, uniform_of
 from gpuscan.operators.trace import trace_function
 from gpuscan.planning.group_plan import plan_groups
 from gpuscan.planning.key_heuristics import group_heuristics_for
-from gpuscan.planning.plan import grid_of
 from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.groups import empty_error, labels_error
@@ -86,8 +82,8 @@ def count_labels(executor: Executor, problem: Problem, labels: Any, *, reads: bo
         executor: of the arrays' device.
         problem: the scan of the elements, without heads.
         labels: the labels, as `gpuscan.problem.groups.check_labels` returns them.
-        reads: True to read the largest label on a device if their dtype does not say enough, and if there are so many
-            elements that a sort takes longer. This waits for the device.
+        reads: True to read the largest label on a device if the dtype does not bound it, in arrays that are long enough
+            for a table. This waits for the device.
     """
     context = executor.context
     with guarded(context), context.lock:
@@ -192,19 +188,24 @@ def scan_by_table(
     executor: Executor, problem: Problem, groups: TabledGroups, out: Sequence[DeviceArray] | None
 ) -> list[DeviceArray]:
     """Scan the elements of each label by themselves, by a table, and return the results."""
-    context, inner, length = executor.context, problem.inner, problem.row_length
-    fields = problem.destination.fields
+    context, fields = executor.context, problem.destination.fields
     leaves = leaves_by_rows(executor, problem)
-    if inner == 1 and out is not None and can_be_written(out, (*leaves, groups.labels)):
+    if problem.inner == 1 and out is not None and can_be_written(out, (*leaves, groups.labels)):
         run_stages(context, groups, leaves, out)
         return list(out)
     results = [empty(context, (problem.size, *f.shape), f.scalar.dtype) for f in fields]
     run_stages(context, groups, leaves, results)
-    results = [
-        transpose_elements(each, inner, length, f.storage_bytes)._view_as((*problem.shape, *f.shape))
-        for each, f in zip(results, fields, strict=True)
+    return written(in_shape(problem, results), out)
+
+
+def in_shape(problem: Problem, results: Sequence[DeviceArray]) -> list[DeviceArray]:
+    """Return the results of a scan, which are there row by row, in the shape of the array."""
+    return [
+        transpose_elements(each, problem.inner, problem.row_length, f.storage_bytes)._view_as(
+            (*problem.shape, *f.shape)
+        )
+        for each, f in zip(results, problem.destination.fields, strict=True)
     ]
-    return written(results, out)
 
 
 def reduce_by_table(
@@ -266,10 +267,8 @@ def report_largest(
         found: what this run has found; 0 if nothing is wrong.
         reader, known: as in `Verdict`.
     """
-    # It is not cleared before later runs, so that none hides what an earlier one has found.
-    verdict = upload_array(context, np.zeros(1, np.uint32))
+    verdict = new_verdict(context, 1, reader, known)
     map_elements(context, [found, verdict], _larger(), verdict.shape, [verdict])
-    context.read_verdict_later(Verdict(verdict, reader, known))
     context.check_if_many()
 
 
@@ -320,7 +319,7 @@ def run_stages(
         results: the arrays to write.
         memory: memory for the table (default: new memory).
     """
-    table, spec = groups.table, groups.spec
+    table = groups.table
     memory = memory or empty(context, (table.words,), np.uint32)
     bound, kept = _bindings(context, groups, leaves, results)
     bound["table"] = memory._binding()
@@ -333,15 +332,11 @@ def run_stages(
     steps: list[Step] = []
     if table.cleared_words:
         steps.append(Clear(memory.buffer, memory.offset, 4 * table.cleared_words))
-    for array, result in zip(table.kernels[-1].destinations, results, strict=True):
-        if array.atomic:
-            steps.append(Clear(result.buffer, result.offset, round_up(result.nbytes, ALIGNMENT)))
-    for kernel in table.kernels:
-        pipeline, layout = context.pipeline(kernel)
-        entries = [(0, params), *((array.binding, bound[array.name]) for array in kernel.bindings)]
-        entries += [(binding, bound[role]) for binding, role in kernel.uniforms]
-        grid = grid_of(table.workgroups(kernel), max_workgroups(context))
-        steps.append(Dispatch(kernel.stage, pipeline, layout, entries, grid, spec.length, 0))
+    steps += clear_shared(table.kernels[-1], results)
+    steps += [
+        dispatch_kernel(context, kernel, params, bound, table.workgroups(kernel), groups.spec.length)
+        for kernel in table.kernels
+    ]
     arrays = (*leaves, *results, groups.labels)
     context.submit(steps, sum(array.nbytes for array in arrays), held=are_owned(*arrays))
     context.check_if_many()
@@ -355,25 +350,14 @@ def _bindings(
 ) -> tuple[dict[str, Binding], list[DeviceArray]]:
     """Return what the stages bind by name, without the table, and the arrays that were made for it."""
     problem, spec = groups.problem, groups.spec
-    bound = {"labels": groups.labels._binding()}
-    bound |= {f"source{i}": leaf._binding() for i, leaf in enumerate(leaves)}
-    bound |= {f"destination{i}": result._binding() for i, result in enumerate(results)}
-    kept = []
-    seeds = bind_seeds(problem, spec, context)
-    if seeds is not None:
-        kept.append(seeds if isinstance(seeds, DeviceArray) else upload_array(context, seeds))
-        bound["seeds"] = kept[-1]._binding()
+    bound, kept = bind_arrays(context, problem, spec, leaves, results)
+    bound["labels"] = groups.labels._binding()
     if any(kernel.stage == "reduce_carries" and kernel.marked for kernel in groups.table.kernels):
         # With initial values the carries of groups without elements are their results.
         none = np.zeros((problem.rows, spec.destination.words), np.uint32)
         fills = none if problem.fill is None or spec.initial else words_of(spec.destination, problem.fill)
         kept.append(upload_array(context, fills))
         bound["fills"] = kept[-1]._binding()
-    if spec.captured:
-        bound["captured"] = context.uniform(spec.captured)
     if any(kernel.checked for kernel in groups.table.kernels):
-        # It is not cleared before later runs, so that none hides what an earlier one has found.
-        verdict = upload_array(context, np.zeros(4, np.uint32))
-        context.read_verdict_later(Verdict(verdict, labels_error, (groups.table.groups,)))
-        bound["verdict"] = verdict._binding()
+        bound["verdict"] = new_verdict(context, 4, labels_error, (groups.table.groups,))._binding()
     return bound, kept

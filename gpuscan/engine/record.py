@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpuscan.codegen.switches import SWITCH_BINDING
+import numpy as np
+
 from gpuscan.device.buffer_pool import ALIGNMENT
+from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.device.program import encode
-from gpuscan.device.reports import Run
+from gpuscan.device.reports import Run, Verdict
 from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import PARAMS, kind_of_plan, parameters
 from gpuscan.device.transfer import round_up
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.device.context import DeviceContext
-    from gpuscan.device.device_array import DeviceArray
     from gpuscan.planning.plan import ScanPlan
 
 # The longest length of a row, in elements, that shaders get. Longer rows are described as this long, since indices
@@ -140,8 +141,7 @@ def steps_of_plan(
         bound = [(0, params)]
         for binding, role, index in stage.kernel.slots:
             bound.append((binding, state_binding if role == "state" else buffers.find_binding(role, index)))
-        if context.switch is not None:
-            bound.append((SWITCH_BINDING, context.switch))
+        bound += context.switch_entries
         own = grid if grid is not None and stage.name in ("reduce", "scan") else stage.grid
         keep = length is None
         steps.append(Dispatch(stage.name, pipeline, layout, bound, own, plan.length, offset, plan.strategy, keep))
@@ -196,10 +196,24 @@ def stage_dispatch(
     pipeline, layout = context.stage(template, moving=offset is not None, **values)
     name = template.rpartition("/")[2].removesuffix(".wgsl")
     grid = grid_of(workgroups, max_workgroups(context))
-    entries = list(enumerate(bound))
-    if context.switch is not None:
-        entries.append((SWITCH_BINDING, context.switch))
-    return Dispatch(name, pipeline, layout, entries, grid, elements, offset)
+    return Dispatch(name, pipeline, layout, [*enumerate(bound), *context.switch_entries], grid, elements, offset)
+
+
+def new_verdict(
+    context: DeviceContext, words: int, reader: Callable[..., Exception | None], known: tuple[object, ...]
+) -> DeviceArray:
+    """Return words of 0, in which kernels say what is wrong with an argument. They are read with the reports.
+
+    They are not cleared before later runs, so that none hides what an earlier one has found.
+
+    Args:
+        context: the device.
+        words: the number of 32-bit words.
+        reader, known: as in `Verdict`.
+    """
+    verdict = upload_array(context, np.zeros(words, np.uint32))
+    context.read_verdict_later(Verdict(verdict, reader, known))
+    return verdict
 
 
 def submit_stage(

@@ -17,12 +17,11 @@ import numpy as np
 
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty, is_number, upload_array
-from gpuscan.device.reports import Verdict
 from gpuscan.device.steps import Binding, Clear, Step
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import scalar_of
 from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements
-from gpuscan.engine.record import WORKGROUP_SIZE, Origin, are_owned, stage_dispatch, uniform_of
+from gpuscan.engine.record import WORKGROUP_SIZE, Origin, are_owned, new_verdict, stage_dispatch, uniform_of
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.segments import Keys, Marks, Offsets, offsets_error
 from gpuscan.sizes import spans
@@ -122,10 +121,7 @@ def _mark_segments(context: DeviceContext, heads: Heads, cut: Offsets) -> Device
     count = offsets.shape[0] - 1
     verdict = None
     if cut.unchecked:
-        # It is not cleared before later runs, so that none hides what an earlier one has found.
-        verdict = upload_array(context, np.zeros(4, np.uint32))
-        known = heads.row_length, count, cut.needs_full
-        context.read_verdict_later(Verdict(verdict, offsets_error, known))
+        verdict = new_verdict(context, 4, offsets_error, (heads.row_length, count, cut.needs_full))
     most = context.binding_limit // offsets.dtype.itemsize // _PIECE_UNIT * _PIECE_UNIT - _PIECE_UNIT
     values = {"workgroup_size": WORKGROUP_SIZE, "scalar": scalar_of(offsets.dtype), "checked": cut.unchecked}
     values["needs_full"] = cut.unchecked and bool(cut.needs_full)

@@ -17,11 +17,9 @@ import numpy as np
 
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
-from gpuscan.device.reports import Verdict
-from gpuscan.device.steps import Clear, Dispatch, Step
+from gpuscan.device.steps import Clear, Step
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import scalar_of, words_of
-from gpuscan.engine.device_seeds import bind_seeds
 from gpuscan.engine.element_copy import (
     StridedView,
     bindable,
@@ -31,10 +29,10 @@ from gpuscan.engine.element_copy import (
     view_of,
     write_elements,
 )
+from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
 from gpuscan.engine.places import DeviceSink
-from gpuscan.engine.record import are_owned, max_workgroups, submit_stage, uniform_of
+from gpuscan.engine.record import are_owned, new_verdict, submit_stage, uniform_of
 from gpuscan.errors import GpuscanError
-from gpuscan.planning.plan import grid_of
 from gpuscan.planning.segment_plan import plan_segments
 from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.segments import Offsets, offsets_error
@@ -312,39 +310,19 @@ def _submit(
     leaves, results = arrays
     memory = empty(context, (plan.memory_words,), np.uint32)
     marks = empty(context, (plan.head_words,), np.uint32)
-    bound: dict[str, Binding] = {"memory": memory._binding(), "heads": marks._binding()}
-    bound["offsets"] = cut.array._binding()
-    bound |= {f"source{i}": leaf._binding() for i, leaf in enumerate(leaves)}
-    bound |= {f"destination{i}": result._binding() for i, result in enumerate(results)}
-    kept = [memory, marks]
-    if spec.seeded and (seeds := bind_seeds(problem, spec, context)) is not None:
-        kept.append(seeds if isinstance(seeds, DeviceArray) else upload_array(context, seeds))
-        bound["seeds"] = kept[-1]._binding()
+    bound, kept = bind_arrays(context, problem, spec, leaves, results)
+    bound |= {"memory": memory._binding(), "heads": marks._binding(), "offsets": cut.array._binding()}
     if problem.fill is not None:
         kept.append(upload_array(context, _fill_words(spec, problem.fill)))
         bound["fills"] = kept[-1]._binding()
-    if spec.captured:
-        bound["captured"] = context.uniform(spec.captured)
     if cut.unchecked:
-        # It is not cleared before later runs, so that none hides what an earlier one has found.
-        kept.append(upload_array(context, np.zeros(4, np.uint32)))
         known = heads.row_length, heads.segments, cut.needs_full
-        context.read_verdict_later(Verdict(kept[-1], offsets_error, known))
-        bound["verdict"] = kept[-1]._binding()
+        bound["verdict"] = new_verdict(context, 4, offsets_error, known)._binding()
     numbers = [plan.length, heads.row_length, 0, 0, heads.segments, plan.segments, plan.tiles, plan.searches]
     params = uniform_of(context, numbers)
     steps: list[Step] = [Clear(marks.buffer, marks.offset, round_up(marks.nbytes))]
-    steps += [
-        Clear(result.buffer, result.offset, round_up(result.nbytes, ALIGNMENT))
-        for array, result in zip(plan.fold.destinations, results, strict=True)
-        if array.atomic
-    ]
-    for kernel, workgroups in plan.stages:
-        pipeline, layout = context.pipeline(kernel)
-        entries = [(0, params), *((array.binding, bound[array.name]) for array in kernel.bindings)]
-        entries += [(binding, bound[role]) for binding, role in kernel.uniforms]
-        grid = grid_of(workgroups, max_workgroups(context))
-        steps.append(Dispatch(kernel.stage, pipeline, layout, entries, grid, spec.length, 0))
+    steps += clear_shared(plan.fold, results)
+    steps += [dispatch_kernel(context, kernel, params, bound, count, spec.length) for kernel, count in plan.stages]
     read = (*leaves, *results, cut.array)
     context.submit(steps, sum(array.nbytes for array in read), held=are_owned(*read))
 

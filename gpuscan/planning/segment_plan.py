@@ -38,7 +38,7 @@ class SegmentKernel(Kernel):
         checked: True to check the offsets.
         needs_full: True to check also that no segment is empty.
         fills: True if empty segments have results.
-        joined_tiles: a workgroup joins the segments that begin in so many tiles and go on.
+        joined_tiles: the tiles of a workgroup that joins segments. It joins segments that begin there and go on.
         few_parts: the most parts of a segment that one invocation joins.
         segments_each: the segments that an invocation looks at, to check and to fill them.
     """

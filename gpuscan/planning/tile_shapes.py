@@ -95,17 +95,16 @@ class TileShape:
         return shapes
 
 
-class _WithoutSubgroups:
-    """Give what tiles have in common if their shaders use no subgroup operations; see `TileShape`."""
+class _OfOneStep:
+    """Give what tiles have in common if their invocations take no steps and subgroups scan nothing; see `TileShape`."""
 
-    subgroup_size = 0
     steps = bands = block = 1
     single_lead = False
     subgroups_per_workgroup = bands_per_workgroup = 1
 
 
 @dataclass(frozen=True)
-class RowTile(_WithoutSubgroups):
+class RowTile(_OfOneStep):
     """Divide parts of contiguous rows among a workgroup, for a reduction of an operator that commutes.
 
     Attributes:
@@ -124,6 +123,7 @@ class RowTile(_WithoutSubgroups):
     part: int
     columns: bool = False
 
+    subgroup_size = 0
     per_row = True
 
     @property
@@ -138,7 +138,7 @@ class RowTile(_WithoutSubgroups):
 
 
 @dataclass(frozen=True)
-class ColumnTile(_WithoutSubgroups):
+class ColumnTile(_OfOneStep):
     """Divide rows and columns among a workgroup, for a scan along an axis that is not the last.
 
     Attributes:

@@ -250,13 +250,12 @@ fn store_row(place: Place, row: u32, chunk: Chunk{{ ", following: Following" if 
 {% endfor %}
 {% if spec.reduces_segments %}
 {% for column in range(kernel.tile.chunk) %}
-{% if kernel.access.unaligned_sizes and kernel.tile.chunk > 1 %}
-    if ({{ column }}u < edges.size) {
+{% if kernel.access.unaligned_sizes %}
+    if ({{ column }}u < edges.size)
+{% endif %}
+    {
         store_result((chunk[{{ column }}].head - 1u) * rows + place.outer * params.inner + place.column + {{ column }}u, r{{ column }});
     }
-{% else %}
-    store_result((chunk[{{ column }}].head - 1u) * rows + place.outer * params.inner + place.column + {{ column }}u, r{{ column }});
-{% endif %}
 {% endfor %}
 {% else %}
 {{ store_results("index") -}}

@@ -51,8 +51,8 @@ fn peers_of(digit: u32, bits: u32, lanes: vec4<u32>) -> vec4<u32> {
     return peers;
 }
 
-// Return where a place in the tile's order is in the room. One word is left out after the places of each invocation, and
-// then neighbours use different banks of workgroup memory.
+// Return the index in `room` of a place in the tile's order. After the places of each invocation one word is free. So
+// neighbours use different banks of workgroup memory.
 fn slot_of(place: u32) -> u32 {
     return place + place / ITEMS;
 }
