@@ -41,6 +41,7 @@ from gpuscan.problem.arguments import Leaf, as_array, native, structure_and_leav
 from gpuscan.problem.column_vectors import as_vectors
 from gpuscan.problem.fixed_bits import check_not_everywhere
 from gpuscan.problem.groups import check_labels, missing_error, missing_labels, number_labels, with_indices
+from gpuscan.problem.log_sums import as_log_sums
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many
 from gpuscan.problem.problem import make_problem
 
@@ -118,6 +119,7 @@ class Plan(Numbered):
         if isinstance(self._labels, TabledGroups):
             self._spec: ScanSpec = self._labels.spec
         else:
+            scanned = as_log_sums(scanned)
             if self._labels is not None:
                 scanned = in_label_order(with_indices(scanned), self._labels)
             elif takes_vectors(scanned, context.capabilities):

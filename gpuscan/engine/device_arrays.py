@@ -55,6 +55,7 @@ from gpuscan.planning.plan import reverses_rows, shares_words
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.column_vectors import as_vectors, vectors_in
+from gpuscan.problem.log_sums import as_log_sums
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, make_packed_element, pack_problem, places
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads, Keys
@@ -104,6 +105,7 @@ def scan_device(
     """
     context = executor.context
     check_elements(context, problem)
+    problem = as_log_sums(problem)
     fields = problem.destination.fields
     lead = problem.results_shape
     results = list(out) if out is not None else [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]

@@ -43,6 +43,7 @@ from gpuscan.planning.partition import (
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.column_vectors import as_vectors
+from gpuscan.problem.log_sums import as_log_sums
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, pack_problem, unpack_results
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import written
@@ -77,6 +78,7 @@ def scan_host(
     """
     context = executor.context
     check_elements(context, problem)
+    problem = as_log_sums(problem)
     limit = context.capabilities.limits[STORAGE_LIMIT]
     if binds_too_many(problem, limit):
         leaves = pack_arrays(problem.source, problem.numpy_leaves, len(problem.shape))

@@ -22,6 +22,7 @@ from gpuscan.engine.preparation import check_elements, seed_words, tile_on
 from gpuscan.planning.partition import Part, host_piece_length, piece, piece_unit
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.spec import ScanSpec, scan_spec
+from gpuscan.problem.log_sums import as_log_sums
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, pack_problem, unpack_results
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Flags, as_words
@@ -201,6 +202,7 @@ def scan_stream(
     as_given, bring_together = opening, binds_too_many(opening, limit)
 
     def prepare_problem(problem: Problem) -> Problem:
+        problem = as_log_sums(problem)
         if not bring_together:
             return problem
         leaves = pack_arrays(problem.source, problem.numpy_leaves, len(problem.shape))
