@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import gcd
 
 from gpuscan.elements import min_chunk
+from gpuscan.operators.code import MAX_SHORT_CHARACTERS
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.heuristics import Heuristics, heuristics_for
 from gpuscan.planning.row_tiles import tile_of_few_columns
@@ -138,7 +139,7 @@ def takes_vectors(problem: Problem, capabilities: Capabilities) -> bool:
     if not (long and few and narrow and _can_be_cut(problem, capabilities) and can_be_vectors(problem)):
         return False
     spec = scan_spec(problem, capabilities)
-    if spec.combine.long and inner > h.max_long_vector:
+    if inner > h.max_long_vector and inner * spec.combine.characters > h.max_long_vector * MAX_SHORT_CHARACTERS:
         return False
     return not problem.reduces_rows or tile_of_few_columns(spec, capabilities) is None
 

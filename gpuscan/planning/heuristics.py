@@ -167,6 +167,11 @@ class Heuristics:
     # rounds, so long chunks are combined in fewer rounds. H100, logaddexp of 2^25: 434 us in chunks of 16, 494 of 8,
     # 640 of 4; rows of 1472: 556, 494 and 822 us.
     long_chunk_bytes: int = 64
+    # The same for operators of medium length, which have more characters than brief ones. H100: `logaddexp` of 2^25 177
+    # us in 256 x 2 chunks of 8, 198 in 256 x 4 chunks of 4; affine loops of 10^7 steps 80.6 and 84 us. Operators of 106
+    # characters are faster in chunks of 4.
+    max_brief_characters: int = 400
+    medium_chunk_bytes: int = 32
     # From this item on, in words, a full workgroup is faster than chunks through workgroup memory. H100, 8x8 matrices:
     # 1480 us in workgroups of 256, 3260 in workgroups of 128 that exchange their chunks.
     widest_words: int = 64
@@ -380,8 +385,9 @@ class Heuristics:
     max_vector_columns: int = 192
     max_vector_words: int = 20
     max_function_vector: int = 16
-    # The numbers of a vector with a long operator, which then stands in the shader once for each. H100, `logaddexp` of
-    # (2796202, 12) along axis 0: 6.8 ms as vectors; of (54, 611266) without them 0.55 ms.
+    # The numbers of a vector with a long operator, or the operators of as many characters. The operator stands in the
+    # shader once for each number. H100, `logaddexp` of 6 columns along axis 0: 1,350 us as vectors; of 4 columns 337 us,
+    # and 678 us in shorter chunks.
     max_long_vector: int = 3
 
     # ----- Parts of arrays, and memory

@@ -99,8 +99,9 @@ def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     place_words = spec.element.words if has_narrow_rows(spec, capabilities) else words
     accessed = bytes_accessed_together(spec)
     fits = spec.length // (h.workgroup * h.min_tiles)  # elements of a chunk
-    chunk_bytes = min(h.long_chunk_bytes, max(ACCESS_BYTES, fits * accessed)) if spec.combine.long else ACCESS_BYTES
-    while chunk * 2 * accessed <= chunk_bytes and chunk * 2 * place_words <= h.register_words // 3:
+    chunk_bytes = min(largest_chunk_bytes(spec, h), max(ACCESS_BYTES, fits * accessed))
+    most_words = h.register_words // (2 if is_medium(spec, h) else 3)
+    while chunk * 2 * accessed <= chunk_bytes and chunk * 2 * place_words <= most_words:
         chunk *= 2
     room = items_that_fit(spec, capabilities)
     if subgroup_size >= BLOCK and words >= h.widest_words and not spec.compacts:
@@ -121,6 +122,18 @@ def bytes_accessed_together(spec: ScanSpec) -> int:
     """
     stored = () if spec.keep_last_only else spec.destination.fields
     return max(min(field.storage_bytes for field in spec.source.fields), *(field.storage_bytes for field in stored), 1)
+
+
+def largest_chunk_bytes(spec: ScanSpec, h: Heuristics) -> int:
+    """Return the most bytes of a chunk: more for longer operators, which lanes then combine in fewer rounds."""
+    if spec.combine.long:
+        return h.long_chunk_bytes
+    return h.medium_chunk_bytes if is_medium(spec, h) else ACCESS_BYTES
+
+
+def is_medium(spec: ScanSpec, h: Heuristics) -> bool:
+    """Return True if the operator is neither brief nor long."""
+    return not spec.combine.long and spec.combine.characters > h.max_brief_characters
 
 
 def find_measured_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape | None:
@@ -198,13 +211,18 @@ def lanes_and_steps(
         fewest, most = h.resident_tiles
         if most_steps >= h.long_steps and fewest <= spec.length / (wide * h.long_steps * chunk) <= most:
             return wide, h.long_steps
+    medium = is_medium(spec, h) and step_bytes > ACCESS_BYTES * len(sizes)
     has_bytes = min(sizes) == 1 and not has_narrow_rows(spec, capabilities)
     if long:
         fewest_steps = h.min_long_steps if chunk * bytes_accessed_together(spec) <= ACCESS_BYTES else 1
         most_steps = min(most_steps, max(fewest_steps, h.long_words // (chunk * spec.item_words)))
+    elif medium:
+        most_steps = min(most_steps, h.min_long_steps)
     elif has_bytes or wide * h.few_steps * step_bytes >= h.tile_bytes:
         most_steps = min(most_steps, h.few_steps)
-    widths = (workgroup,) if has_bytes or spec.item_words > h.max_words_in_wide_workgroup else (workgroup, wide)
+    widths = (
+        (workgroup,) if has_bytes or medium or spec.item_words > h.max_words_in_wide_workgroup else (workgroup, wide)
+    )
     shapes = [(lanes, steps) for lanes in widths for steps in choices(lanes, most_steps)]
 
     def preference(shape: tuple[int, int]) -> tuple[int, ...]:
@@ -253,7 +271,7 @@ def row_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool) -> Til
         sizes = [size for size in sizes if size <= h.serial_workgroup]
     accessed = bytes_accessed_together(spec)
     most_words = h.register_words // 3 if width else h.serial_chunk_words
-    chunk_bytes = h.long_chunk_bytes if spec.combine.long else ACCESS_BYTES
+    chunk_bytes = largest_chunk_bytes(spec, h)
     if spec.has_long_functions and not width:
         most_words = min(most_words, h.serial_long_chunk * words)
     chunks = [min_chunk(spec.source, spec.destination)]

@@ -110,9 +110,7 @@ class LogSums:
         )
 
 
-_LOG_SUMS = {
-    name: LogSums(BUILTINS[name], log_two) for name, log_two in (("logaddexp", log(2)), ("logaddexp2", 1.0))
-}
+_LOG_SUMS = {name: LogSums(BUILTINS[name], log_two) for name, log_two in (("logaddexp", log(2)), ("logaddexp2", 1.0))}
 
 
 def as_log_sums(problem: Problem) -> Problem:
@@ -134,9 +132,7 @@ def as_log_sums(problem: Problem) -> Problem:
         (seed,) = seeds
         seed = seed.astype(np.float32) if isinstance(seed, np.ndarray) else seed
         seeds = (seed, np.broadcast_to(np.float32(1), seed.shape))
-    whole = replace(
-        problem, operator=sums.pairs, element=before.element, before=before, after=after, seeds=seeds
-    )
+    whole = replace(problem, operator=sums.pairs, element=before.element, before=before, after=after, seeds=seeds)
     kinds = {"kind": problem.kind, "layout_kind": problem.layout_kind}
     return whole.of_its_kind(**{name: kind and ("log sums", kind) for name, kind in kinds.items()})
 

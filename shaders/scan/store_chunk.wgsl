@@ -2,6 +2,8 @@
 {% from "shared/chunk_access.wgsl" import load_next, store_results, store_single with context %}
 {% from "scan/chunk_places.wgsl" import rows_within, find_heads, head_after, head_at, end_at, find_places, find_ends with context %}
 {% set needs_heads = (spec.exclusive and not text.packs_heads) or spec.reduces_segments or (rows_within and (spec.neighbour_field or spec.keep_last_only or kernel.single_elements)) %}
+{% macro own_item(position) %}chunk[{{ position }}]{{ ".value" if kernel.segmented }}{% endmacro %}
+{% macro last_result(position) %}{{ text.map_result(own_item(position), position) }}{% endmacro %}
 {% if kernel.exchanges_chunks %}
 fn store_chunk(index: u32, chunk: Chunk, invocation: u32) {
     let lane = invocation % SUBGROUP_SIZE;
@@ -24,8 +26,9 @@ fn store_chunk(index: u32, chunk: Chunk) {
 {% if text.packs_heads %}
     let start = seed(0u);
 {% endif %}
-{% for position in range(kernel.tile.chunk) %}
-{% set item = "chunk[%d]" % position ~ (".value" if kernel.segmented else "") %}
+{# Of a reduction few elements are stored, so that only these are mapped. #}
+{% for position in range(0 if spec.keep_last_only else kernel.tile.chunk) %}
+{% set item = own_item(position) %}
 {% if text.packs_heads %}
     let own{{ position }} = {{ item }};
     let head{{ position }} = chunk[{{ position }}].head == 1u;
@@ -47,7 +50,7 @@ fn store_chunk(index: u32, chunk: Chunk) {
     let next{{ position }} = index + {{ position + 1 }}u;
     let ends{{ position }} = {{ "next%d == params.length || " % position if not spec.carry_out }}{{ head_at(position + 1) if not loop.last else head_after("next%d" % position) }};
     if (next{{ position }} <= params.length && ends{{ position }}) {
-        store_result(chunk[{{ position }}].head - 1u, r{{ position }});
+        store_result(chunk[{{ position }}].head - 1u, {{ last_result(position) }});
     }
 {% if spec.lists_runs %}
     if (next{{ position }} <= params.length && {{ head_at(position) }}) {
@@ -65,7 +68,7 @@ fn store_chunk(index: u32, chunk: Chunk) {
 {% for position in range(kernel.tile.chunk - 1 if kernel.heads_begin_chunks else 0, kernel.tile.chunk) %}
     let next{{ position }} = index + {{ position + 1 }}u;
     if (next{{ position }} == params.length || (next{{ position }} < params.length && {{ end_at(position, "next%d" % position) }})) {
-        store_result(row_of(index + {{ position }}u), r{{ position }});
+        store_result(row_of(index + {{ position }}u), {{ last_result(position) }});
     }
 {% endfor %}
 {% elif kernel.single_elements %}
