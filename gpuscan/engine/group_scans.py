@@ -39,6 +39,7 @@ from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.uncounted_groups import UncountedGroups, plan_uncounted
 from gpuscan.problem.groups import may_be_missing, missing_error
 from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
+from gpuscan.problem.log_sums import as_log_sums
 
 if TYPE_CHECKING:
     from gpuscan.engine.executor import Executor
@@ -144,6 +145,7 @@ def _plan_labels(executor: Executor, problem: Problem, labels: object) -> Uncoun
     if problem.indexed and length > MAX_INT32_LENGTH:
         return None
     check_elements(context, problem)
+    problem = as_log_sums(problem)
     limit, fields = context.binding_limit, (*problem.source.fields, *problem.destination.fields)
     if labels.nbytes > limit or any(problem.size * f.storage_bytes > limit for f in fields):
         return None

@@ -26,6 +26,7 @@ from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.groups import empty_error, labels_error
 from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
+from gpuscan.problem.log_sums import as_log_sums
 
 # More than the number of a group.
 _LAST = np.uint32(0xFFFFFFFF)
@@ -162,16 +163,17 @@ def plan_table(
         options: further arguments of `gpuscan.planning.group_plan.plan_groups`.
     """
     context, length = executor.context, problem.row_length
-    in_rows = replace(problem, shape=(problem.rows, length), axis=1)
     if problem.empty or problem.everywhere or (problem.indexed and length > MAX_INT32_LENGTH):
         return None
     check_elements(context, problem)
+    problem = as_log_sums(problem)
     limit = context.binding_limit
     fields = (*problem.source.fields, *problem.destination.fields)
     if problem.passes_neighbour or any(problem.size * f.storage_bytes > limit for f in fields):
         return None
     if labels.labels.nbytes > limit:
         return None
+    in_rows = replace(problem, shape=(problem.rows, length), axis=1)
     spec = scan_spec(in_rows, context.capabilities, captures=True)
     identity = problem.operator.identity_for(problem.element) if spec.combine.neutral is not None else None
     if options.get("reduces") and problem.fill is not None and identity is not None and not problem.initial:

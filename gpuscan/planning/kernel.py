@@ -228,6 +228,12 @@ class Kernel(HashedOnce):
         return self.stage == "scan" and only_totals and not (self.segmented or self.in_columns or self.folds_rows)
 
     @property
+    def stores_one_total(self) -> bool:
+        """True if a scan of tiles stores one result in all: the total of the only row."""
+        elsewhere = self.segmented or self.tile.per_row or self.in_columns or self.stores_totals
+        return self.spec.reduces_rows and not elsewhere
+
+    @property
     def folds_rows(self) -> bool:
         """True if this is a stage of a reduction of rows in any order. Parts are reduced, and then their totals."""
         return isinstance(self.tile, RowTile)

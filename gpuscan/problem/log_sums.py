@@ -1,9 +1,9 @@
 """Scan logarithms of sums by pairs (Milakov & Gimelshein 2018; Blanchard, Higham & Higham 2021).
 
-``logaddexp`` takes a logarithm in each step. Instead, the pair (m, s) stands for ``m + log(s)``: m is the largest number
-so far, and s is the sum of ``exp(number - m)``, at least 1. A step takes one exponential, which is at most 1, and the
-logarithm is taken once, where a result is stored. The kernels do not know about it: the pairs are a bundle, which maps
-on load and store make and take apart. A result of one number alone is that number.
+``logaddexp`` takes a logarithm in each step. Instead, the pair (m, s) stands for ``m + log(s)``: m is the largest
+number so far, and s is the sum of ``exp(number - m)``, at least 1. A step takes one exponential, which is at most 1,
+and the logarithm is taken once, where a result is stored. The kernels do not know about it: the pairs are a bundle,
+which maps on load and store make and take apart. A result of one number alone is that number.
 
 The polynomials interpolate at Chebyshev points. Their errors are below 2^-27 of the result, so that the rounding of
 float32 dominates.
@@ -34,6 +34,8 @@ _COMBINED_AS_FLOAT32 = frozenset({"float32", "float16", "bfloat16"})
 _LAST_BIT = np.float32(125)
 # A float32 of this size has no fractional bits. An addition rounds to whole numbers, which are its low bits.
 _WHOLE = np.float32(1.5 * 2**23)
+# One more than the bits of infinity
+_INFINITY_BITS = np.uint32(0x7F800001)
 _ROOT_HALF_BITS = np.float32(sqrt(0.5)).view(np.int32)
 
 
@@ -57,8 +59,8 @@ def polynomial(coefficients: Sequence[float], x: Number) -> Number:
 def power_of_two(x: Number) -> Number:
     """Return 2^x for x from -125 to 0."""
     fraction = x - np.rint(x)
-    exponent = (x + _WHOLE).view(np.int32) << np.int32(23)
-    return (polynomial(_POWER, fraction).view(np.int32) + exponent).view(np.float32)
+    scale = ((x + _WHOLE).view(np.int32) << np.int32(23)) + np.float32(1).view(np.int32)
+    return polynomial(_POWER, fraction) * scale.view(np.float32)
 
 
 class LogSums:
@@ -85,11 +87,16 @@ class LogSums:
 
     def add(self, left: Sequence[Number], right: Sequence[Number]) -> tuple[Number, Number]:
         """Return the sum of two pairs: the larger m, and the sum of both sums as multiples of its exponential."""
-        first = left[0] > right[0]
+        first = np.greater(left[0], right[0])
         larger, other = np.where(first, left[1], right[1]), np.where(first, right[1], left[1])
         # Two infinities have a distance of 0.
-        distance = np.where(left[0] == right[0], np.float32(0), abs(left[0] - right[0])) * np.float32(1 / self._log_two)
-        distance = np.where(distance > _LAST_BIT, _LAST_BIT, distance)
+        distance = np.where(np.equal(left[0], right[0]), np.float32(0), np.abs(left[0] - right[0]))
+        distance = distance * np.float32(1 / self._log_two)
+        # By their bits, larger distances are told from NaN, which stays.
+        beyond = np.less(
+            distance.view(np.uint32) - _LAST_BIT.view(np.uint32), _INFINITY_BITS - _LAST_BIT.view(np.uint32)
+        )
+        distance = np.where(beyond, _LAST_BIT, distance)
         return np.where(first, left[0], right[0]), larger + other * power_of_two(-distance)
 
     def store(self, pair: Sequence[Number]) -> Number:

@@ -2,6 +2,16 @@
 {% from "shared/chunk_access.wgsl" import load_next, store_results, store_single with context %}
 {% from "scan/chunk_places.wgsl" import rows_within, find_heads, head_after, head_at, end_at, find_places, find_ends with context %}
 {% set needs_heads = (spec.exclusive and not text.packs_heads) or spec.reduces_segments or (rows_within and (spec.neighbour_field or spec.keep_last_only or kernel.single_elements)) %}
+{% if kernel.stores_one_total %}
+// Return the item at a place in a chunk.
+fn item_in(chunk: Chunk, place: u32) -> Item {
+    var item = chunk[0];
+{% for position in range(1, kernel.tile.chunk) %}
+    item = pick(place == {{ position }}u, chunk[{{ position }}], item);
+{% endfor %}
+    return item;
+}
+{% else %}
 {% macro own_item(position) %}chunk[{{ position }}]{{ ".value" if kernel.segmented }}{% endmacro %}
 {% macro last_result(position) %}{{ text.map_result(own_item(position), position) }}{% endmacro %}
 {% if kernel.exchanges_chunks %}
@@ -81,3 +91,4 @@ fn store_chunk(index: u32, chunk: Chunk) {
 {{ store_results("first" if kernel.reads_backwards else "index") -}}
 {% endif %}
 }
+{% endif %}

@@ -22,8 +22,17 @@
 {% if kernel.tile.per_row %}
     let end = end_of(tile);
 {% endif %}
+{% if kernel.stores_one_total %}
+    var total = lead;
+    var has_total = false;
+{% endif %}
 {% macro store(at, chunk) %}
-{% if kernel.tile.per_row %}
+{% if kernel.stores_one_total %}
+    if (params.length - 1u - ({{ at }}) < CHUNK) {
+        total = item_in({{ chunk }}, params.length - 1u - ({{ at }}));
+        has_total = true;
+    }
+{% elif kernel.tile.per_row %}
     if ({{ at }} < end) {
         store_chunk({{ at }}, {{ chunk }});
     }
@@ -89,4 +98,9 @@
 {{ store(place(step), "join_chunk(" ~ known ~ ", " ~ lead ~ ", chunk" ~ step ~ ")") -}}
 {% endif %}
 {% endfor %}
+{% if kernel.stores_one_total %}
+    if (has_total) {
+        store_result(row_of(params.length - 1u), {{ text.map_result("total") }});
+    }
+{% endif %}
 {% endif %}
