@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node
+from gpuscan.operators.polynomials import exponential
+from gpuscan.operators.traced_array import Traced
 from gpuscan.operators.traced_ufuncs import build
 
 
@@ -35,6 +37,17 @@ class Calculus:
         """Return the ufunc `name` of these nodes."""
         compares = name in _COMPARISONS
         return build(self.graph, name, args, BOOL if compares else args[0].scalar)
+
+    def exponential(self, node: Node) -> Node:
+        """Return the exponential of a number that is hardly above 0; of float32 without steps that last bits need."""
+        if node.scalar != FLOAT32:
+            return self.call("exp", node)
+        argument = np.empty((), dtype=object)
+        argument[()] = node
+        power = exponential(Traced(self.graph, argument, node.scalar))
+        assert isinstance(power, Traced)
+        found: Node = power.nodes.item()
+        return found
 
     def conj(self, node: Node) -> Node:
         return self.call("conjugate", node) if node.scalar == COMPLEX64 else node
@@ -150,7 +163,7 @@ def _share(place: int) -> Derivative:
 
     def derivative(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
         a = args[place]
-        share = c.call("exp", c.call("subtract", a, y))
+        share = c.exponential(c.call("subtract", a, y))
         nothing = c.call("equal", a, c.like(-np.inf, a))
         whole = c.unless(nothing, c.like(1, a))
         return c.times(g, c.select(c.call("equal", a, y), whole, share))

@@ -231,7 +231,7 @@ class Kernel(HashedOnce):
     def stores_one_total(self) -> bool:
         """True if a scan of tiles stores one result in all: the total of the only row."""
         elsewhere = self.segmented or self.tile.per_row or self.in_columns or self.stores_totals
-        return self.spec.reduces_rows and not elsewhere
+        return self.spec.reduces_rows and not (elsewhere or self.spec.everywhere)
 
     @property
     def folds_rows(self) -> bool:

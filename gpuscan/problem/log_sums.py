@@ -4,9 +4,6 @@
 number so far, and s is the sum of ``exp(number - m)``, at least 1. A step takes one exponential, which is at most 1,
 and the logarithm is taken once, where a result is stored. The kernels do not know about it: the pairs are a bundle,
 which maps on load and store make and take apart. A result of one number alone is that number.
-
-The polynomials interpolate at Chebyshev points. Their errors are below 2^-27 of the result, so that the rounding of
-float32 dominates.
 """
 
 from __future__ import annotations
@@ -15,14 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import log, sqrt
-from typing import Any
 
 import numpy as np
-from numpy.polynomial.chebyshev import Chebyshev
 
 from gpuscan.elements import Element
 from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.operators.operator import Operator
+from gpuscan.operators.polynomials import fit, polynomial, power_of_two
 from gpuscan.operators.trace import Map, trace_function
 from gpuscan.operators.traced_array import Number
 from gpuscan.problem.indexed_maps import compose_maps, with_index
@@ -32,35 +28,9 @@ from gpuscan.problem.problem import Problem
 _COMBINED_AS_FLOAT32 = frozenset({"float32", "float16", "bfloat16"})
 # 2^-125 is no part of a sum that is at least 1.
 _LAST_BIT = np.float32(125)
-# A float32 of this size has no fractional bits. An addition rounds to whole numbers, which are its low bits.
-_WHOLE = np.float32(1.5 * 2**23)
 # One more than the bits of infinity
 _INFINITY_BITS = np.uint32(0x7F800001)
 _ROOT_HALF_BITS = np.float32(sqrt(0.5)).view(np.int32)
-
-
-def fit(function: Callable[[Any], Any], low: float, high: float, degree: int) -> tuple[float, ...]:
-    """Return the coefficients of a polynomial close to the function between two numbers, the highest power first."""
-    found = Chebyshev.interpolate(function, degree, [low, high])
-    return tuple(float(np.float32(each)) for each in found.convert(kind=np.polynomial.Polynomial).coef[::-1])
-
-
-_POWER = fit(np.exp2, -0.5, 0.5, 6)
-
-
-def polynomial(coefficients: Sequence[float], x: Number) -> Number:
-    """Return the value of a polynomial by Horner's rule."""
-    result = np.full_like(x, coefficients[0])
-    for coefficient in coefficients[1:]:
-        result = result * x + np.float32(coefficient)
-    return result
-
-
-def power_of_two(x: Number) -> Number:
-    """Return 2^x for x from -125 to 0."""
-    fraction = x - np.rint(x)
-    scale = ((x + _WHOLE).view(np.int32) << np.int32(23)) + np.float32(1).view(np.int32)
-    return polynomial(_POWER, fraction) * scale.view(np.float32)
 
 
 class LogSums:
