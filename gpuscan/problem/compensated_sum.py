@@ -23,13 +23,16 @@ Map = Callable[..., object]
 FLOAT32 = np.dtype(np.float32)
 
 
+# Shaders read this number from a buffer, so that no compiler knows that it is 1.
+_ONE = np.float32(1)
+
+
 def as_rounded(x: Number) -> Number:
-    """Return a finite x unchanged, so that a compiler cannot see that it is unchanged.
+    """Return x, so that a compiler cannot see that it is unchanged.
 
     NVIDIA's compiler would otherwise simplify (a + b) - a to b.
     """
-    bits = x.view(np.uint32)
-    return (bits ^ np.where((bits & np.uint32(0x7F800000)) == 0x7F800000, np.uint32(1), np.uint32(0))).view(np.float32)
+    return x * _ONE
 
 
 def two_sum(a: Number, b: Number) -> tuple[Number, Number]:
@@ -54,9 +57,7 @@ def add_pairs(left: Sequence[Number], right: Sequence[Number]) -> tuple[Number, 
     The error is at most 2^-46 of the larger operand. The low part of infinity and NaN is 0.
     """
     high, error = two_sum(left[0], right[0])
-    low, rest = two_sum(left[1], right[1])
-    total, error = quick_two_sum(high, error + low)
-    total, error = quick_two_sum(total, error + rest)
+    total, error = quick_two_sum(high, error + (left[1] + right[1]))
     finite = np.isfinite(high)
     return np.where(finite, total, high), np.where(finite, error, np.float32(0))
 
