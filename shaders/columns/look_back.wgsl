@@ -6,6 +6,7 @@
 {% include "columns/prefix_result.wgsl" %}
 {% from "shared/posts.wgsl" import tag, write_word, see_word, strange, word_seen with context %}
 {% from "shared/wait.wgsl" import wait with context %}
+{% set at_once = [8, [16 // (kernel.item_words * kernel.tile.chunk), 1] | max] | min %}
 // ----- Look-back
 const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
 
@@ -88,6 +89,7 @@ fn look_back(tile: u32, lane: u32, prefix: ptr<function, Chunk>) -> u32 {
 // `group_totals`. What several posts take in registers, all invocations of the workgroup would lack.
 var<workgroup> lacks_prefix: array<atomic<u32>, GROUPS>;  // 1 if a group's tile has not posted all its prefixes
 var<workgroup> shared_depth: u32;
+var<workgroup> late_group: atomic<u32>;  // the first group whose post did not come in time
 
 // Keep the post of the tile that is `distance` tiles above, if there is one.
 fn keep_post(invocation: u32, post: ChunkPost) {
@@ -128,6 +130,10 @@ fn count_tiles_without_prefix(invocation: u32, tile: u32, above: u32) -> u32 {
     return depth;
 }
 
+fn kept_post(lane: u32, group: u32) -> Chunk {
+    return {{ text.from_shared("group_totals[group * COLUMNS + lane]", "chunk_from_shared") }};
+}
+
 // Find the prefix of each column for the lanes of the first group. Return NO_TILE, or the tile that is late.
 fn look_back(invocation: u32, tile: u32, prefix: ptr<function, Chunk>) -> u32 {
     let chains = chains_of_columns();
@@ -145,22 +151,39 @@ fn look_back(invocation: u32, tile: u32, prefix: ptr<function, Chunk>) -> u32 {
     var late = NO_TILE;
     for (var farthest = depth; farthest > 0u; farthest -= min(farthest, GROUPS)) {
         let many = min(farthest, GROUPS);
-        if (lane == 0u) {
-            atomicStore(&lacks_prefix[group], 0u);
+        if (invocation == 0u) {
+            atomicStore(&late_group, GROUPS);
         }
         workgroupBarrier();
         if (group < many) {
             let at = post_of(tile - (farthest - group) * chains, lane, AGGREGATE);
-            keep_post(invocation, await_chunk(at, read_chunk(at)));
+            let post = await_chunk(at, read_chunk(at));
+            group_totals[invocation] = {{ text.to_shared("post.chunk", "chunk_to_shared") }};
+            if (!post.ready) {
+                atomicMin(&late_group, group);
+            }
         }
         workgroupBarrier();
         if (group == 0u) {
-            for (var next = 0u; (next < many) & (late == NO_TILE); next++) {
-                let post = {{ text.from_shared("group_totals[next * COLUMNS + lane]", "chunk_from_shared") }};
-                *prefix = pick_chunk(known, join_chunks(*prefix, post), post);
-                known = true;
-                late = select(NO_TILE, tile - (farthest - next) * chains, atomicLoad(&lacks_prefix[next]) == 1u);
+            let first = kept_post(lane, 0u);
+            var found = pick_chunk(known, join_chunks(*prefix, first), first);
+            known = true;
+            // Several are read at a time, since the tiles below wait for these steps.
+            var next = 1u;
+            for (; next + {{ at_once }}u <= many; next += {{ at_once }}u) {
+{% for i in range(at_once) %}
+                let post{{ i }} = kept_post(lane, next + {{ i }}u);
+{% endfor %}
+{% for i in range(at_once) %}
+                found = join_chunks(found, post{{ i }});
+{% endfor %}
             }
+            for (; next < many; next++) {
+                found = join_chunks(found, kept_post(lane, next));
+            }
+            *prefix = found;
+            let missed = atomicLoad(&late_group);
+            late = min(late, select(NO_TILE, tile - (farthest - missed) * chains, missed < many));
         }
         workgroupBarrier();
     }
