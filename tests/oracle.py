@@ -164,6 +164,13 @@ def shares_cases(device: gs.Device) -> bool:
     return IN_TURN and device.capabilities.adapter_type == "CPU"
 
 
+def _number_of(device: gs.Device) -> int:
+    """Return another number for each software adapter."""
+    if shares_opengl(device):
+        return 2
+    return 1 if "SwiftShader" in device.capabilities.summary else 0
+
+
 def one_of(device: gs.Device, cases: Iterable[T], turn: int) -> list[T]:
     """Return all cases, or one of them on a software adapter that shares cases, the next one at every turn.
 
@@ -171,7 +178,7 @@ def one_of(device: gs.Device, cases: Iterable[T], turn: int) -> list[T]:
     """
     every = list(cases)
     if shares_cases(device):
-        return [every[(turn + len(device.capabilities.summary)) % len(every)]]
+        return [every[(turn + _number_of(device)) % len(every)]]
     return every
 
 
@@ -183,7 +190,7 @@ def half_of(device: gs.Device, cases: Iterable[T], turn: int = 0) -> list[T]:
     every = list(cases)
     if shares_cases(device):
         step = 3 if shares_opengl(device) and len(every) > 2 else 2
-        return every[(turn + len(device.capabilities.summary)) % 2 :: step] or every
+        return every[(turn + _number_of(device)) % 2 :: step] or every
     return every
 
 

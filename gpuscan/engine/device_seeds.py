@@ -75,7 +75,7 @@ def bind_seeds(
     if whole:
         check_seeds(rows, words.nbytes, context)
     pitch = words.nbytes // rows
-    backwards = spec.reverse and spec.has_segment_bits and spec.inner == 1
+    backwards = spec.backwards_as_one
     start = (rows - 1) * pitch if backwards else 0
     for seed, field in zip(problem.seeds or (), fields, strict=True):
         dtype = word_dtype(field.scalar)

@@ -165,7 +165,7 @@ class _Scan:
         capabilities = self._executor.context.capabilities
         unit = piece_unit(spec, self._tiles(spec))
         length = host_piece_length(spec, unit, capabilities, self._piece_bytes)
-        if spec.reverse and not spec.as_one_row and unit % spec.row_length:
+        if spec.reverse and not spec.backwards_as_one and unit % spec.row_length:
             # Pieces are no whole rows, so rows are read and written backwards here, and scanned forwards.
             spec = replace(spec, reverse=False)
             self._run_parts(pieces(spec, length), spec, flipped=True)

@@ -52,8 +52,7 @@ class HostSink(Protocol):
 def first_in_memory(part: Part) -> int:
     """Return the first element of a piece in memory: what is read backwards as one row begins at its end."""
     spec = part.spec
-    backwards = spec.reverse and spec.as_one_row and spec.inner == 1
-    return spec.length - part.start - part.length if backwards else part.start
+    return spec.length - part.start - part.length if spec.backwards_as_one else part.start
 
 
 # ----- NumPy arrays

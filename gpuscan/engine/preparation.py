@@ -152,7 +152,7 @@ def seed_words(problem: Problem, spec: ScanSpec, context: DeviceContext | None) 
     if seeds is None:
         return None
     words = words_of(problem.seed_element, seeds)
-    if spec.reverse and spec.has_segment_bits and spec.inner == 1:
+    if spec.backwards_as_one:
         # Rows that are scanned as one are reversed as one, so that the last row comes first.
         words = words[::-1]
     if context is not None:

@@ -52,7 +52,7 @@ def exponential(x: Number) -> Number:
     whole = np.rint(x * np.float32(1 / log(2)))
     rest = (x - whole * np.float32(_LOG_TWO_HIGH)) - whole * np.float32(log(2) - _LOG_TWO_HIGH)
     power = polynomial(_EXPONENTIAL, rest) * _scale(whole)
-    # By their bits, lower numbers are told from NaN, which stays.
+    # Bits are compared, so that NaN stays NaN.
     lower = np.less_equal(x.view(np.uint32) - _LOWEST_BITS, _MINUS_INFINITY_BITS - _LOWEST_BITS)
     return np.where(lower, np.float32(0), power)
 

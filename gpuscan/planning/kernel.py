@@ -113,7 +113,9 @@ class Kernel(HashedOnce):
     @property
     def several_rows(self) -> bool:
         """True if there are several contiguous rows. A reversed scan then reverses each row by itself."""
-        return self.tile.per_row or (self.access.several_rows and not self.spec.has_segment_bits)
+        return self.tile.per_row or (
+            self.access.several_rows and not (self.spec.has_segment_bits or self.access.reversed_together)
+        )
 
     @property
     def heads_begin_chunks(self) -> bool:

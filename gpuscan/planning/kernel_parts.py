@@ -51,6 +51,7 @@ class Access:
         views: as in `Placement`.
         several_rows: there are several rows, which are contiguous in memory.
         whole_chunks: each of several rows is whole chunks, so that a row begins and ends with a chunk.
+        reversed_together: several rows are read backwards as one row.
         unaligned_sizes: the sizes of elements, in bytes, with which chunks begin and end within 32-bit words, which
             neighbouring invocations share.
         recomputes_scan: chunks are scanned once for their totals and again where they are stored, and kept in their
@@ -66,6 +67,7 @@ class Access:
     views: tuple[str, ...] = ()
     several_rows: bool = False
     whole_chunks: bool = False
+    reversed_together: bool = False
     unaligned_sizes: tuple[int, ...] = ()
     recomputes_scan: bool = False
     via_workgroup_memory: bool = False

@@ -278,7 +278,7 @@ def access_of(
     """Return how the scan's kernel reads and writes the arrays."""
     several = not spec.as_one_row and not isinstance(tile, ColumnTile)
     whole_chunks = tile.per_row or (several and spec.row_length % tile.chunk == 0)
-    single_elements = several and spec.reverse and not whole_chunks
+    single_elements = several and spec.reverse and not (whole_chunks or spec.reversed_together)
     fields = (*spec.source.fields, *spec.destination.fields)
     # Views are accessed word by word. Wide elements of all arrays are then exchanged word by word, views or not.
     words = placement.views and any(field.storage_bytes > 4 * ACCESS_WORDS for field in fields)
@@ -292,6 +292,7 @@ def access_of(
         views=placement.views,
         several_rows=spec.stacked_rows,
         whole_chunks=whole_chunks,
+        reversed_together=spec.reversed_together,
         unaligned_sizes=unaligned_sizes,
         recomputes_scan=recomputes_scan(spec, capabilities)
         and not (single_elements or tile.single_lead or spec.everywhere or isinstance(tile, ColumnTile)),
@@ -300,7 +301,7 @@ def access_of(
 
 def access_width(spec: ScanSpec, length: int) -> int:
     """Return the 32-bit words of one access: fewer if a reversed row does not end at the end of a vector."""
-    if not spec.reverse or spec.inner > 1 or not spec.as_one_row:
+    if not spec.backwards_as_one:
         return ACCESS_WORDS
     width = ACCESS_WORDS
     for field in (*spec.source.fields, *spec.destination.fields):
@@ -445,7 +446,7 @@ def grid_of(tiles: int, limit: int) -> tuple[int, int, int]:
 
 def reverses_rows(spec: ScanSpec) -> bool:
     """Return True if there are several contiguous rows, and each is reversed in its place."""
-    return spec.reverse and spec.inner == 1 and not spec.as_one_row
+    return spec.reverse and spec.inner == 1 and not spec.backwards_as_one
 
 
 def find_unaligned_sizes(spec: ScanSpec, length: int) -> tuple[int, ...]:
@@ -456,7 +457,7 @@ def find_unaligned_sizes(spec: ScanSpec, length: int) -> tuple[int, ...]:
     """
     if spec.inner > 1:
         return spec.unaligned_columns
-    if not (spec.reverse and spec.as_one_row):
+    if not spec.backwards_as_one:
         return ()
     fields = (*spec.source.fields, *spec.destination.fields)
     sizes = {field.storage_bytes for field in fields if length * field.storage_bytes % 4}

@@ -31,6 +31,9 @@ from gpuscan.planning.capabilities import Capabilities
 from gpuscan.problem.indexed_maps import with_index
 from gpuscan.problem.problem import Problem
 
+# The bytes that one load or store may take.
+_VECTOR_BYTES = 16
+
 
 @dataclass(frozen=True, kw_only=True)
 class ShaderSpec(HashedOnce):
@@ -200,6 +203,25 @@ class ScanSpec(ShaderSpec):
     def as_one_row(self) -> bool:
         """True if kernels take all rows for one row, since they are contiguous. Bits say where each of them begins."""
         return self.rows == 1 or self.has_segment_bits
+
+    @cached_property
+    def reversed_together(self) -> bool:
+        """True if several rows are read backwards as one row, from the end of the last one.
+
+        Rows then come in the reverse order. Tiles begin elsewhere in each row than in a forward scan of reversed rows,
+        so the operator must give the same bits in any order. Rows that begin within vectors are faster then.
+        """
+        if not (self.reverse and self.stacked_rows and self.combine.order_free) or self.has_segment_bits:
+            return False
+        if self.keep_last_only or self.compacts or self.index_step or any(self.field_offsets) or self.everywhere:
+            return False
+        fields = (*self.source.fields, *self.destination.fields)
+        return any(self.row_length * field.storage_bytes % _VECTOR_BYTES for field in fields)
+
+    @property
+    def backwards_as_one(self) -> bool:
+        """True if all rows are read backwards, from the end of the last one."""
+        return self.reverse and self.inner == 1 and (self.as_one_row or self.reversed_together)
 
     @property
     def segmented(self) -> bool:

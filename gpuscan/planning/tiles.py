@@ -35,7 +35,7 @@ def tile_shape(spec: ScanSpec, capabilities: Capabilities, subgroups: bool = Tru
     """
     if spec.everywhere:
         return tile_of_halves(spec, capabilities)
-    if not spec.as_one_row:
+    if not (spec.as_one_row or spec.reversed_together):
         # With and without subgroups, or neither: a stream may have to continue without subgroups.
         in_rows = [row_tile(spec, capabilities, with_subgroups) for with_subgroups in (False, True)]
         if None not in in_rows and (chosen := in_rows[subgroups]) is not None:

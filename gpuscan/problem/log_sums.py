@@ -62,7 +62,7 @@ class LogSums:
         # Two infinities have a distance of 0.
         distance = np.where(np.equal(left[0], right[0]), np.float32(0), np.abs(left[0] - right[0]))
         distance = distance * np.float32(1 / self._log_two)
-        # By their bits, larger distances are told from NaN, which stays.
+        # Bits are compared, so that NaN stays NaN.
         beyond = np.less(
             distance.view(np.uint32) - _LAST_BIT.view(np.uint32), _INFINITY_BITS - _LAST_BIT.view(np.uint32)
         )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import gpuscan as gs
 from gpuscan.planning.tile_shapes import TileShape
-from tests.harness.devices import poison
+from tests.harness.devices import device_as_if, poison
 from tests.harness.scans import make_problem, scan_with, tile_of, traits_of
 from tests.harness.stages import twin_of
 from tests.oracle import (
@@ -192,7 +192,7 @@ def test_larger_than_a_binding(device: gs.Device, adapter: wgpu.GPUAdapter, leng
 
 
 @pytest.mark.parametrize("length", [48, 63])
-@pytest.mark.parametrize("dtype", ["float32", "int16"])
+@pytest.mark.parametrize("dtype", ["float32", "int16", "float16"])
 def test_recorded_and_in_place(device: gs.Device, dtype: str, length: int) -> None:
     """Assert that a recorded plan refuses in-place rows that share words, and that a call copies them."""
     x = floats(dtype, 40, length)
@@ -209,7 +209,8 @@ def test_recorded_and_in_place(device: gs.Device, dtype: str, length: int) -> No
     assert_flipped(record_and_submit(device.asarray(x), device.empty(x.shape, x.dtype)).numpy(), wanted)
     array = device.asarray(x)
     shares = traits_of(plan)["scan"].shares_words
-    assert shares == (dtype == "int16" and length % tile_of(plan).chunk > 0)
+    # Rows of integers are reversed together, and only their ends could share words.
+    assert shares == (dtype == "float16" and length % tile_of(plan).chunk > 0)
     if shares:
         with pytest.raises(ValueError, match="another dst"):
             record_and_submit(array, array)
@@ -251,3 +252,23 @@ def test_a_row_alone_in_a_tile_of_rows(device: gs.Device) -> None:
         (wanted,) = scan_with(device, make_problem(flip_rows(x), axis=1), strategy, tile=tile)
         (got,) = scan_with(device, make_problem(x, axis=1, reverse=True), strategy, tile=tile)
         assert_flipped(got, wanted, strategy)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64"])
+def test_rows_that_are_reversed_together(device: gs.Device, dtype: str) -> None:
+    """Assert that rows that begin within vectors are read backwards as one row, if no order of integers changes a bit.
+
+    Initial values, exclusive scans, host arrays in pieces and arrays beyond a binding give what reversed rows give.
+    """
+    rng = np.random.default_rng(9)
+    gpu = device_as_if(device, adapter_type="DiscreteGPU")
+    small = device_as_if(device, limits={**device.capabilities.limits, "max-storage-buffer-binding-size": 1 << 16})
+    for rows, length in ((1, 33), (70, 1), (41, 23), (7, 4099), (300, 67)):
+        x = rng.integers(-9, 9, (rows, length)).astype(dtype)
+        initial = rng.integers(-9, 9, rows).astype(dtype)
+        for options in ({}, {"exclusive": True}, {"initial": initial}, {"initial": initial, "exclusive": True}):
+            wanted = flip_rows(gs.scan(flip_rows(x), axis=1, device="numpy", **options))
+            for each in one_of(device, (device, gpu, small), rows):
+                found = gs.scan(each.asarray(x), axis=1, reverse=True, **options).numpy()
+                np.testing.assert_array_equal(found, wanted, f"{rows, length} {options} {each}")
+            np.testing.assert_array_equal(gs.scan(x, axis=1, reverse=True, device=device, **options), wanted)
