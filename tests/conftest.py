@@ -4,9 +4,9 @@ Environment:
     GPUSCAN_TEST_MIN_ADAPTERS: the run fails unless tests passed on this many adapters. With 0, a machine without an
         adapter passes.
     GPUSCAN_TEST_IN_TURN: with 1, the software adapters share the cases of a test: each case runs on one of them, in
-        turn, and each adapter runs a case of each test. A test of one case runs on one adapter of each backend, unless
-        it tests the engine or the device. GPUs run every case. Most tests also give software adapters shorter chunks
-        than users get, since most of their time goes to compiling.
+        turn. Of the tests of the engine and the device each adapter runs a case, and of the tests of generated code
+        each backend does. GPUs run every case. Most tests also give software adapters shorter chunks than users get,
+        since most of their time goes to compiling.
     HYPOTHESIS_PROFILE: ``default`` or ``nightly`` (many more cases).
 """
 
@@ -47,9 +47,11 @@ if SWIFTSHADER.exists() and not any(name in os.environ for name in DRIVER_VARIAB
 # tests start have them too.
 TESTS_OF_WHAT_USERS_GET = ("api.test_scan.", "api.test_contract.", "codegen.", "planning.", "test_docs.", "tools.")
 
-# Tests of one case that run on every software adapter. What they test depends on subgroups, limits and schedulers, in
-# which two adapters of one backend differ. Tests of other folders run the same kernels through the public functions.
+# Tests of which each software adapter runs a case. What they test depends on subgroups, limits and schedulers, in which
+# two adapters of one backend differ. Tests of other folders run the same kernels through the public functions.
 TESTS_OF_ADAPTERS = ("tests/engine/", "tests/device/")
+# Tests of which each backend runs a case. They compile unusual code, which naga translates for each backend.
+TESTS_OF_BACKENDS = ("tests/codegen/", "tests/loops/", "tests/operators/")
 
 # The devices that the fixture `device` has opened.
 SESSION_DEVICES: list[gs.Device] = []
@@ -246,9 +248,10 @@ def pytest_collection_finish() -> None:
 def has_turn(asked: list[tuple[str, str | None]], sharing: dict[str, str]) -> list[bool]:
     """Return, for each case of a test on an adapter, whether it runs.
 
-    Adapters in `sharing` take the cases of a test in turn, so that every case runs on one of them and every test on
-    each. Where there are two cases and three adapters, the first case has a second turn. A single case runs on one
-    adapter of each backend, or on every adapter if it is a test of adapters. Other adapters run every case.
+    Adapters in `sharing` take the cases of a test in turn, so that every case runs on one of them. With as many cases
+    as adapters, every test runs on each. A test of fewer cases begins with an adapter that depends on its name. But
+    tests of adapters and of backends take more turns: where there are two cases and three adapters, the first case has
+    a second one, and a single case runs on every adapter, or on one of each backend. Other adapters run every case.
 
     Args:
         asked: for each case, the test and the summary of the adapter, or None.
@@ -258,12 +261,15 @@ def has_turn(asked: list[tuple[str, str | None]], sharing: dict[str, str]) -> li
     cases, seen, turns = Counter(asked), Counter[tuple[str, str | None]](), []
     for case in asked:
         test, adapter = case
+        count = cases[case]
         if adapter not in sharing:
             turns.append(True)
-        elif cases[case] == 1:
-            turns.append(test.startswith(TESTS_OF_ADAPTERS) or adapter == pick_adapter(test, sharing, sharing[adapter]))
+        elif count < len(order) and not test.startswith(TESTS_OF_ADAPTERS + TESTS_OF_BACKENDS):
+            turns.append(adapter == order[(first_turn(test) + seen[case]) % len(order)])
+        elif count == 1 and test.startswith(TESTS_OF_BACKENDS):
+            turns.append(adapter == pick_adapter(test, sharing, sharing[adapter]))
         else:
-            turns.append(seen[case] % len(order) == order.index(adapter) % min(cases[case], len(order)))
+            turns.append(seen[case] % len(order) == order.index(adapter) % min(count, len(order)))
         seen[case] += 1
     return turns
 
@@ -271,7 +277,12 @@ def has_turn(asked: list[tuple[str, str | None]], sharing: dict[str, str]) -> li
 def pick_adapter(test: str, sharing: dict[str, str], backend: str) -> str:
     """Return the adapter of the backend that a test of one case runs on, which is always the same one."""
     adapters = [adapter for adapter, its_backend in sharing.items() if its_backend == backend]
-    return adapters[zlib.crc32(test.encode()) % len(adapters)]
+    return adapters[first_turn(test) % len(adapters)]
+
+
+def first_turn(test: str) -> int:
+    """Return a number that is always the same for the test, and differs between tests."""
+    return zlib.crc32(test.encode())
 
 
 class AdapterReport:
