@@ -149,25 +149,32 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {% endmacro %}
 
 {#- Store the words of a chunk that begins at element `first`, within a word. It shares its first and last word with other
-    chunks. Lanes of columns exchange what they have of a word, so that one of them stores it. Other words get their bits
+    chunks. Lanes of a subgroup exchange what they have of a word, so that one of them stores it. Other words get their bits
     by two atomic operations, which keep the bits of others, whenever those are stored. -#}
 {% macro store_unaligned(access, stored, words, first) %}
-{% set count, exchanges = words | length, kernel.in_columns and kernel.subgroups %}
+{% set count, exchanges = words | length, kernel.subgroups and not (kernel.tile.per_row or spec.everywhere) %}
+{% set before, after = ("edges.before", "edges.after") if kernel.in_columns else (stored ~ "_lower", stored ~ "_upper") %}
     let {{ stored }}_shift = {{ bit_shift(access, first) }};
     let {{ stored }}_rest = 31u - {{ stored }}_shift;  // a shift by 32 bits would be none, so the rest is shifted twice
 {% for word in words %}
     let {{ stored }}_{{ loop.index0 }} = {{ word }};
     let {{ stored }}_mask{{ loop.index0 }} = {{ "mask_of_word(edges.size * %du, %du)" % (8 * access.field.storage_bytes, 32 * loop.index0) if kernel.in_columns else "0xffffffffu" }};
 {% endfor %}
-{% if exchanges %}
+{% if exchanges and kernel.in_columns %}
     let {{ stored }}_before = subgroupShuffleUp({{ stored }}_{{ count - 1 }}, 1u);
+{% elif exchanges %}
+{# A row is read backwards, so the next lane has what is before in memory, and stores no part of its last word. #}
+    let {{ stored }}_lane = (index / CHUNK) % SUBGROUP_SIZE;
+    let {{ stored }}_before = subgroupShuffleDown({{ stored }}_{{ count - 1 }}, 1u);
+    let {{ before }} = select(0xffffffffu, 0u, {{ stored }}_lane == SUBGROUP_SIZE - 1u);
+    let {{ after }} = select(0u, 0xffffffffu, {{ stored }}_lane == 0u);
 {% endif %}
 {% for i in range(count + 1) %}
 {% set at = "%s_at + %du" % (stored, i) %}
 {% set low, low_mask = ("%s_%d" % (stored, i), "%s_mask%d" % (stored, i)) if i < count else ("", "") %}
-{% set high, high_mask = ("%s_%d" % (stored, i - 1), "%s_mask%d" % (stored, i - 1)) if i else ("%s_before" % stored, "edges.before") if exchanges else ("", "") %}
+{% set high, high_mask = ("%s_%d" % (stored, i - 1), "%s_mask%d" % (stored, i - 1)) if i else ("%s_before" % stored, before) if exchanges else ("", "") %}
     let {{ stored }}_word{{ i }} = {{ word_across(stored, high, low) }};
-    let {{ stored }}_part{{ i }} = {{ word_across(stored, high_mask, low_mask) }}{{ " & edges.after" if i == count and exchanges }};
+    let {{ stored }}_part{{ i }} = {{ word_across(stored, high_mask, low_mask) }}{{ " & " ~ after if i == count and exchanges }};
     if ({{ "exists" if kernel.in_columns else "(%s < %s_end)" % (at, stored) }} & ({{ stored }}_part{{ i }} != 0u)) {
         if ({{ stored }}_part{{ i }} == 0xffffffffu) {
             atomicStore(&{{ access.name }}[{{ at }}], {{ stored }}_word{{ i }});
