@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from gpuscan.operators.approximations import exponential
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node
-from gpuscan.operators.polynomials import exponential
 from gpuscan.operators.traced_array import Traced
 from gpuscan.operators.traced_ufuncs import build
 

@@ -16,9 +16,9 @@ from math import log, sqrt
 import numpy as np
 
 from gpuscan.elements import Element
+from gpuscan.operators.approximations import fit, polynomial, power_of_two
 from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.polynomials import fit, polynomial, power_of_two
 from gpuscan.operators.trace import Map, trace_function
 from gpuscan.operators.traced_array import Number
 from gpuscan.problem.indexed_maps import compose_maps, with_index

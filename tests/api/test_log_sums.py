@@ -117,9 +117,15 @@ def test_maps_segments_and_pieces(device: gs.Device) -> None:
     """Assert that maps, segments, streams and recorded lengths give what whole arrays give."""
     x = np.random.default_rng(3).standard_normal(9001).astype(np.float32)
     offsets = np.array([0, 5, 5, 3000, 9001])
-    halved = exact(np.logaddexp, x / 2)
-    found = gs.scan(x, "logaddexp", before=lambda v: v * np.float32(0.5), after=lambda v: v + 1, device=device)
-    assert_close(found, halved + 1)
+    there = device.asarray(x)
+    for factor, more in ((np.float32(0.5), np.float32(1)), (np.float32(0.25), np.float32(2))):
+        # Values that the functions close over are read at each call.
+        maps = {"before": lambda v, by=factor: v * by, "after": lambda v, by=more: v + by}
+        closed = {"before": lambda v: v * factor, "after": lambda v: v + more}  # noqa: B023
+        wanted = exact(np.logaddexp, x * factor) + more
+        for given, options in ((x, maps), (there, maps), (x, closed), (there, closed)):
+            home = {} if given is there else {"device": device}
+            assert_close(gs.scan(given, "logaddexp", **options, **home), wanted)
     cut = np.concatenate([exact(np.logaddexp, part) for part in np.split(x, offsets[1:-1]) if part.size])
     assert_close(gs.scan(x, "logaddexp", segments=offsets, device=device), cut)
     totals = gs.reduce(x, "logaddexp", segments=offsets, device=device)
