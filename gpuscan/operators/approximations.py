@@ -7,11 +7,11 @@ are below 2^-27 of the result, so that the rounding of float32 dominates.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import log
 from typing import Any
 
 import numpy as np
-from numpy.polynomial.chebyshev import Chebyshev
 
 from gpuscan.operators.traced_array import Number
 
@@ -25,12 +25,19 @@ _LOWEST_BITS, _MINUS_INFINITY_BITS = np.float32(-86).view(np.uint32), np.uint32(
 
 def fit(function: Callable[[Any], Any], low: float, high: float, degree: int) -> tuple[float, ...]:
     """Return the coefficients of a polynomial close to the function between two numbers, the highest power first."""
-    found = Chebyshev.interpolate(function, degree, [low, high])
+    found = np.polynomial.Chebyshev.interpolate(function, degree, [low, high])
     return tuple(float(np.float32(each)) for each in found.convert(kind=np.polynomial.Polynomial).coef[::-1])
 
 
-_POWER = fit(np.exp2, -0.5, 0.5, 6)
-_EXPONENTIAL = fit(np.exp, -log(2) / 2, log(2) / 2, 6)
+# NumPy's polynomials take longer to import than this module, and few programs need them.
+@cache
+def _power_coefficients() -> tuple[float, ...]:
+    return fit(np.exp2, -0.5, 0.5, 6)
+
+
+@cache
+def _exponential_coefficients() -> tuple[float, ...]:
+    return fit(np.exp, -log(2) / 2, log(2) / 2, 6)
 
 
 def polynomial(coefficients: Sequence[float], x: Number) -> Number:
@@ -44,14 +51,14 @@ def polynomial(coefficients: Sequence[float], x: Number) -> Number:
 def power_of_two(x: Number) -> Number:
     """Return 2^x for x from -126 to 127."""
     whole = np.rint(x)
-    return polynomial(_POWER, x - whole) * _scale(whole)
+    return polynomial(_power_coefficients(), x - whole) * _scale(whole)
 
 
 def exponential(x: Number) -> Number:
     """Return e^x for x up to 87, and 0 for x below -86."""
     whole = np.rint(x * np.float32(1 / log(2)))
     rest = (x - whole * np.float32(_LOG_TWO_HIGH)) - whole * np.float32(log(2) - _LOG_TWO_HIGH)
-    power = polynomial(_EXPONENTIAL, rest) * _scale(whole)
+    power = polynomial(_exponential_coefficients(), rest) * _scale(whole)
     # Bits are compared, so that NaN stays NaN.
     lower = np.less_equal(x.view(np.uint32) - _LOWEST_BITS, _MINUS_INFINITY_BITS - _LOWEST_BITS)
     return np.where(lower, np.float32(0), power)

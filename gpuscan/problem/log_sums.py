@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import log, sqrt
 
 import numpy as np
@@ -87,7 +87,13 @@ class LogSums:
         )
 
 
-_LOG_SUMS = {name: LogSums(BUILTINS[name], log_two) for name, log_two in (("logaddexp", log(2)), ("logaddexp2", 1.0))}
+# The operators that are scanned by pairs, and the logarithms of 2 in their bases.
+_LOG_TWO = {"logaddexp": log(2), "logaddexp2": 1.0}
+
+
+@cache
+def _log_sums(name: str) -> LogSums:
+    return LogSums(BUILTINS[name], _LOG_TWO[name])
 
 
 def as_log_sums(problem: Problem) -> Problem:
@@ -95,13 +101,14 @@ def as_log_sums(problem: Problem) -> Problem:
 
     The bits of the results are the device's own, so a scan that must have the same bits everywhere stays as it is.
     """
-    sums = _LOG_SUMS.get(problem.operator.name)
-    if sums is None or problem.operator is not BUILTINS[problem.operator.name] or problem.everywhere:
+    name = problem.operator.name
+    if name not in _LOG_TWO or problem.operator is not BUILTINS[name] or problem.everywhere:
         return problem
     (field,) = problem.element.fields
     narrow = field.scalar.name != "float32"
     if field.scalar.name not in _COMBINED_AS_FLOAT32 or field.shape or (narrow and problem.after is not None):
         return problem
+    sums = _log_sums(name)
     argument = with_index(problem.source, problem.row_length) if problem.indexed else problem.source
     before, after = _maps(sums, argument, problem.element, problem.before, problem.after)
     seeds = problem.seeds
