@@ -4,6 +4,8 @@ Usage: python web/python/build_page.py FOLDER
 
 The folder gets the page, the examples, and gpuscan's wheel. Pyodide comes from its own address, unless config.json or
 the page's query `?pyodide=` names another one.
+
+The wheel gets bytecode from Pyodide in headless Chromium. Where that cannot run, the page works without it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
+sys.path.insert(0, str(CHECKOUT))  # this file may be run as a program
+
+from bytecode import add_bytecode  # noqa: E402
+
 FILES = ("index.html", "page.js", "python.js", "worker.js", "cells.js", "style.css", "helpers.py")
 # The programs of examples/ that the page offers. They need no other package and compile fast.
 EXAMPLES = (
@@ -60,6 +66,10 @@ def build(folder: Path) -> Path:
     for name in FILES:
         shutil.copy(HERE / name, folder)
     config = {"wheel": build_wheel(folder)}
+    try:
+        add_bytecode(folder / config["wheel"])
+    except (AssertionError, RuntimeError, subprocess.CalledProcessError) as error:
+        print(f"The wheel gets no bytecode, and a first result in the page takes longer: {error}", file=sys.stderr)
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     (folder / "examples.json").write_text(json.dumps([example(name) for name in EXAMPLES]), encoding="utf-8")
     return folder

