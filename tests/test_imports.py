@@ -59,6 +59,19 @@ def test_arrays_answer_the_protocols_of_numpy(adapter: wgpu.GPUAdapter) -> None:
     assert run_code(code) == ["[0, 1, 3, 6] [0, 2, 4, 6] [0, 2]"]
 
 
+def test_extrema_of_floats_need_no_other_package(adapter: wgpu.GPUAdapter) -> None:
+    """Assert that maxima are computed where ml_dtypes is missing, as in a web page."""
+    code = f"""if True:
+        import sys
+        sys.modules["ml_dtypes"] = None
+        import numpy as np
+        import gpuscan
+        x = np.array([2, 1, 3], np.float32)
+        print(gpuscan.scan(x, "maximum", device=gpuscan.Device({adapter.summary!r})).tolist())
+    """
+    assert run_code(code) == ["[2.0, 2.0, 3.0]"]
+
+
 def test_public_names() -> None:
     """Assert that every public name has a module, that type checkers read the same ones, and that all are listed."""
     tree = ast.parse(Path(gpuscan.__file__).read_text(encoding="utf-8"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
-from itertools import product
 from operator import attrgetter
 
 import numpy as np
@@ -389,17 +388,18 @@ _FLOATS = {
 _EXTREMA = {"maximum": ("maximum", -1), "minimum": ("minimum", 1), "fmax": ("maximum", 1), "fmin": ("minimum", -1)}
 
 
-@lru_cache(maxsize=1)
-def _extrema() -> dict[tuple[Code, Element], tuple[Element, Code, Code, Code]]:
+@lru_cache(maxsize=len(_FLOATS))
+def _extrema(float_name: str) -> dict[tuple[Code, Element], tuple[Element, Code, Code, Code]]:
     """Return by the code of each extremum and its element: the integers, their code, and the maps around it.
+
+    Only one type of floats is looked at, since bfloat16 needs a package that may be missing.
 
     Numbers of 16 bits are compared in the upper half of 32 bits, so that they wrap as numbers of 32 bits do.
     """
     found = {}
     int32 = element_of([np.dtype("int32")])
-    for (name, (of_integers, sign)), (float_name, (integer, magnitude, nan)) in product(
-        _EXTREMA.items(), _FLOATS.items()
-    ):
+    integer, magnitude, nan = _FLOATS[float_name]
+    for name, (of_integers, sign) in _EXTREMA.items():
         (field,) = int32.fields
         floats, stored = (replace(int32, fields=(replace(field, scalar=SCALARS[s]),)) for s in (float_name, integer))
         upper = 32 - stored.fields[0].scalar.bits
@@ -436,7 +436,8 @@ def by_order(spec: ScanSpec) -> ScanSpec:
         return spec
     if not spec.combine.helpers:  # extrema of floats call one; the first scan of others need not render all helpers
         return spec
-    known = _extrema().get((spec.combine, spec.element))
+    name = spec.element.fields[0].scalar.name
+    known = _extrema(name).get((spec.combine, spec.element)) if name in _FLOATS else None
     if known is None or (spec.element.fields[0].storage_bytes < 4 and (spec.seeded or not spec.keep_last_only)):
         return spec
     stored, combine, before, after = known
