@@ -180,11 +180,13 @@ class ScanSpec(ShaderSpec):
         row_length: the number of elements in a row.
         inner: the number of rows that are interleaved in memory, one element of each after the other. It is 1 if the
             elements of a row are neighbours.
+        rows_in_place: True if each row is read where it is, also backwards, as the kernels of groups do.
     """
 
     rows: int
     row_length: int
     inner: int = 1
+    rows_in_place: bool = False
 
     __hash__ = HashedOnce.__hash__
 
@@ -210,7 +212,11 @@ class ScanSpec(ShaderSpec):
         Rows then come in the reverse order. Tiles begin elsewhere in each row than in a forward scan of reversed rows,
         so the operator must give the same bits in any order. Rows that begin within vectors are faster then.
         """
-        if not (self.reverse and self.stacked_rows and self.combine.order_free) or self.has_segment_bits:
+        if (
+            not (self.reverse and self.stacked_rows and self.combine.order_free)
+            or self.has_segment_bits
+            or self.rows_in_place
+        ):
             return False
         if self.keep_last_only or self.compacts or self.index_step or any(self.field_offsets) or self.everywhere:
             return False
