@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from html import escape
-from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any, Never, TypeAlias, overload
 
@@ -582,23 +581,9 @@ class Array(DeviceArray, ArrayOperators):
         )
 
 
-# The modules of the functions that answer NumPy's protocols, by the names of these. They are made of scans and maps,
-# which are above arrays. A scan itself needs none of them, so each is imported at its first use.
-_MODULES = {
-    "take_item": "gpuscan.api.array_indices",
-    "put_item": "gpuscan.api.array_indices",
-    "ufunc": "gpuscan.api.ufuncs",
-    "function": "gpuscan.api.numpy_functions",
-}
-
-
-class _Protocols(dict[str, Callable[..., Any]]):
-    def __missing__(self, name: str) -> Callable[..., Any]:
-        import_module(_MODULES[name])
-        return self[name]
-
-
-_protocols = _Protocols()
+# The functions that answer NumPy's protocols, by the names of these. They are made of scans and maps, which are above
+# arrays; `gpuscan.api` imports their modules.
+_protocols: dict[str, Callable[..., Any]] = {}
 
 
 def answer_protocols(**answers: Callable[..., object]) -> None:
