@@ -581,9 +581,15 @@ class Array(DeviceArray, ArrayOperators):
         )
 
 
-# The functions that answer NumPy's protocols, by the names of these. They are made of scans and maps, which are above
-# arrays; `gpuscan.api` imports their modules.
-_protocols: dict[str, Callable[..., Any]] = {}
+class _Protocols(dict[str, Callable[..., Any]]):
+    """The functions that answer NumPy's protocols, by the names of these. "load" imports them at their first use."""
+
+    def __missing__(self, name: str) -> Callable[..., Any]:
+        self["load"]()
+        return self[name]
+
+
+_protocols = _Protocols()
 
 
 def answer_protocols(**answers: Callable[..., object]) -> None:
