@@ -150,7 +150,7 @@ def _plan_labels(executor: Executor, problem: Problem, labels: object) -> Uncoun
     if labels.nbytes > limit or any(problem.size * f.storage_bytes > limit for f in fields):
         return None
     in_rows = replace(problem, shape=(problem.rows, length), axis=1)
-    spec = replace(scan_spec(in_rows, context.capabilities, captures=True), rows_in_place=True)
+    spec = scan_spec(in_rows, context.capabilities, captures=True, rows_in_place=True)
     if 4 * problem.size * spec.element.words > limit:
         return None
     sizes = [f.storage_bytes for f in problem.source.fields]

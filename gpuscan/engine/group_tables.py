@@ -174,14 +174,14 @@ def plan_table(
     if labels.labels.nbytes > limit:
         return None
     in_rows = replace(problem, shape=(problem.rows, length), axis=1)
-    spec = replace(scan_spec(in_rows, context.capabilities, captures=True), rows_in_place=True)
+    spec = scan_spec(in_rows, context.capabilities, captures=True, rows_in_place=True)
     identity = problem.operator.identity_for(problem.element) if spec.combine.neutral is not None else None
     if options.get("reduces") and problem.fill is not None and identity is not None and not problem.initial:
         # Empty groups give what the others begin with, so no marks are needed.
         shapes = [(problem.rows, *field.shape) for field in problem.element.fields]
         seeds = tuple(np.broadcast_to(value, shape) for value, shape in zip(identity, shapes, strict=True))
         in_rows = replace(in_rows, seeds=seeds, initial=True)
-        spec = replace(scan_spec(in_rows, context.capabilities, captures=True), rows_in_place=True)
+        spec = scan_spec(in_rows, context.capabilities, captures=True, rows_in_place=True)
     table = plan_groups(spec, scalar_of(labels.labels.dtype), labels.count, context.capabilities, **options)
     return None if table is None else TabledGroups(in_rows, labels.labels, spec, table)
 

@@ -22,7 +22,7 @@ from gpuscan.planning.kernel_parts import (
     WaitPolicy,
 )
 from gpuscan.planning.row_tiles import tile_of_few_columns, tile_of_rows
-from gpuscan.planning.spec import ScanSpec
+from gpuscan.planning.spec import ACCESS_BYTES, ScanSpec
 from gpuscan.planning.strategies import ends_loops, starts_in_order
 from gpuscan.planning.tile_shapes import ColumnTile, RowTile, Tile, TileShape
 from gpuscan.planning.tiles import recomputes_scan
@@ -31,7 +31,7 @@ from gpuscan.planning.workgroup_memory import exchanges_chunks
 from gpuscan.sizes import concrete, has_size
 
 # The 32-bit words in the widest load or store: WGSL's vec4<u32>.
-ACCESS_WORDS = 4
+ACCESS_WORDS = ACCESS_BYTES // 4
 
 # One more than the most elements of a piece. 32-bit indices reach twice as far, which leaves room for the last tiles.
 LENGTH_LIMIT = 2**31
@@ -278,7 +278,7 @@ def access_of(
     """Return how the scan's kernel reads and writes the arrays."""
     several = not spec.as_one_row and not isinstance(tile, ColumnTile)
     whole_chunks = tile.per_row or (several and spec.row_length % tile.chunk == 0)
-    single_elements = several and spec.reverse and not (whole_chunks or spec.reversed_together)
+    single_elements = reverses_rows(spec) and not whole_chunks
     fields = (*spec.source.fields, *spec.destination.fields)
     # Views are accessed word by word. Wide elements of all arrays are then exchanged word by word, views or not.
     words = placement.views and any(field.storage_bytes > 4 * ACCESS_WORDS for field in fields)

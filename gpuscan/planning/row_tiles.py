@@ -7,9 +7,9 @@ import math
 from gpuscan.elements import min_chunk
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.heuristics import Heuristics, heuristics_for
-from gpuscan.planning.spec import ScanSpec
+from gpuscan.planning.spec import ACCESS_BYTES, ScanSpec
 from gpuscan.planning.tile_shapes import RowTile, power_above, power_below
-from gpuscan.planning.tiles import ACCESS_BYTES, max_invocations, tile_shape
+from gpuscan.planning.tiles import max_invocations, tile_shape
 
 # The widest element, in words. Lanes that load wider ones do not load neighbouring words.
 MAX_WORDS = 4

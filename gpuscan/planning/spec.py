@@ -30,8 +30,8 @@ from gpuscan.planning.capabilities import Capabilities
 from gpuscan.problem.indexed_maps import with_index
 from gpuscan.problem.problem import Problem
 
-# The bytes that one load or store may take.
-_VECTOR_BYTES = 16
+# Bytes in the widest load or store: WGSL's vec4<u32>.
+ACCESS_BYTES = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +221,7 @@ class ScanSpec(ShaderSpec):
         if self.keep_last_only or self.compacts or self.index_step or any(self.field_offsets) or self.everywhere:
             return False
         fields = (*self.source.fields, *self.destination.fields)
-        return any(self.row_length * field.storage_bytes % _VECTOR_BYTES for field in fields)
+        return any(self.row_length * field.storage_bytes % ACCESS_BYTES for field in fields)
 
     @property
     def backwards_as_one(self) -> bool:
@@ -258,7 +258,12 @@ _SHADER_VALUES = attrgetter(*_SHADER_FIELDS)
 
 
 def scan_spec(
-    problem: Problem, capabilities: Capabilities, *, carried: bool = False, captures: bool = False
+    problem: Problem,
+    capabilities: Capabilities,
+    *,
+    carried: bool = False,
+    captures: bool = False,
+    rows_in_place: bool = False,
 ) -> ScanSpec:
     """Build the `ScanSpec` of a problem on a device.
 
@@ -267,6 +272,7 @@ def scan_spec(
         capabilities: the device's; they decide how the operator's code treats 64-bit integers.
         carried: a carry of an earlier piece precedes the first element.
         captures: True to capture the constants of the user's functions; see `gpuscan.operators.code.Code`.
+        rows_in_place: as in `ScanSpec`.
 
     Raises:
         OperatorError: the operator or a map cannot become WGSL.
@@ -295,6 +301,7 @@ def scan_spec(
         rows=problem.rows,
         row_length=problem.row_length,
         inner=inner,
+        rows_in_place=rows_in_place,
         reverse=problem.reverse,
         exclusive=problem.exclusive,
         initial=problem.initial,

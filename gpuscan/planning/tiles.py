@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuscan.elements import min_chunk
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.heuristics import Heuristics, heuristics_for
-from gpuscan.planning.spec import ScanSpec
+from gpuscan.planning.spec import ACCESS_BYTES, ScanSpec
 from gpuscan.planning.tile_shapes import BLOCK, TileShape, power_below
 
 # Words of workgroup memory for one invocation of a compaction: 16 of elements that are moved, 4 of its chunks' ranks.
@@ -17,9 +17,6 @@ HALVES_WORKGROUP, HALVES_CHUNK = 256, 4
 HALVES_CPU_WORKGROUP, HALVES_CPU_CHUNK = 32, 8
 # Characters of WGSL from which on functions take long to compile on CPU adapters. A sum has half as many.
 HALVES_CHARACTERS = 3000
-
-# Bytes in the widest load or store: WGSL's vec4<u32>.
-ACCESS_BYTES = 16
 
 
 def tile_shape(spec: ScanSpec, capabilities: Capabilities, subgroups: bool = True) -> TileShape:

@@ -64,8 +64,7 @@ def as_vectors(problem: Problem) -> Problem:
         after=after,
         heads=None if problem.heads is None else replace(problem.heads, shape=shape),
     )
-    kinds = {"kind": problem.kind, "layout_kind": problem.layout_kind}
-    return whole.of_its_kind(**{name: kind and ("vectors", kind) for name, kind in kinds.items()})
+    return whole.as_rewrite_of(problem, "vectors")
 
 
 def vectors_in(arrays: Sequence[Any], shape: tuple[int, ...], count: int) -> tuple[Any, ...]:

@@ -117,8 +117,7 @@ def as_log_sums(problem: Problem) -> Problem:
         seed = seed.astype(np.float32) if isinstance(seed, np.ndarray) else seed
         seeds = (seed, np.broadcast_to(np.float32(1), seed.shape))
     whole = replace(problem, operator=sums.pairs, element=before.element, before=before, after=after, seeds=seeds)
-    kinds = {"kind": problem.kind, "layout_kind": problem.layout_kind}
-    return whole.of_its_kind(**{name: kind and ("log sums", kind) for name, kind in kinds.items()})
+    return whole.as_rewrite_of(problem, "log sums")
 
 
 @lru_cache(maxsize=256)

@@ -138,6 +138,11 @@ class Problem:
         kind = object()
         return self.of_its_kind(leaves=(), kind=kind, layout_kind=kind)
 
+    def as_rewrite_of(self, problem: Problem, rewrite: str) -> Problem:
+        """Return this problem with a kind: that of the problem from which it was made by a rewrite of this name."""
+        kinds = {"kind": problem.kind, "layout_kind": problem.layout_kind}
+        return self.of_its_kind(**{name: kind and (rewrite, kind) for name, kind in kinds.items()})
+
     def with_leaves(self, leaves: tuple[object, ...]) -> Problem:
         """Return the same problem with other arrays of the same shape and dtype."""
         return self.of_its_kind(leaves=leaves)

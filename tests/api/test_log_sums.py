@@ -1,4 +1,4 @@
-"""Scans by logaddexp carry the largest number and a sum beside it: results as of float64, rounded to float32."""
+"""Scans by logaddexp carry the largest number and a sum. Their errors are some units of float32."""
 
 from __future__ import annotations
 
