@@ -20,10 +20,12 @@ from gpuscan.operators.wgsl_arithmetic import (
     Text,
     atomic_of,
     commutes,
+    has_quick_form,
     is_order_free,
     literal,
     low_bits_suffice,
     neutral_of,
+    only_sums,
     spell_node,
 )
 from gpuscan.sizes import concrete
@@ -46,6 +48,10 @@ class Code(HashedOnce):
         result: the element that it returns.
         foreign: True for WGSL of the user's, which must be kept apart from gpuscan's.
         loops: True if it has loops, so that gpuscan counts their iterations.
+        quick: with fixed bits, ``quick_combine``, which computes faster if its steps have forms for that, and
+            ``smallest_of``, which tells for an element how small the operands are; "" without such steps.
+        only_sums: True if the function consists of sums and differences. If the numbers of elements are no smaller than
+            the quick forms allow, their sums need no check.
         wraps_late: True if its narrow integers may leave their range and are right in their low bits only. They are
             wrapped when they are stored.
         order_free: True if the order and the grouping in which elements are combined change no bit of the result
@@ -65,6 +71,8 @@ class Code(HashedOnce):
     source: str
     helpers: tuple[str, ...]
     result: Element
+    quick: str = ""
+    only_sums: bool = False
     foreign: bool = False
     loops: bool = False
     wraps_late: bool = False
@@ -93,6 +101,13 @@ class Code(HashedOnce):
         """The characters of WGSL of the function and of all that it calls."""
         return len(self.source) + sum(len(arithmetic_functions()[name]) for name in self.helpers)
 
+    @cached_property
+    def quick_characters(self) -> int:
+        """The same of the function that combines in quick steps, or of the only one."""
+        if not self.quick:
+            return self.characters
+        return len(self.quick) + sum(len(arithmetic_functions()[name]) for name in helpers_of(self.quick))
+
 
 def combine_code(
     operator: Operator, element: Element, native_int64: bool, *, captures: bool = False, fixed: bool = False
@@ -118,16 +133,21 @@ def combine_code(
     traced = trace_operator(operator.function, element, operator.name)
     signature = "fn combine(a: Element, b: Element) -> Element"
     arguments = (("a", element), ("b", element))
-    late = low_bits_suffice(reachable([node for each in traced.fields for node in each]))
+    nodes = reachable([node for each in traced.fields for node in each])
+    late = low_bits_suffice(nodes)
     captured = _Captured("combine", traced if captures and operator.kinds is None else None)
     names = captured.names
     source = emit(
         signature, arguments, traced.fields, element, "Element", native_int64, wrap=not late, names=names, fixed=fixed
     )
+    has_quick_steps = fixed and any(map(has_quick_form, nodes))
+    quick = _quick_code(arguments, traced, element, native_int64, names) if has_quick_steps else ""
     return Code(
         source,
-        helpers_of(source),
+        helpers_of(source + quick),
         element,
+        quick=quick,
+        only_sums=only_sums(nodes),
         wraps_late=late,
         order_free=is_order_free(traced.fields),
         commutes=commutes(traced.fields),
@@ -179,6 +199,25 @@ def map_code(
         captured_floats=captured.floats,
         captured_words=captured.words,
     )
+
+
+def _quick_code(
+    arguments: Sequence[tuple[str, Element]], traced: Result, element: Element, native_int64: bool,
+    names: Mapping[int, str],
+) -> str:  # fmt: skip
+    """Return the functions by which kernels combine elements in quick steps; see `Code.quick`."""
+    nodes = reachable([node for each in traced.fields for node in each])
+    operands = [arg for node in nodes if has_quick_form(node) for arg in node.args]
+    inputs = sorted({arg.data[1:] for arg in operands if arg.op == "input"})
+    sizes = "0xffffffffu"
+    for position, component in inputs:
+        number = element.member("x", position) + (f"[{component}]" if element.fields[position].shape else "")
+        sizes = f"min({sizes}, f32_size({number}))"
+    combine = emit(
+        "fn quick_combine(a: Element, b: Element, smallest: ptr<function, u32>) -> Element", arguments, traced.fields,
+        element, "Element", native_int64, names=names, fixed=True, quick=True,
+    )  # fmt: skip
+    return f"fn smallest_of(x: Element) -> u32 {{\n    return {sizes};\n}}\n\n{combine}"
 
 
 class _Captured:
@@ -245,7 +284,7 @@ LINE_WIDTH = 100
 def emit(
     signature: str, arguments: Sequence[tuple[str, Element]], fields: Sequence[Sequence[Node]], result: Element,
     result_type: str, native_int64: bool, wrap: bool = True, names: Mapping[int, str] | None = None,
-    fixed: bool = False,
+    fixed: bool = False, quick: bool = False,
 ) -> str:  # fmt: skip
     """Return the WGSL of a function.
 
@@ -259,11 +298,14 @@ def emit(
         wrap: keep narrow integers in their range after each operation.
         names: names of numbers that the shader has already, by the index of their node.
         fixed: True if floats must have the same bits on every device.
+        quick: True to use the quick forms of these steps (see `spell_node`), and to note how small their operands are,
+            apart from those that are numbers of the arguments.
     """
     results = [node for field in fields for node in field]
     nodes = reachable(results)
     uses = Counter(arg.index for node in nodes for arg in node.args)
     uses.update(node.index for node in results)
+    checked = {arg.index for node in nodes if quick and has_quick_form(node) for arg in node.args if arg.op != "input"}
     lines: list[str] = []
     texts: dict[int, Text] = {}
     for node in nodes:
@@ -273,9 +315,13 @@ def emit(
                 'write .astype(np.float32), or pass device="numpy"'
             )
         name = (names or {}).get(node.index)
-        text = Text(name) if name else _text(node, texts, arguments, native_int64, wrap, fixed)
+        text = Text(name) if name else _text(node, texts, arguments, native_int64, wrap, fixed, quick)
         leaf = node.op in ("input", "constant")
-        if not leaf and (uses[node.index] > 1 or len(text.text) > INLINE_WIDTH) and not _is_return(node, uses, results):
+        if node.index in checked:
+            number = f"f32_hidden(bitcast<u32>({text.text}))" if node.is_constant else text.text
+            text = Text(f"v{len(lines)}")
+            lines += [f"let {text.text} = {number};", f"*smallest = min(*smallest, f32_size({text.text}));"]
+        elif not (leaf or _is_return(node, uses, results)) and (uses[node.index] > 1 or len(text.text) > INLINE_WIDTH):
             lines.append(f"let v{len(lines)} = {text.text};")
             text = Text(f"v{len(lines) - 1}")
         texts[node.index] = text
@@ -290,7 +336,7 @@ def _is_return(node: Node, uses: Counter[int], results: Sequence[Node]) -> bool:
 
 def _text(
     node: Node, texts: dict[int, Text], arguments: Sequence[tuple[str, Element]], native_int64: bool, wrap: bool,
-    fixed: bool,
+    fixed: bool, quick: bool,
 ) -> Text:  # fmt: skip
     if node.op == "constant":
         return literal(node.value, node.scalar, native_int64)
@@ -298,7 +344,7 @@ def _text(
         argument, field, component = node.data
         name, element = arguments[argument]
         return Text(element.member(name, field) + (f"[{component}]" if element.fields[field].shape else ""))
-    return spell_node(node, [texts[arg.index] for arg in node.args], native_int64, wrap, fixed)
+    return spell_node(node, [texts[arg.index] for arg in node.args], native_int64, wrap, fixed, quick)
 
 
 def _construct_result(

@@ -92,6 +92,8 @@ FIXED = {
     },
     "c64": {"add": "c64_sum", "subtract": "c64_difference", "multiply": "c64_product", "negative": "c64_opposite"},
 }
+# Steps of these with a form that has the same bits if each operand is 0 or has an ordinary size.
+QUICK = {"f32_sum": "f32_quick_sum", "f32_difference": "f32_quick_difference", "f32_product": "f32_quick_product"}
 # Other operations on floats that have the same bits everywhere, since they work on bits or choose a number.
 FIXED_ALREADY = {
     "f32": frozenset(
@@ -329,7 +331,9 @@ def _is_fixed_cast(source: Scalar, target: Scalar) -> bool:
     return source.kind in ("float", "bool") or source.bits <= 16 or source.name == "int32"
 
 
-def spell_node(node: Node, args: list[Text], native_int64: bool, wrap: bool = True, fixed: bool = False) -> Text:
+def spell_node(
+    node: Node, args: list[Text], native_int64: bool, wrap: bool = True, fixed: bool = False, quick: bool = False
+) -> Text:
     """Return the expression of a node, given the expressions of its arguments.
 
     Args:
@@ -338,6 +342,7 @@ def spell_node(node: Node, args: list[Text], native_int64: bool, wrap: bool = Tr
         native_int64: True if WGSL has 64-bit integers on the device.
         wrap: True to keep narrow integers in their range.
         fixed: True if floats must have the same bits on every device.
+        quick: True to use the forms of `QUICK`.
     """
     if node.op == "select":
         return call("select", args[2], args[1], args[0])
@@ -350,9 +355,20 @@ def spell_node(node: Node, args: list[Text], native_int64: bool, wrap: bool = Tr
         return _view(args[0], source, node.scalar, native_int64)
     form = form_of(source, native_int64)
     if fixed and node.op in FIXED.get(form, ()):
-        return call(FIXED[form][node.op], *args)
+        name = FIXED[form][node.op]
+        return call(QUICK.get(name, name) if quick else name, *args)
     text = _operation(node, form, args)
     return wrap_integer(text, node.scalar) if node.op in WRAPS and wrap else text
+
+
+def has_quick_form(node: Node) -> bool:
+    """Return True if a step with fixed bits has a form in `QUICK`."""
+    return bool(node.args) and form_of(node.args[0].scalar, True) == "f32" and FIXED["f32"].get(node.op) in QUICK
+
+
+def only_sums(nodes: Sequence[Node]) -> bool:
+    """Return True if all nodes are inputs, and sums and differences."""
+    return all(node.op in ("input", "add", "subtract") for node in nodes)
 
 
 def _operation(node: Node, form: str, args: list[Text]) -> Text:

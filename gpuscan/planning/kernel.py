@@ -217,6 +217,11 @@ class Kernel(HashedOnce):
         return SPAN // self.tile.tile_size
 
     @property
+    def tile_leads(self) -> int:
+        """The items that a tile of a canonical order may be joined with: a half for each bit, and what is before."""
+        return self.tiles_per_span.bit_length()
+
+    @property
     def blocks_at_once(self) -> int:
         """The blocks of totals that scan_totals scans at a time, one in each subgroup."""
         return self.tile.subgroups_per_workgroup if self.block_in_subgroup else 1

@@ -13,8 +13,9 @@ MOVING_WORDS = 16 + 4
 
 # The invocations of a workgroup that combines in halves, and the elements of a chunk, at most: of GPUs, and of CPU
 # adapters, where a barrier costs much. lavapipe took half as long as in 256 x 4, SwiftShader a seventh.
-HALVES_WORKGROUP, HALVES_CHUNK = 256, 4
+HALVES_WORKGROUP, HALVES_CHUNK = 256, 16
 HALVES_CPU_WORKGROUP, HALVES_CPU_CHUNK = 32, 8
+HALVES_WORDS = 32
 # Characters of WGSL from which on functions take long to compile on CPU adapters. A sum has half as many.
 HALVES_CHARACTERS = 3000
 
@@ -53,8 +54,8 @@ def tile_of_halves(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     workgroup, longest = (HALVES_CPU_WORKGROUP, HALVES_CPU_CHUNK) if is_cpu else (HALVES_WORKGROUP, HALVES_CHUNK)
     chunk = min_chunk(spec.source, spec.destination)
     codes = [code for code in (spec.combine, spec.before, spec.after) if code is not None]
-    takes_long = is_cpu and sum(code.characters for code in codes) > HALVES_CHARACTERS
-    while not takes_long and chunk < longest and chunk * 2 * spec.item_words <= ACCESS_BYTES:
+    takes_long = is_cpu and sum(code.quick_characters for code in codes) > HALVES_CHARACTERS
+    while not takes_long and chunk < longest and chunk * 2 * spec.item_words <= HALVES_WORDS:
         chunk *= 2
     room = max(1, items_that_fit(spec, capabilities))
     return TileShape(power_below(min(workgroup, max_invocations(capabilities), room)), 0, 1, chunk)

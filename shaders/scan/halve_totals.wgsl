@@ -15,32 +15,61 @@
 @group(0) @binding({{ kernel.binding_of("carry_out") }}) var<storage, read_write> carry_out: array<u32>;
 {% endif %}
 const TILES_PER_SPAN = {{ kernel.tiles_per_span }}u;
+// Pairs that an invocation reads before it writes, since each access takes long.
+const PAIRS = 4u;
+var<workgroup> folds: array<{{ text.shared_item }}, WORKGROUP_SIZE>;
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(@builtin(local_invocation_index) invocation: u32) {
     for (var half = 1u; half < TILES_PER_SPAN; half *= 2u) {
-        for (var last = (2u * invocation + 2u) * half - 1u; last < params.tiles; last += 2u * half * WORKGROUP_SIZE) {
-            write_total(last, join(read_total(last - half), read_total(last)));
+        let distance = 2u * half * WORKGROUP_SIZE;
+        for (var last = (2u * invocation + 2u) * half - 1u; last < params.tiles; last += PAIRS * distance) {
+{% for pair in range(4) %}
+            let left{{ pair }} = read_total(last + {{ pair }}u * distance - half);
+            let right{{ pair }} = read_total(last + {{ pair }}u * distance);
+{% endfor %}
+            write_total(last, join(left0, right0));
+{% for pair in range(1, 4) %}
+            if (last + {{ pair }}u * distance < params.tiles) {
+                write_total(last + {{ pair }}u * distance, join(left{{ pair }}, right{{ pair }}));
+            }
+{% endfor %}
         }
         storageBarrier();
-    }
-    if (invocation != 0u) {
-        return;
     }
 {% if spec.carried %}
     var fold = carry_in();
 {% else %}
     var fold = read_total(min(TILES_PER_SPAN, params.tiles) - 1u);
 {% endif %}
-    for (var last = TILES_PER_SPAN - 1u; last < params.tiles; last += TILES_PER_SPAN) {
+    // Fold as many spans at a time as there are invocations to read and write the totals.
+    let spans = params.tiles / TILES_PER_SPAN;
+    for (var first = 0u; first < spans; first += WORKGROUP_SIZE) {
+        let last = (first + invocation + 1u) * TILES_PER_SPAN - 1u;
+        folds[invocation] = {{ text.to_shared("read_total(last)") }};
+        workgroupBarrier();
+        if (invocation == 0u) {
+            for (var span = 0u; span < min(spans - first, WORKGROUP_SIZE); span++) {
 {% if spec.carried %}
-        fold = join(fold, read_total(last));
+                fold = join(fold, {{ text.from_shared("folds[span]") }});
 {% else %}
-        let total = read_total(last);
-        fold = pick(last >= TILES_PER_SPAN, join(fold, total), total);
+                let total = {{ text.from_shared("folds[span]") }};
+                fold = pick(first + span > 0u, join(fold, total), total);
 {% endif %}
-        write_total(last, fold);
+                folds[span] = {{ text.to_shared("fold") }};
+            }
+        }
+        workgroupBarrier();
+        if (first + invocation < spans) {
+            write_total(last, {{ text.from_shared("folds[invocation]") }});
+        }
+        workgroupBarrier();
     }
+{% if spec.carry_out %}
+    if (invocation != 0u) {
+        return;
+    }
+{% endif %}
 {% if spec.carry_out %}
     let words = item_to_words(fold);
 {% for word in range(kernel.item_words) %}

@@ -17,6 +17,11 @@
 {% include "scan/totals.wgsl" %}
 {% include "shared/grid.wgsl" %}
 {% include "scan/carry_in.wgsl" %}
+{% if kernel.strategy != "alone" %}
+
+const TILE_LEADS = {{ kernel.tile_leads }}u;
+var<workgroup> tile_leads: array<{{ text.shared_item }}, TILE_LEADS>;  // totals of halves, and the fold of all spans
+{% endif %}
 {% else %}
 {% include "scan/prefix_" ~ kernel.strategy ~ ".wgsl" %}
 {% endif %}

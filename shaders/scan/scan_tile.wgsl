@@ -50,9 +50,16 @@
     let led = subgroup > 0u;
 {% endif %}
 {% elif spec.everywhere %}
+{% if kernel.strategy != "alone" %}
+    for (var level = invocation; level < TILE_LEADS; level += WORKGROUP_SIZE) {
+        tile_leads[level] = {{ text.to_shared("read_total(max((tile >> level) << level, 1u) - 1u)") }};
+    }
+{% endif %}
     let chunk0 = scan_workgroup(invocation, loaded0);
+{% if spec.exclusive or spec.compacts %}
     let tile_lead = {{ text.from_shared("scratch[max(invocation, 1u) - 1u]") }};
     let led = invocation > 0u;
+{% endif %}
 {% else %}
     let chunk0 = scan_chunk(loaded0);
     _ = scan_invocations(invocation, chunk0[CHUNK - 1u]);

@@ -3,7 +3,7 @@
     tree over bands. A subgroup takes one band, or several neighbouring ones. Without subgroups: left to right in a chunk,
     a Kogge-Stone tree over the workgroup. -#}
 {% from "scan/shared_scan.wgsl" import shared_scan with context %}
-{% from "scan/halves.wgsl" import scan_chunk_in_halves, scan_in_halves, reduce_in_halves with context %}
+{% from "scan/halves.wgsl" import chunks_in_halves, scan_in_halves, reduce_in_halves with context %}
 {% from "scan/subgroup_scan.wgsl" import place, scan_steps, subgroup_scan with context %}
 {% include "scan/item_exchange.wgsl" %}
 // ----- Scan of a tile
@@ -29,7 +29,7 @@ var<workgroup> band_totals: array<{{ text.shared_item }}, {{ bands + 1 }}>;  // 
 {% endif %}
 
 {% if spec.everywhere %}
-{{ scan_chunk_in_halves() }}
+{{ chunks_in_halves() }}
 {% else %}
 fn scan_chunk(chunk: Chunk) -> Chunk {
     let s0 = chunk[0];

@@ -71,13 +71,13 @@ fn f32_difference(a: f32, b: f32) -> f32 {
 fn f32_product(a: f32, b: f32) -> f32 {
     let product = f32_settled(f32_hidden(bitcast<u32>(a)) * f32_hidden(bitcast<u32>(b)));
     let size = product & 0x7fffffffu;
+    let x = bitcast<u32>(a) & 0x7fffffffu;
+    let y = bitcast<u32>(b) & 0x7fffffffu;
 {% if branches %}
-    if ((size > 0x00800000u) & (size < 0x7f800000u)) {
+    if (((size > 0x00800000u) & (size < 0x7f800000u)) | ((size == 0u) & (min(x, y) == 0u))) {
         return bitcast<f32>(product);
     }
 {% endif %}
-    let x = bitcast<u32>(a) & 0x7fffffffu;
-    let y = bitcast<u32>(b) & 0x7fffffffu;
     let sign = (bitcast<u32>(a) ^ bitcast<u32>(b)) & 0x80000000u;
     let p = scaled_from_bits(x);
     let q = scaled_from_bits(y);
@@ -90,6 +90,31 @@ fn f32_product(a: f32, b: f32) -> f32 {
     let special = select(sign | 0x7f800000u, 0x7fc00000u, (max(x, y) > 0x7f800000u) | (min(x, y) == 0u));
     let found = select(exact, special, max(x, y) >= 0x7f800000u);
     return bitcast<f32>(select(found, product, (size > 0x00800000u) & (size < 0x7f800000u)));
+}
+{% endif %}
+{#- ----- Quick steps
+    They have the same bits if each operand is 0, an infinity, NaN, or at least 2^-62: sums are multiples of 2^-85, and
+    products are at least 2^-124. NaN of a result has another pattern. -#}
+{% if "f32_size" in helpers %}
+
+// Grows with the size of a number, but is the largest word for 0.
+fn f32_size(x: f32) -> u32 {
+    return (bitcast<u32>(x) << 1u) - 1u;
+}
+{% endif %}
+{% for step, sign in (("sum", "+"), ("difference", "-")) %}
+{% if "f32_quick_" + step in helpers %}
+
+// A product by 1 is exact, and compilers that do not know the factor reorder no sums across it.
+fn f32_quick_{{ step }}(a: f32, b: f32) -> f32 {
+    return a * f32_hidden(0x3f800000u) {{ sign }} b;
+}
+{% endif %}
+{% endfor %}
+{% if "f32_quick_product" in helpers %}
+
+fn f32_quick_product(a: f32, b: f32) -> f32 {
+    return bitcast<f32>(f32_settled(a * b));
 }
 {% endif %}
 {% if "f32_opposite" in helpers %}

@@ -281,6 +281,41 @@ def test_shaders_of_gpus(device: gs.Device) -> None:
         assert digest(CALLS[name](gpu, as_they_are)) == load_digests()[name]
 
 
+def sizes(seed: int, length: int) -> Array:
+    """Return numbers around the size below which steps are exact ones, runs of usual numbers, and zeros."""
+    rng = np.random.default_rng(seed)
+    exponents = np.where(
+        rng.integers(0, 40, length) == 0, rng.integers(-149, -50, length), rng.integers(-64, 3, length)
+    )
+    usual = np.repeat(rng.integers(0, 2, -(-length // 64)), 64)[:length] == 1
+    x = rng.standard_normal(length) * np.exp2(np.where(usual, 0, exponents))
+    return np.where(rng.integers(0, 9, length) == 0, 0, x).astype(np.float32)
+
+
+def affine(left: Any, right: Any) -> Any:
+    return left[0] * right[0], left[1] * right[0] + right[1]
+
+
+def sum_with_constants(left: Any, right: Any) -> Any:
+    """Not associative, but the canonical order is defined for it, too."""
+    return left * np.float32(0.5) - (right - np.float32(2**-70)) * np.float32(1e-30)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("operator", ["add", "multiply", affine, sum_with_constants])
+def test_steps_around_the_smallest_usual_number(device: gs.Device, operator: Any, seed: int) -> None:
+    length = (4096, 4097, 20_011)[seed]
+    x = sizes(seed, length)
+    if operator == "multiply":
+        x = np.where(np.abs(x) > 0, x * np.float32(2) ** -np.round(np.log2(np.abs(x) + (x == 0)) * 0.97), x)
+    given = (np.random.default_rng(seed).uniform(0.5, 1, length).astype(np.float32), x) if operator is affine else x
+    cuts = {"segments": np.array([0, 5, 5, 700, length])}
+    for options in ({}, {"reverse": True}, {**cuts, "exclusive": True} if isinstance(operator, str) else cuts):
+        wanted = gs.scan(given, operator, device="numpy", **EVERYWHERE, **options)
+        found = gs.scan(given, operator, device=device, **EVERYWHERE, **options)
+        assert digest(found) == digest(wanted), options
+
+
 def test_calls_that_come_again(device: gs.Device) -> None:
     """Assert that programs of earlier calls serve arrays of other sizes, and none of the plain scan."""
     for length in (3000, 3000, 4500, 1700, 3000):
