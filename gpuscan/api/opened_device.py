@@ -73,8 +73,8 @@ class OpenedDevice(Numbered):
 
     @cached_property
     def _readers(self) -> ThreadPoolExecutor:
-        """The thread that `Array.read_async` waits in."""
-        return ThreadPoolExecutor(1, thread_name_prefix="gpuscan-read")
+        """The threads that wait for arrays on their way to the host."""
+        return ThreadPoolExecutor(2, thread_name_prefix="gpuscan-read")
 
     def profile(self) -> AbstractContextManager[Profile]:
         """Time the stages that run inside the ``with``, by timestamps of the GPU. Profiles may nest and overlap.

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api.array import Array as DeviceArray
+from gpuscan.api.array import SomeArray
 from gpuscan.api.device import Device, resolve_device
+from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
 from gpuscan.api.row_scan import device_for
 from gpuscan.api.selective_states import STATES, TIME, Array, StateRun
@@ -48,11 +50,12 @@ class SelectiveScan:
 
     Attributes:
         u: the input: it depends on all axes but the states.
-        dt: the step sizes, in the shape of `u`.
+        dt: the step sizes, in the shape of `u`; with `softplus`, numbers whose softplus the step sizes are.
         A: the decays: they do not depend on time.
         B: the weights of the input.
         C: the weights of the output.
         device: where to compute (default: gpuscan's default device, or NumPy if that has no such numbers).
+        softplus: True to compute the step sizes from `dt`, on the device.
     """
 
     u: Array
@@ -61,6 +64,7 @@ class SelectiveScan:
     B: Array
     C: Array
     device: Device | str | None = field(default=None, kw_only=True)
+    softplus: bool = field(default=False, kw_only=True)
 
     @cached_property
     def arrays(self) -> tuple[Array, Array, Array, Array, Array]:
@@ -75,14 +79,15 @@ class SelectiveScan:
         """Return y, in the shape of `u`, and the states after the last step, with a time axis of length 1."""
         device = resolve_device(device_for(self.arrays) if self.device is None else self.device)
         if device is None:
-            return stages.selective_scan(*self.arrays)
+            steps = softplus(self.dt) if self.softplus else self.dt
+            return stages.selective_scan(self.u, steps, self.A, self.B, self.C)
         y = np.empty(self.u.shape, self.u.dtype)
         last = np.empty((*self.shape[:TIME], 1), self.A.dtype)
         if self._fits(device):
             return self._outputs_on(device, y, last)
 
         def compute_part(part: Part) -> list[Pending]:
-            run = StateRun(device, [_within(array, part) for array in self.arrays])
+            run = StateRun(device, self._sources(device, self.arrays, part)[0])
             h = run.states()[1]
             return _read_all(device, [*run.sum_repeated_axes([run.outputs(h)], [y[part].shape]), h[..., -1:].copy()])
 
@@ -102,7 +107,7 @@ class SelectiveScan:
         outputs = y.reshape(shape), last.reshape(*shape[:3], states, 1)
 
         def compute_part(part: Part) -> list[Pending]:
-            found = selective_scan(*(device.asarray(_within(array, part)) for array in arrays))
+            found = selective_scan(*map(device.asarray, self._sources(device, arrays, part)[0]))
             # Parts are contiguous, because the first axes are cut first, so results are read straight to their place.
             pairs = zip(found, outputs, strict=True)
             return [start_call(device._readers, partial(array._read, into[part])).result for array, into in pairs]
@@ -113,6 +118,17 @@ class SelectiveScan:
             for wait in found:
                 wait()
         return y, last
+
+    def _sources(
+        self, device: Device, arrays: Sequence[Array], part: Part
+    ) -> tuple[list[SomeArray], DeviceArray | None]:
+        """Return a part of the arrays with the step sizes, and with `softplus` what these are computed from."""
+        own: list[SomeArray] = [_within(array, part) for array in arrays]
+        if not self.softplus:
+            return own, None
+        given = device.asarray(own[1])
+        own[1] = map_arrays(softplus, given)
+        return own, given
 
     @cached_property
     def _channels(self) -> tuple[int, int, int]:
@@ -152,15 +168,20 @@ class SelectiveScan:
         """
         device = resolve_device(device_for(self.arrays) if self.device is None else self.device)
         if device is None:
-            return stages.selective_gradient(*self.arrays, grad_y, grad_last)
+            steps = softplus(self.dt) if self.softplus else self.dt
+            of_u, of_dt, *others = stages.selective_gradient(self.u, steps, self.A, self.B, self.C, grad_y, grad_last)
+            return of_u, softplus_gradient(of_dt, self.dt) if self.softplus else of_dt, *others
         sizes = prod(self._channels), self._channels[2], *self.shape[STATES:]
         if self._fits(device) and can_differentiate(device._context, *sizes):
             return self._gradients_on(device, grad_y, grad_last)
         totals = tuple(np.zeros(array.shape, array.dtype) for array in self.arrays)
 
         def compute_part(part: Part) -> list[Pending]:
-            run = StateRun(device, [_within(array, part) for array in self.arrays])
-            return _read_all(device, run.gradients(grad_y[part], grad_last[part]))
+            own, given = self._sources(device, self.arrays, part)
+            found = StateRun(device, own).gradients(grad_y[part], grad_last[part])
+            if given is not None:
+                found[1] = map_arrays(softplus_gradient, found[1], given)
+            return _read_all(device, found)
 
         for part, found in _in_flight(compute_part, self._state_parts()):
             for total, values in zip(totals, found, strict=True):
@@ -177,8 +198,11 @@ class SelectiveScan:
         of_weights = [np.zeros(array.shape, np.float32) for array in arrays[2:]]
 
         def compute_part(part: Part) -> list[Pending]:
-            own = [_within(array, part) for array in (*arrays, *weights)]
+            own, given = self._sources(device, arrays, part)
+            own += [_within(array, part) for array in weights]
             found = selective_gradients(gradient_sources(device._context, *own))
+            if given is not None:
+                found[1] = map_arrays(softplus_gradient, DeviceArray._of(device, found[1]), given)
             # All kernels are compiled before another thread reads: OpenGL's drivers let one thread in at a time.
             sums = [reduce(DeviceArray._of(device, array), axis=0, device=device) for array in found[2:]]
             inputs = zip(found[:2], of_inputs, strict=True)
@@ -271,6 +295,22 @@ class DeviceScan:
             axes = find_repeated_axes(shape, grad.shape)
             grad = reduce(grad, axis=axes) if axes else grad
         return grad.reshape(shape)
+
+
+# ----- Step sizes
+
+
+def softplus(x: Any) -> Any:
+    """Return log(1 + exp(x)), of arrays and in functions of `gpuscan.map`."""
+    return np.logaddexp(x, np.zeros_like(x))
+
+
+def softplus_gradient(grad: Any, x: Any) -> Any:
+    """Return a gradient with respect to x from one with respect to softplus(x)."""
+    return grad / (1 + np.exp(-x))
+
+
+# ----- Parts
 
 
 def _read_all(device: Device, arrays: Iterable[DeviceArray]) -> list[Pending]:

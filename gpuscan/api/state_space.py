@@ -14,7 +14,7 @@ from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
-from gpuscan.api.selective_scan import DeviceScan, SelectiveScan
+from gpuscan.api.selective_scan import DeviceScan, SelectiveScan, softplus, softplus_gradient
 from gpuscan.array_types import AnyDType
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.problem.arguments import OnDevice, as_flag, as_numpy_arrays
@@ -211,7 +211,7 @@ def selective_state_update(
         return weights[:, np.newaxis, np.newaxis] if state.ndim == 4 else weights[:, np.newaxis]
 
     step = step if bias is None else _apply(_plus, step, bias)
-    step = _apply(_softplus, step) if as_flag("dt_softplus", dt_softplus) else step
+    step = _apply(softplus, step) if as_flag("dt_softplus", dt_softplus) else step
     before = in_dtype(state, wide)
     after = _apply(_next_state, before, inputs[..., np.newaxis], step[..., np.newaxis], decays, of_states(b))
     state[...] = in_dtype(after, state.dtype)
@@ -273,9 +273,9 @@ class _Call:
         """(batch, dim, length)."""
         return tuple(self.arrays["u"].shape)
 
-    def compute_scan(self, softplus: bool) -> tuple[SomeArray, SomeArray]:
+    def compute_scan(self, of_softplus: bool) -> tuple[SomeArray, SomeArray]:
         """Return y without D and z, in the shape of u and the dtype of computation, and the last states."""
-        y, last = self._scan(softplus).outputs()
+        y, last = self._scan(of_softplus).outputs()
         return y.reshape(self.shape), last
 
     def gate_outputs(self, y: SomeArray) -> SomeArray:
@@ -285,9 +285,9 @@ class _Call:
             y = _apply(_plus_product, y, u, d[:, np.newaxis])
         return in_dtype(y if z is None else _apply(_multiply_by_gate, y, z), self.dtypes["u"])
 
-    def gradients(self, softplus: bool) -> tuple[SomeArray | None, ...]:
+    def gradients(self, of_softplus: bool) -> tuple[SomeArray | None, ...]:
         """Return the gradients with respect to the inputs, in their order; None for an input that was not passed."""
-        arrays, scan = self.arrays, self._scan(softplus)
+        arrays, scan = self.arrays, self._scan(of_softplus)
         u, grad = arrays["u"], arrays["grad_y"]
         d, z, bias, last = map(arrays.get, ("D", "z", "delta_bias", "grad_last_state"))
         found: dict[str, SomeArray | None] = dict.fromkeys(("u", "delta", "A", "B", "C", "D", "z", "delta_bias"))
@@ -311,9 +311,9 @@ class _Call:
         if d is not None:
             of_u = _apply(_plus_product, of_u, grad, d[:, np.newaxis])
             found["D"] = _sum(_apply(_product, grad, u), (0, 2))
-        if softplus:
+        if of_softplus and isinstance(scan, DeviceScan):
             shifted = arrays["delta"] if bias is None else _apply(_plus, arrays["delta"], bias[:, np.newaxis])
-            of_step = _apply(_grad_softplus, of_step, shifted)
+            of_step = _apply(softplus_gradient, of_step, shifted)
         if bias is not None:
             found["delta_bias"] = _sum(of_step, (0, 2))
         found |= {"u": of_u, "delta": of_step, "A": of_decay}
@@ -335,11 +335,11 @@ class _Call:
         groups = lcm(*(each.shape[1] for each in weights if each.ndim == 4))
         return self.shape[0], groups, self.shape[1] // groups
 
-    def _scan(self, softplus: bool) -> DeviceScan | SelectiveScan:
+    def _scan(self, of_softplus: bool) -> DeviceScan | SelectiveScan:
         u, delta, decays, b, c = (self.arrays[name] for name in ("u", "delta", "A", "B", "C"))
         bias = self.arrays.get("delta_bias")
         step = delta if bias is None else _apply(_plus, delta, bias[:, np.newaxis])
-        step = _apply(_softplus, step) if softplus else step
+        step = _apply(softplus, step) if of_softplus and isinstance(u, OnDevice) else step
         batches, groups, channels = self._lead
         number = np.result_type(decays.dtype.newbyteorder("="), self.wide)
 
@@ -365,7 +365,8 @@ class _Call:
             assert self.home is not None
             inputs, steps, own_decays, own_b, own_c = arrays_on_device(arrays)
             return DeviceScan(inputs, steps, own_decays, own_b, own_c, self.home)
-        return SelectiveScan(*as_numpy_arrays(arrays), device="numpy" if self.home is None else self.home)
+        device = "numpy" if self.home is None else self.home
+        return SelectiveScan(*as_numpy_arrays(arrays), device=device, softplus=of_softplus)
 
 
 # ----- The same of arrays of NumPy and of a device
@@ -403,14 +404,6 @@ def _product(x: Value, y: Value) -> Value:
 
 def _plus_product(y: Value, u: Value, d: Value) -> Value:
     return y + u * d
-
-
-def _softplus(x: Value) -> Any:
-    return np.logaddexp(x, np.zeros_like(x))
-
-
-def _grad_softplus(grad: Value, x: Value) -> Value:
-    return grad / (1 + np.exp(-x))
 
 
 def _multiply_by_gate(y: Value, z: Value) -> Value:

@@ -85,8 +85,6 @@ def selective_scan(
     step = delta.to(wide)
     if delta_bias is not None:
         step = step + delta_bias.to(wide)[:, None]
-    if delta_softplus:
-        step = softplus(step)
     x, decays = u.to(wide), A.to(torch.promote_types(A.dtype, wide))
     weights = [_by_time(each, decays) for each in (B, C)]
     batch, dim, length = u.shape
@@ -100,9 +98,9 @@ def selective_scan(
         *(_of_groups(each, groups)[:, :, None] for each in weights),
     ]
     if torch.compiler.is_compiling():
-        y, last = torch.ops.gpuscan.scan(tensors, _handle())
+        y, last = torch.ops.gpuscan.scan(tensors, _handle(bool(delta_softplus)))
     else:
-        y, last = run(_SelectiveScan(), tensors)
+        y, last = run(_SelectiveScan(softplus=bool(delta_softplus)), tensors)
     y, last = y.reshape(u.shape), last.reshape(batch, dim, -1)
     if D is not None:
         y = y + x * D.to(wide)[:, None]
@@ -113,8 +111,8 @@ def selective_scan(
 
 
 @torch.compiler.assume_constant_result
-def _handle() -> int:
-    return handle_of(_SelectiveScan())
+def _handle(of_softplus: bool) -> int:
+    return handle_of(_SelectiveScan(softplus=of_softplus))
 
 
 @dataclass(frozen=True)
@@ -123,9 +121,11 @@ class _SelectiveScan(TensorScan):
 
     Attributes:
         lead: how many axes of batches of `torch.func.vmap` stand before the others.
+        softplus: True to compute the step sizes by softplus, on gpuscan's device.
     """
 
     lead: int = 0
+    softplus: bool = False
     result_count = 2
     real_count = 5
 
@@ -134,32 +134,32 @@ class _SelectiveScan(TensorScan):
         return u, decays.new_empty((*u.shape[:STATES], decays.shape[STATES], 1))
 
     def compute_results(self, arrays: Sequence[AnyArray]) -> Sequence[AnyArray]:
-        return SelectiveScan(*arrays).outputs()
+        return SelectiveScan(*arrays, softplus=self.softplus).outputs()
 
     def gradients(
         self, arrays: Sequence[AnyArray], results: Sequence[AnyArray], grads: Sequence[AnyArray]
     ) -> Sequence[AnyArray]:
-        return SelectiveScan(*arrays).gradients(*grads)
+        return SelectiveScan(*arrays, softplus=self.softplus).gradients(*grads)
 
     def differentiable_gradients(self, tensors: Sequence[Tensor], grads: Sequence[Tensor]) -> Sequence[Tensor]:
-        return reverse_derivative(_by_recurrence, tensors, grads)
+        return reverse_derivative(self._by_recurrence, tensors, grads)
 
     def tangents(self, tensors: Sequence[Tensor], tangents: Sequence[Tensor]) -> Sequence[Tensor]:
-        return forward_derivative(_by_recurrence, tensors, tangents)
+        return forward_derivative(self._by_recurrence, tensors, tangents)
 
     def map_over_batch(
         self, tensors: Sequence[Tensor], batched: Sequence[bool], size: int
     ) -> tuple[TensorScan, Sequence[Tensor]]:
         return under_batch(self, tensors, batched, size)
 
-
-def _by_recurrence(u: Tensor, dt: Tensor, decays: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the results by operations that have derivatives of all orders."""
-    gates, inputs = torch.broadcast_tensors(torch.exp(dt * decays), (dt * u * b).to(decays.dtype))
-    h = linear_recurrence(gates, inputs, axis=TIME)
-    y = (h * c).sum(STATES, keepdim=True)
-    # Of conjugate pairs of states, one is computed.
-    return (2 * y.real if y.is_complex() else y), h[..., -1:]
+    def _by_recurrence(self, u: Tensor, dt: Tensor, decays: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the results by operations that have derivatives of all orders."""
+        steps = softplus(dt) if self.softplus else dt
+        gates, inputs = torch.broadcast_tensors(torch.exp(steps * decays), (steps * u * b).to(decays.dtype))
+        h = linear_recurrence(gates, inputs, axis=TIME)
+        y = (h * c).sum(STATES, keepdim=True)
+        # Of conjugate pairs of states, one is computed.
+        return (2 * y.real if y.is_complex() else y), h[..., -1:]
 
 
 def _by_time(weights: Tensor, decays: Tensor) -> Tensor:

@@ -107,11 +107,12 @@ def test_on_devices(device: gs.Device, form: str) -> None:
             for one, other in zip(found, wanted, strict=True):
                 assert isinstance(one, gs.Array) == on_device
                 assert_near(one, other)
-        for one, other in zip(gs.selective_scan_vjp(**there, **weights, **options), exact, strict=True):
-            assert (one is None) == (other is None)
-            if one is not None:
-                assert isinstance(one, gs.Array)
-                assert_near(one, other, 1e-4)
+            found = gs.selective_scan_vjp(**there, **weights, device=device, **options)
+            for one, other in zip(found, exact, strict=True):
+                assert (one is None) == (other is None)
+                if one is not None:
+                    assert isinstance(one, gs.Array) == on_device
+                    assert_near(one, other, 1e-4)
 
 
 @pytest.mark.parametrize("heads", [1, 2])
