@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -10,6 +10,8 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 # A NumPy array of any shape and dtype, and any dtype. Only at run time it is known which.
 AnyArray: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 AnyDType: TypeAlias = np.dtype[Any]
+# What NumPy takes as a shape: NumPy's integers are as good as Python's.
+Shape: TypeAlias = SupportsIndex | tuple[SupportsIndex, ...] | list[int]
 
 if TYPE_CHECKING:
 

@@ -20,7 +20,7 @@ import signal
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +245,7 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def has_turn(asked: list[tuple[str, str | None]], sharing: dict[str, str]) -> list[bool]:
+def has_turn(asked: Sequence[tuple[str, str | None]], sharing: dict[str, str]) -> list[bool]:
     """Return, for each case of a test on an adapter, whether it runs.
 
     Adapters in `sharing` take the cases of a test in turn, so that every case runs on one of them. With as many cases

@@ -242,6 +242,7 @@ def test_wrong_arguments() -> None:
     """Refuse a call when it is made, not when it is computed."""
     x = da.from_array(X, chunks=CHUNKS)
     scan, rows = gpuscan.dask.scan, np.zeros((1, 7), int)
+    untyped: Any = scan
     for error, message, call in (
         (ValueError, r"shape \(6, 11, 7\) was passed without axis=.*Pass one of 0, 1, 2", lambda: scan(x)),
         (ValueError, "axis=3 was passed", lambda: scan(x, axis=3)),
@@ -252,8 +253,8 @@ def test_wrong_arguments() -> None:
         (TypeError, "cannot hold it", lambda: scan(x, axis=0, initial=1.5)),
         (ValueError, "does not nest as the elements do", lambda: scan((x, x), affine, axis=0, initial=3)),
         (ValueError, r"pass one of \('totals', 'sequential'\)", lambda: scan(x, axis=0, method="blelloch")),
-        (TypeError, "before=3 was passed", lambda: scan(x, axis=0, before=3)),
-        (TypeError, "after='abs' was passed", lambda: scan(x, axis=0, after="abs")),
+        (TypeError, "before=3 was passed", lambda: untyped(x, axis=0, before=3)),
+        (TypeError, "after='abs' was passed", lambda: untyped(x, axis=0, after="abs")),
         (ValueError, "takes the index of each element", lambda: scan(x[x > 0], before=lambda v, i: v + i)),
         (gs.OperatorError, "no operator has that name", lambda: gpuscan.dask.reduce(x, "mean")),
         (ValueError, "their shapes cannot be compared", lambda: scan((x[x[:, 0, 0] > 0], x), affine, axis=0)),
@@ -431,8 +432,8 @@ CALLS: dict[str, Any] = {
     "cumulative_sum": lambda make: gs.cumulative_sum(make(FLOATS)),
     "linear_recurrence": lambda make: gs.linear_recurrence(FLOATS, make(FLOATS)),
     "linear_recurrence_vjp": lambda make: gs.linear_recurrence_vjp(FLOATS, FLOATS, make(FLOATS)),
-    "selective_scan": lambda make: gs.selective_scan(*[FLOATS] * 4, make(FLOATS)),
-    "gated_delta_rule": lambda make: gs.gated_delta_rule(*[FLOATS] * 4, make(FLOATS)),
+    "selective_scan": lambda make: gs.selective_scan(*[*[FLOATS] * 4, make(FLOATS)]),
+    "gated_delta_rule": lambda make: gs.gated_delta_rule(*[*[FLOATS] * 4, make(FLOATS)]),
     "check_associative": lambda make: gs.check_associative("add", np.float32, samples=make(FLOATS)),
     "lfilter": lambda make: gs.signal.lfilter([1.0], [1.0, 0.5], make(FLOATS)),
     "ewm_mean": lambda make: gs.signal.ewm_mean(make(FLOATS), alpha=0.5),

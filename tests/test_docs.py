@@ -104,7 +104,7 @@ PUBLIC = [name for name in gpuscan.__all__ if inspect.isfunction(getattr(gpuscan
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_function_has_an_example(name: str) -> None:
-    assert ">>> " in inspect.getdoc(getattr(gpuscan, name)), f"gpuscan.{name} has no runnable example"
+    assert ">>> " in (inspect.getdoc(getattr(gpuscan, name)) or ""), f"gpuscan.{name} has no runnable example"
 
 
 # ----- Pages

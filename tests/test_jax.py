@@ -241,15 +241,15 @@ def test_operators_that_close_over_traced_values(monkeypatch: pytest.MonkeyPatch
     assert_close(jax.jit(value(ours))(weights), jax.jit(value(theirs))(weights))
     monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")  # a software adapter takes half a minute to compile the gradients
     gradients = [jax.jit(jax.grad(loss(scan)))(weights) for scan in (ours, theirs)]
-    assert_close(*gradients, 1e-4)
+    assert_close(gradients[0], gradients[1], 1e-4)
     rates = [jax.jit(lambda w, scan=scan: jax.jvp(value(scan), (w,), (rate,))[1])(weights) for scan in (ours, theirs)]
-    assert_close(*rates, 1e-4)
+    assert_close(rates[0], rates[1], 1e-4)
 
     def make_curve(scan: Any) -> Any:
         return lambda w: jnp.sin(scan(lambda l, r: l + r + jnp.sin(w), elems[0])).sum()
 
     curvatures = [jax.jit(jax.hessian(make_curve(scan)))(weights) for scan in (ours, theirs)]
-    assert_close(*curvatures, 1e-3)
+    assert_close(curvatures[0], curvatures[1], 1e-3)
     many = jnp.stack([weights, 2 * weights])
     assert_close(jax.vmap(value(ours))(many), jax.jit(jax.vmap(value(theirs)))(many))
     chosen = jax.jit(lambda flag: ours(lambda l, r: jnp.where(flag, l + r, l * r), B))(True)
@@ -320,7 +320,7 @@ def test_bundles_whose_arrays_share_no_axis_but_the_scanned_one() -> None:
     grads = [
         jax.grad(lambda e, scan=scan: sum(jnp.sin(y).sum() for y in scan(combine, e)))(elems) for scan in (ours, theirs)
     ]
-    assert_close(*grads, 1e-4)
+    assert_close(grads[0], grads[1], 1e-4)
 
 
 # ----- Loops

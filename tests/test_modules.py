@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import gpuscan
 
@@ -79,7 +80,8 @@ def test_modules_import_each_other_by_statements() -> None:
     found = set()
     for name, path in modules().items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            called = isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", ""))
+            function: Any = node.func if isinstance(node, ast.Call) else None
+            called = getattr(function, "attr", getattr(function, "id", ""))
             if called in ("import_module", "__import__") and isinstance(node, ast.Call):
                 first = node.args[0]
                 if not isinstance(first, ast.Constant) or str(first.value).startswith("gpuscan"):

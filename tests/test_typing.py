@@ -10,7 +10,7 @@ from typing import Any, get_args, get_overloads, is_typeddict
 import pytest
 
 import gpuscan
-from gpuscan.api import annotations
+from gpuscan.api import annotations as public_types
 from gpuscan.api.counting import Side
 from gpuscan.api.loop import Method
 from gpuscan.api.selecting import QuantileMethod
@@ -34,7 +34,7 @@ def test_overloads_take_what_the_function_takes(name: str) -> None:
             if parameter.kind is not parameter.VAR_KEYWORD:
                 known.add(parameter.name)
                 continue
-            options = getattr(annotations, re.fullmatch(r"Unpack\[(\w+)\]", parameter.annotation)[1])  # type: ignore[index]
+            options = getattr(public_types, re.fullmatch(r"Unpack\[(\w+)\]", parameter.annotation)[1])  # type: ignore[index]
             assert is_typeddict(options)
             known |= options.__optional_keys__
     wanted = set(inspect.signature(function).parameters)

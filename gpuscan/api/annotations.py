@@ -8,7 +8,7 @@ the caller decides what comes out, the result is Any.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar
+from typing import Any, Literal, Protocol, SupportsIndex, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -22,12 +22,23 @@ from gpuscan.planning.strategies import Strategy
 
 # ----- Arrays
 
-# What functions of arrays take and return, nested as the caller likes.
+L = TypeVar("L", covariant=True)
+
+
+class ListOf(Protocol[L]):
+    """A list. Other than `list[Bundle]`, `ListOf[Bundle]` is also a list of one type of bundles, such as arrays."""
+
+    def __iter__(self) -> Iterator[L]: ...
+    def reverse(self) -> None: ...
+
+
+# What functions of arrays take and return, nested as the caller likes. Type checkers may infer that a dict or a list of
+# arrays of several dtypes has objects as its values.
 Bundle: TypeAlias = (
-    "Array | Distributed | AnyArray | tuple[Bundle, ...] | list[AnyArray] | list[Array] | Mapping[str, Bundle]"
+    "Array | Distributed | AnyArray | tuple[Bundle, ...] | ListOf[Bundle] | list[object] | Mapping[str, object]"
 )
 # Several arrays of any dtypes.
-Several: TypeAlias = tuple[Any, ...] | dict[str, Any]
+Several: TypeAlias = tuple[Any, ...] | dict[str, Any] | ListOf[Array | AnyArray] | list[object]
 # An array that is in NumPy, a number, or a list of numbers.
 Plain: TypeAlias = AnyArray | complex | np.generic | Sequence[complex]
 # Bundles that come out as they went in, and what a call writes to.
@@ -186,7 +197,7 @@ class ReduceOptions(TypedDict, total=False):
     """The options of `gpuscan.reduce` that never decide the type of its result."""
 
     initial: object
-    num_groups: int | None
+    num_groups: SupportsIndex | None
     device: Devices
     reproducible: str | None
 

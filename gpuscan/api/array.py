@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from html import escape
 from math import prod
-from typing import TYPE_CHECKING, Any, Never, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Never, SupportsIndex, TypeAlias, overload
 
 import numpy as np
 
 from gpuscan.api.launches import launchable
 from gpuscan.api.opened_device import OpenedDevice
-from gpuscan.array_types import AnyArray, AnyDType, ArrayOperators
+from gpuscan.array_types import AnyArray, AnyDType, ArrayOperators, Shape
 from gpuscan.device.caller_checks import check_buffer, check_state
 from gpuscan.device.device_array import DeviceArray, check_dtype, check_shape, empty, upload_array
 from gpuscan.device.guards import guarded
@@ -81,6 +81,9 @@ class Array(DeviceArray, ArrayOperators):
                [ 5,  9, 12]], dtype=uint32)
     """
 
+    # Only of arrays with a length that depends on the data: that length, as an array of one word.
+    count: Array
+
     def __init__(
         self,
         device: OpenedDevice,
@@ -107,7 +110,7 @@ class Array(DeviceArray, ArrayOperators):
 
     @classmethod
     def from_buffer(
-        cls, device: OpenedDevice, buffer: wgpu.GPUBuffer, shape: int | tuple[int, ...], dtype: object, offset: int = 0
+        cls, device: OpenedDevice, buffer: wgpu.GPUBuffer, shape: Shape, dtype: object, offset: SupportsIndex = 0
     ) -> Array:
         """Return an array over a buffer that the caller made on ``device.wgpu_device`` and keeps owning.
 
@@ -603,9 +606,7 @@ def by_numpy(function: Callable[..., Any], *arguments: object, **options: object
     return found
 
 
-def new_array(
-    device: OpenedDevice, content: AnyArray | None, shape: int | tuple[int, ...] = (), dtype: object = None
-) -> Array:
+def new_array(device: OpenedDevice, content: AnyArray | None, shape: Shape = (), dtype: object = None) -> Array:
     """Return a new array on the device: a copy of `content`, or with arbitrary contents if it is None."""
     context = device._context
     made = empty(context, shape, dtype) if content is None else upload_array(context, content)

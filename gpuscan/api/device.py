@@ -36,6 +36,7 @@ from gpuscan.problem.problem import ProblemOptions
 if TYPE_CHECKING:
     import wgpu
 
+    from gpuscan.array_types import Shape
     from gpuscan.planning.strategies import Strategy
 
 
@@ -109,7 +110,7 @@ class Device(OpenedDevice):
 
     def plan(
         self,
-        shape: int | tuple[int, ...],
+        shape: Shape,
         dtype: object,
         op: object = "add",
         *,
@@ -198,7 +199,7 @@ class Device(OpenedDevice):
             )
         return new_array(self, as_array(x))
 
-    def empty(self, shape: int | tuple[int, ...], dtype: object) -> Array:
+    def empty(self, shape: Shape, dtype: object) -> Array:
         """Return an array on this device with arbitrary contents.
 
         Args:

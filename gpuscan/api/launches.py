@@ -194,10 +194,11 @@ def launchable(function: F) -> F:
     parameters = inspect.signature(function).parameters
     defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
     flags = {name for name, default in defaults.items() if type(default) is bool}
-    integers = {name for name, each in parameters.items() if str(each.annotation) in ("int", "int | None")} | {"axis"}
+    types = {name: str(each.annotation).removesuffix(" | None") for name, each in parameters.items()}
+    integers = {name for name, each in types.items() if each in ("int", "SupportsIndex")} | {"axis"}
     order = {name: place for place, name in enumerate(parameters)}
     by_position = [name for name, each in parameters.items() if each.kind < each.VAR_POSITIONAL]
-    takes_axes = "axis" in parameters and "tuple" in str(parameters["axis"].annotation)
+    takes_axes = "tuple" in types.get("axis", "")
     has_operator = "op" in parameters
     name = f"{function.__module__}.{function.__qualname__}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, overload
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def reduce(
     out: object = None,
     segments: object = None,
     groups: object = None,
-    num_groups: int | None = None,
+    num_groups: SupportsIndex | None = None,
     device: Devices = None,
     reproducible: str | None = None,
 ) -> object:

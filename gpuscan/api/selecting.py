@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias, Unpack, get_args, overload
 
 import numpy as np
 
@@ -48,19 +48,19 @@ if TYPE_CHECKING:
 
 @overload
 def top_k(
-    x: Array, k: int, /, *, axis: int = ..., largest: bool = ..., device: Devices = ...
+    x: Array, k: SupportsIndex, /, *, axis: int = ..., largest: bool = ..., device: Devices = ...
 ) -> tuple[Array, Array]: ...
 @overload
 def top_k(
-    x: Of[S], k: int, /, *, axis: int = ..., largest: bool = ..., device: Devices = ...
+    x: Of[S], k: SupportsIndex, /, *, axis: int = ..., largest: bool = ..., device: Devices = ...
 ) -> tuple[NDArray[S], NDArray[np.int64]]: ...
 @overload
 def top_k(
-    x: ArrayLike, k: int, /, *, axis: int = ..., largest: bool = ..., device: Devices = ...
+    x: ArrayLike, k: SupportsIndex, /, *, axis: int = ..., largest: bool = ..., device: Devices = ...
 ) -> tuple[AnyArray, NDArray[np.int64]]: ...
 @launchable
 def top_k(
-    x: object, k: int, /, *, axis: int = -1, largest: bool = True, device: Devices = None
+    x: object, k: SupportsIndex, /, *, axis: int = -1, largest: bool = True, device: Devices = None
 ) -> tuple[SomeArray, SomeArray]:
     """Return the k greatest elements along an axis, the greatest first, and their indices.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.array_types import AnyArray, AnyDType, Shape
 from gpuscan.device.buffer_pool import ALIGNMENT, Allocation, SizedAllocation
 from gpuscan.device.caller_checks import check_state, check_usages
 from gpuscan.device.guards import guarded
@@ -213,7 +213,7 @@ class DeviceArray(OnDevice):
         return result
 
 
-def check_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
+def check_shape(shape: Shape) -> tuple[int, ...]:
     """Return a shape as a tuple of integers that are 0 or more.
 
     Raises:
@@ -243,7 +243,7 @@ def check_dtype(dtype: object) -> AnyDType:
     return native
 
 
-def empty(context: DeviceContext, shape: int | tuple[int, ...], dtype: object) -> DeviceArray:
+def empty(context: DeviceContext, shape: Shape, dtype: object) -> DeviceArray:
     """Return an array of this shape. It contains arbitrary data from earlier use."""
     axes, kind = check_shape(shape), check_dtype(dtype)
     with guarded(context):

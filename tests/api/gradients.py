@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,7 +62,7 @@ def weights(y: Any, seed: int = 1) -> Any:
     rng = np.random.default_rng(seed)
     drawn = []
     for leaf in leaves(y):
-        values = rng.normal(size=leaf.shape)
+        values: Any = rng.normal(size=leaf.shape)
         drawn.append(
             (values + 1j * rng.normal(size=leaf.shape) if leaf.dtype.kind == "c" else values).astype(leaf.dtype)
         )
@@ -91,6 +91,12 @@ def differences(function: Callable[[Any], float], x: Any, step: float = 1e-6) ->
                 gradient[place] += unit * (ends[0] - ends[1]) / (2 * step)
         found.append(gradient)
     return like(x, found)
+
+
+def gradient(given: Iterable[Any], op: Any, **options: Any) -> Any:
+    """Return the gradient of a scan, for its input, its results and their gradient."""
+    x, y, grad_y = given
+    return gs.scan_vjp(x, y, grad_y, op, **options)
 
 
 def close(got: Any, wanted: Any, tolerance: float) -> None:

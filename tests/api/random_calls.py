@@ -143,8 +143,8 @@ def draw_options(draw: st.DrawFn, x: Any) -> dict[str, Any]:
         strange = [fitting[1:], fitting[:, None], fitting > 0, fitting.astype("U3"), fitting.astype(object)]
         options["keys"] = rarely(draw, st.just(fitting), st.sampled_from([*strange, *STRANGE]), 2)
     elif choice == "dtype":
-        strange = st.sampled_from([*STRANGE_DTYPES, "nothing", 7, np.zeros(3)])
-        options["dtype"] = rarely(draw, st.sampled_from(["int32", "float32", "uint64"]), strange, 3)
+        wrong = st.sampled_from([*STRANGE_DTYPES, "nothing", 7, np.zeros(3)])
+        options["dtype"] = rarely(draw, st.sampled_from(["int32", "float32", "uint64"]), wrong, 3)
     elif choice in ("before", "after"):
         options[choice] = rarely(draw, st.sampled_from(BEFORE), st.sampled_from(STRANGE_MAPS), 2)
     return options

@@ -180,7 +180,7 @@ def test_wrong_indices(device: gs.Device) -> None:
 def test_functions_of_indices(device: gs.Device) -> None:
     """Compare `np.take` and `np.take_along_axis` along every axis, in all modes, with indices of both kinds."""
     x = np.random.default_rng(2).permutation(120).reshape(4, 5, 6).astype(np.float32)
-    a = device.asarray(x)
+    a: Any = device.asarray(x)
     index = np.random.default_rng(3).integers(-4, 4, (2, 3))
     for given in (index, device.asarray(index), index.tolist()):
         for axis in (None, 0, 1, 2, -1):
@@ -190,22 +190,27 @@ def test_functions_of_indices(device: gs.Device) -> None:
                 assert_same(np.take(a, given * 9, axis, mode="wrap"), np.take(x, index * 9, axis, mode="wrap"))
     assert_same(np.take(a, 3), np.take(x, 3))
     assert_same(np.take(a, -1, 1), np.take(x, -1, 1))
-    out = device.empty((2, 5, 6), np.float32)
+    out: Any = device.empty((2, 5, 6), np.float32)
     assert np.take(a, [1, 0], 0, out=out) is out
     assert_same(out, x[[1, 0]])
+    places: Any
     for axis in (0, 1, -1, None):
         order = np.argsort(x, axis)
-        assert_same(np.take_along_axis(a, order, axis), np.take_along_axis(x, order, axis))
-        assert_same(np.take_along_axis(a, gs.argsort(a, axis=axis), axis), np.take_along_axis(x, order, axis))
+        for places in (order, gs.argsort(a, axis=axis)):
+            assert_same(np.take_along_axis(a, places, axis), np.take_along_axis(x, order, axis))
     one = np.random.default_rng(4).integers(-5, 5, (1, 3, 6))
     assert_same(np.take_along_axis(a, one, 1), np.take_along_axis(x, one, 1))
-    assert_same(np.take_along_axis(a.T, device.asarray(one.T), 1), np.take_along_axis(x.T, one.T, 1))
+    places = device.asarray(one.T)
+    assert_same(np.take_along_axis(a.T, places, 1), np.take_along_axis(x.T, one.T, 1))
+    half: Any = [0.5]
+    near: Any = "near"
+    floats: Any = np.zeros((1, 1, 1))
     for wrong, error in (
         (lambda: np.take(a, [7], 0), IndexError),
-        (lambda: np.take(a, [0.5], 0), TypeError),
-        (lambda: np.take(a, [0], 0, mode="near"), ValueError),
+        (lambda: np.take(a, half, 0), TypeError),
+        (lambda: np.take(a, [0], 0, mode=near), ValueError),
         (lambda: np.take_along_axis(a, np.zeros(3, int), 0), ValueError),
-        (lambda: np.take_along_axis(a, np.zeros((1, 1, 1)), 0), IndexError),
+        (lambda: np.take_along_axis(a, floats, 0), IndexError),
         (lambda: np.take_along_axis(a, np.zeros((3, 5, 6), int), 1), IndexError),
     ):
         with pytest.raises(error):
@@ -219,7 +224,8 @@ def test_deviations(device: gs.Device) -> None:
         own = (x + 1j * x[::-1]).astype(dtype) if dtype == "complex64" else x.astype(dtype)
         a = device.asarray(own)
         for axis in (None, 0, -1, (0, 2)):
-            for options in ({}, {"ddof": 1, "keepdims": True}):
+            kinds: list[dict[str, Any]] = [{}, {"ddof": 1, "keepdims": True}]
+            for options in kinds:
                 for function in (np.std, np.var):
                     found, wanted = function(a, axis, **options), function(own, axis, **options)
                     assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)

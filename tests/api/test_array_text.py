@@ -86,11 +86,12 @@ def test_messages_name_arrays(device: gs.Device) -> None:
     """Assert that errors describe arrays, and neither read them nor cut their text in the middle."""
     a = device.asarray(np.arange(4, dtype=np.float32))
     described = "<gpuscan.Array of shape (4,) and dtype float32>"
+    wrong: Any = a
     calls: tuple[Any, ...] = (
-        lambda: gs.scan(a, axis=a),
-        lambda: gs.reduce(a, groups=np.zeros(4, int), num_groups=a),
-        lambda: gs.scan(a, exclusive=a),
-        lambda: device.empty((a, 2), np.float32),
+        lambda: gs.scan(a, axis=wrong),
+        lambda: gs.reduce(a, groups=np.zeros(4, int), num_groups=wrong),
+        lambda: gs.scan(a, exclusive=wrong),
+        lambda: device.empty((wrong, 2), np.float32),
         lambda: gs.scan(a, lambda left, right: (left, a)),
     )
     for call in calls:

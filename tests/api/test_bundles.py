@@ -107,6 +107,7 @@ def test_as_many_shared_axes_as_there_are(device: gs.Device) -> None:
 
 def test_what_is_no_bundle(device: gs.Device) -> None:
     x = np.ones((4, 2), np.float32)
+    bad: Any
     for bad, text in (
         ((x, x[:3]), "must have one shape, or at least one length along the first axis"),
         ([x, []], "must have one shape"),

@@ -170,7 +170,8 @@ def test_a_quotient_by_zero(device: gs.Device) -> None:
     for x in (np.array([1, 0, -2, 5], name) for name in floats_of(device)):
         on_device = device.asarray(x)
         assert close((on_device / 0.0).numpy(), x / 0.0).all()
-        assert close(np.divide(0.0, on_device).numpy(), 0.0 / x).all()
+        quotient: Any = np.divide(0.0, on_device)
+        assert close(quotient.numpy(), 0.0 / x).all()
         scanned = gs.scan(on_device, before=lambda v: 1.0 / (v / 0.0), after=lambda v: v / 0.0)
         assert close(scanned.numpy(), np.cumsum(1.0 / (x / 0.0)) / 0.0).all()
         combined = gs.scan(on_device, lambda l, r: (l + r) / 0.0)

@@ -15,7 +15,7 @@ import gpuscan as gs
 from gpuscan.elements import SCALARS
 from tests.harness.builds import count_reads
 from tests.harness.devices import poison
-from tests.oracle import assert_same, limit_examples, ufunc_scan
+from tests.oracle import Array, assert_same, limit_examples, ufunc_scan
 
 
 @pytest.fixture
@@ -258,7 +258,10 @@ def test_a_function_of_an_entry(on: gs.Device, dtype: str, monkeypatch: pytest.M
 
 def test_functions_of_bundles_and_vectors(on: gs.Device, small: gs.Device) -> None:
     rng = np.random.default_rng(5)
-    x = {"key": rng.integers(0, 9, 3001).astype(np.uint8), "place": rng.normal(size=(3001, 3)).astype(np.float32)}
+    x: dict[str, Array] = {
+        "key": rng.integers(0, 9, 3001).astype(np.uint8),
+        "place": rng.normal(size=(3001, 3)).astype(np.float32),
+    }
     chosen = (x["key"] > 4) & (x["place"][:, 1] > 0)
 
     def picks(v: Any) -> Any:
@@ -306,9 +309,9 @@ def test_into_a_place(on: gs.Device, small: gs.Device) -> None:
     same_bits(gs.compact(itself, small.asarray(long > 999), out=itself), long[long > 999])
     both = {"a": np.arange(6), "b": np.arange(6) * 1.5}
     out = {"a": np.empty(3, np.int64), "b": np.empty(9)}
-    got = gs.compact(both, np.arange(6) % 2 == 0, out=out)
+    found = gs.compact(both, np.arange(6) % 2 == 0, out=out)
     same_bits(out["a"], np.array([0, 2, 4]))
-    same_bits(got["b"], np.array([0, 3.0, 6.0]))
+    same_bits(found["b"], np.array([0, 3.0, 6.0]))
 
 
 def test_what_is_no_mask_or_place(device: gs.Device) -> None:

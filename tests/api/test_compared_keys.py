@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
+from gpuscan.planning.strategies import Strategy
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 from tests.harness.scans import make_problem, scan_on_device_with
 from tests.harness.stages import twin_of
@@ -17,7 +18,7 @@ COLUMN_TILE = ColumnTile(2, 4, 2, 1)
 PACKED_COLUMN_TILE = ColumnTile(2, 4, 2, 4)
 
 # Shape, axis, keys, elements, exclusive, reverse.
-CASES: list[tuple[tuple[int, ...], int, type, type, bool, bool]] = [
+CASES: list[tuple[tuple[int, ...], int, Any, Any, bool, bool]] = [
     ((2003,), 0, np.int32, np.float32, False, False),
     ((5, 403), 1, np.int64, np.int32, True, False),
     ((5, 404), 1, np.float32, np.int16, False, True),
@@ -28,7 +29,7 @@ CASES: list[tuple[tuple[int, ...], int, type, type, bool, bool]] = [
 ]
 
 
-def keys_of(rng: np.random.Generator, shape: tuple[int, ...], axis: int, dtype: type) -> Any:
+def keys_of(rng: np.random.Generator, shape: tuple[int, ...], axis: int, dtype: Any) -> Any:
     """Return keys in runs of a few; among floats NaN, and zeros of both signs."""
     keys = (np.cumsum(rng.random(shape) < 0.3, axis) % 3).astype(dtype)
     if issubclass(dtype, np.floating):
@@ -37,7 +38,7 @@ def keys_of(rng: np.random.Generator, shape: tuple[int, ...], axis: int, dtype: 
     return keys
 
 
-def single_pass(device: gs.Device, number: int) -> str | None:
+def single_pass(device: gs.Device, number: int) -> Strategy | None:
     """Return a single pass that is safe on the device, the next one for every number."""
     names = [name for name in strategies_on(device) if name != "three_dispatch"]
     return names[number % len(names)] if names else None

@@ -33,7 +33,7 @@ TERMS = {
 }
 
 
-@pytest.fixture(params=TERMS.values(), ids=TERMS.keys())
+@pytest.fixture(params=[*TERMS.values()], ids=[*TERMS])
 def x(request: pytest.FixtureRequest) -> Array:
     return np.asarray(request.param(np.random.default_rng(0), 20_000)).astype(np.float32)
 
@@ -131,8 +131,7 @@ def test_every_way_in(device: gs.Device) -> None:
         assert [len(part) for part in parts] == [1, 9, 0, 3990, 5000]
         assert_same(np.concatenate(parts), wanted)
     assert list(gs.scan_chunks([], compensated=True, device=device)) == []
-    chunks = iter([narrow[:7], narrow[7:]])
-    parts = list(gs.scan_chunks(chunks, dtype=np.float32, compensated=True, device=device))
+    parts = list(gs.scan_chunks([narrow[:7], narrow[7:]], dtype=np.float32, compensated=True, device=device))
     assert_same(np.concatenate(parts), sums)
 
 
@@ -150,7 +149,7 @@ def test_infinity_and_nan_are_those_of_plain_sums(device: gs.Device) -> None:
 def test_only_sums_of_float32(device: gs.Device, where: str) -> None:
     x = np.ones(10, np.float32)
     chosen: Any = device if where == "device" else "numpy"
-    for given, op, options in [
+    cases: list[tuple[Any, Any, dict[str, Any]]] = [
         (x, "maximum", {}),
         (x, np.multiply, {}),
         (x, lambda l, r: l + r, {}),
@@ -162,7 +161,8 @@ def test_only_sums_of_float32(device: gs.Device, where: str) -> None:
         (x, "add", {"before": lambda v: (v, v)}),
         ((x, x), "add", {}),
         ({"a": x}, "add", {"dtype": np.float32}),
-    ]:
+    ]
+    for given, op, options in cases:
         with pytest.raises(ValueError, match=r"compensated=True was passed for .*float32"):
             gs.scan(given, op, compensated=True, device=chosen, **options)
     with pytest.raises(ValueError, match="initial"):

@@ -12,7 +12,7 @@ from hypothesis import given
 
 import gpuscan as gs
 from tests.harness.devices import all_adapters, forget_adapters, hide_adapters
-from tests.oracle import AFFINE, LATER, assert_same, assert_scans, one_by_one, words
+from tests.oracle import AFFINE, LATER, Array, assert_same, assert_scans, one_by_one, words
 from tests.strategies import scans
 
 X = np.array([3, 1, 4, 1, 5], np.int32)
@@ -29,7 +29,7 @@ def scan(x: Any, op: Any = "add", **options: Any) -> Any:
 
 
 @given(scans())
-def test_any_array_and_any_options(asked: Any) -> None:
+def test_any_array_and_any_options(asked: tuple[Array, str, int, dict[str, Any]]) -> None:
     assert_scans(*asked, "numpy")
 
 
@@ -245,6 +245,7 @@ def test_out_that_is_no_array() -> None:
 
 def test_arrays_of_a_bundle_with_several_shapes() -> None:
     assert_says(message(ValueError, (X, X[:3]), AFFINE), "one shape", "(5,)", "(3,)")
+    empty: Any
     for empty in ((), {}):
         assert_says(message(ValueError, empty, AFFINE), "bundle", "one array or more")
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
+from gpuscan.api.selecting import QuantileMethod
 from gpuscan.planning import key_heuristics
 from tests.api.test_sort import DTYPES, Array, keys_of, order_of
 from tests.harness.builds import count_waits
@@ -73,7 +74,8 @@ def test_numpy_unique(device: gs.Device, dtype: Any) -> None:
     keys = keys_of(dtype, (600,), 2)
     array = device.asarray(keys)
     for equal_nan in (True, False):
-        options = {"return_index": True, "return_inverse": True, "return_counts": True, "equal_nan": equal_nan}
+        options: dict[str, Any] = dict.fromkeys(["return_index", "return_inverse", "return_counts"], True)
+        options["equal_nan"] = equal_nan
         found, wanted = np.unique(array, **options), np.unique(keys, **options)
         for part, expected in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(np.asarray(part), expected)
@@ -204,7 +206,8 @@ def test_histogram(device: gs.Device, dtype: Any) -> None:
     rng = np.random.default_rng(6)
     numbers = rng.normal(100, 30, (50, 41)).clip(0, 255).astype(dtype)
     numbers[0, :9] = np.linspace(60, 140, 9).astype(dtype)
-    cases = [(10, None), (8, (60, 140)), ([0, 0.5, 70, 70, 99.5, 300], None), (5, (1000, 1010)), (np.array([3]), None)]
+    cases: list[tuple[Any, Any]] = [(10, None), (8, (60, 140)), (5, (1000, 1010))]
+    cases += [([0, 0.5, 70, 70, 99.5, 300], None), (np.array([3]), None)]
     if dtype != np.float16:  # float16 has too few numbers for this
         cases.append((256, (-7, 131.3)))
     for bins, limits in cases:
@@ -312,7 +315,7 @@ def test_values_of_other_types(device: gs.Device) -> None:
 def test_repeat(device: gs.Device, dtype: Any) -> None:
     """Assert that entries of every size are repeated along every axis, by one number or one for each."""
     x = np.arange(60).reshape(3, 5, 4).astype(dtype)
-    there = [x] if x.dtype.kind == "M" or dtype == np.complex128 else [x, device.asarray(x)]
+    there: list[Any] = [x] if x.dtype.kind == "M" or dtype == np.complex128 else [x, device.asarray(x)]
     rng = np.random.default_rng(1)
     for axis in (None, 0, 1, -1):
         length = x.size if axis is None else x.shape[axis]
@@ -359,9 +362,9 @@ def test_ties_of_many_tiles(device: gs.Device) -> None:
 @pytest.mark.parametrize("dtype", [np.bool_, np.int16, np.float32, np.int64])
 def test_top_k_with_a_sample(device: gs.Device, monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
     """Assert that a selection that begins with a few tiles finds the same, wherever the first keys are."""
-    sampled = {"min_sampled_tiles": 2, "sample_stride": 3}
-    monkeypatch.setattr(key_heuristics, "GPU_COUNTING", replace(key_heuristics.GPU_COUNTING, **sampled))
-    monkeypatch.setattr(key_heuristics, "CPU_COUNTING", replace(key_heuristics.CPU_COUNTING, **sampled))
+    for name in ("GPU_COUNTING", "CPU_COUNTING"):
+        sampled = replace(getattr(key_heuristics, name), min_sampled_tiles=2, sample_stride=3)
+        monkeypatch.setattr(key_heuristics, name, sampled)
     random = keys_of(dtype, (2, 20_000), 6)
     rises = np.sort(random, axis=1)
     for keys in (random, rises, rises[:, ::-1].copy(), np.full_like(random, random[0, 0])):
@@ -380,12 +383,12 @@ def test_partition_by(device: gs.Device, dtype: Any) -> None:
         x = rng.integers(0, 99, shape).astype(dtype)
         for share in (0.0, 0.2, 1.0):
             mask = rng.random(shape[0]) < share
-            arrays = [x] if dtype == np.complex128 else [x, device.asarray(x)]
+            arrays: list[Any] = [x] if dtype == np.complex128 else [x, device.asarray(x)]
             for where in arrays:
                 picked, others = gs.partition_by(where, mask, device=device)
                 np.testing.assert_array_equal(np.asarray(picked), x[mask])
                 np.testing.assert_array_equal(np.asarray(others), x[~mask])
-    pair = {"a": np.arange(10), "b": np.arange(20, dtype=np.int8).reshape(10, 2)}
+    pair: dict[str, Any] = {"a": np.arange(10), "b": np.arange(20, dtype=np.int8).reshape(10, 2)}
     picked, others = gs.partition_by(pair, np.arange(10) > 6, device=device)
     assert picked["a"].tolist() == [7, 8, 9]
     np.testing.assert_array_equal(others["b"], pair["b"][:7])
@@ -423,8 +426,9 @@ def test_methods_of_quantiles(device: gs.Device) -> None:
     """Assert that every method of NumPy gives NumPy's values."""
     x = np.random.default_rng(1).integers(0, 50, 12).astype(np.float32)
     q = np.linspace(0, 1, 37)
-    names = ["inverted_cdf", "averaged_inverted_cdf", "closest_observation", "interpolated_inverted_cdf", "hazen"]
-    names += ["weibull", "linear", "median_unbiased", "normal_unbiased", "lower", "higher", "midpoint", "nearest"]
+    names: list[QuantileMethod] = ["inverted_cdf", "averaged_inverted_cdf", "closest_observation", "hazen"]
+    names += ["interpolated_inverted_cdf", "weibull", "linear", "median_unbiased", "normal_unbiased", "lower", "higher"]
+    names += ["midpoint", "nearest"]
     for method in names:
         for part in (x, x[:1], x[:5]):
             wanted = np.quantile(part, q, method=method)
@@ -436,10 +440,13 @@ def test_methods_of_quantiles(device: gs.Device) -> None:
 @pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.0.0", reason="NumPy 1 has other dtypes")
 def test_dtypes_of_quantiles(device: gs.Device) -> None:
     """Assert that quantiles of NumPy arrays have NumPy's dtype for every dtype of q."""
+    methods: list[QuantileMethod] = ["linear", "midpoint"]
+    dtype: Any
     for dtype in (np.float16, np.float32, np.int32):
         x = np.random.default_rng(1).integers(0, 50, 12).astype(dtype)
+        q: Any
         for q in (np.float32(0.3), np.array([0.1, 0.77], np.float32), 0, 1, 1.0, [0, 1]):
-            for method in ("linear", "midpoint"):
+            for method in methods:
                 wanted = np.quantile(x, q, method=method)
                 found = gs.quantile(x, q, method=method, device=device)
                 np.testing.assert_array_equal(found, wanted, f"{dtype} {q} {method}")
@@ -531,6 +538,7 @@ def test_empty_arrays(device: gs.Device) -> None:
 
 def test_wrong_arguments(device: gs.Device) -> None:
     """Assert that wrong arguments raise NumPy's errors, with and without an adapter, for arrays anywhere."""
+    untyped: Any = gs
     calls: list[tuple[Any, Any]] = [
         (ValueError, lambda x, o: gs.bincount(x, **o)),
         (ValueError, lambda x, o: gs.bincount(x.reshape(1, 3), **o)),
@@ -545,13 +553,13 @@ def test_wrong_arguments(device: gs.Device) -> None:
         (ValueError, lambda x, o: gs.histogram(x, 3, (2, 1), **o)),
         (ValueError, lambda x, o: gs.histogram(x, weights=[1.0], **o)),
         (ValueError, lambda x, o: gs.searchsorted(x.reshape(1, 3), 1, **o)),
-        (ValueError, lambda x, o: gs.searchsorted(x, 1, side="middle", **o)),
+        (ValueError, lambda x, o: untyped.searchsorted(x, 1, side="middle", **o)),
         (ValueError, lambda x, o: gs.searchsorted(x, 1, sorter=[0], **o)),
         (ValueError, lambda x, o: gs.top_k(x, 4, **o)),
         (ValueError, lambda x, o: gs.top_k(x, -1, **o)),
-        (TypeError, lambda x, o: gs.top_k(x, 1.5, **o)),
+        (TypeError, lambda x, o: untyped.top_k(x, 1.5, **o)),
         (ValueError, lambda x, o: gs.quantile(x, 1.5, **o)),
-        (ValueError, lambda x, o: gs.quantile(x, 0.5, method="none", **o)),
+        (ValueError, lambda x, o: untyped.quantile(x, 0.5, method="none", **o)),
         (ValueError, lambda x, o: gs.run_length_encode(x.reshape(1, 3), **o)),
         (ValueError, lambda x, o: gs.partition_by(x, [True], **o)),
         (TypeError, lambda x, o: gs.partition_by(x, [1, 0, 1], **o)),

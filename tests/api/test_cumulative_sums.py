@@ -38,7 +38,7 @@ def on(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
 @given(data=st.data(), dtype=st.sampled_from([*PROMOTED]), include=st.booleans())
 def test_any_array(device: gs.Device, data: st.DataObject, dtype: str, include: bool) -> None:
     x = data.draw(arrays(dtype))
-    axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    axis: int | None = data.draw(st.integers(-x.ndim, x.ndim - 1))
     if x.ndim == 1:
         axis = data.draw(st.sampled_from([None, axis]))
     native = x.astype(x.dtype.newbyteorder("="))
@@ -46,7 +46,7 @@ def test_any_array(device: gs.Device, data: st.DataObject, dtype: str, include: 
         if function is gs.cumulative_prod and dtype == "float32":
             native = np.sign(native)
         along = 0 if axis is None else axis
-        wanted = ufunc.accumulate(native, axis=along, dtype=PROMOTED[dtype])  # type: ignore[attr-defined]
+        wanted = ufunc.accumulate(native, axis=along, dtype=PROMOTED[dtype])
         if include:
             shape = [1 if i == along % x.ndim else n for i, n in enumerate(x.shape)]
             wanted = np.concatenate([np.full(shape, start, wanted.dtype), wanted], axis=along)

@@ -65,7 +65,7 @@ def test_every_layout(device: gs.Device, layout: str, kind: str, exclusive: bool
     cuts = cuts_of(rng, kind, shape, axis)
     options: dict[str, Any] = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
     options["initial"] = words(rng, 2, lead)
-    wanted = cut_one_by_one(AFFINE.function, x, heads_along(axis, shape, **cuts), **options)  # type: ignore[arg-type]
+    wanted = cut_one_by_one(AFFINE.function, x, heads_along(axis, shape, **cuts), **options)
     for strategy in strategies_in_turn(device, exclusive + reverse):
         out = [np.full(shape, 0xABCD, np.uint32) for _ in wanted]
         problem = make_problem(x, AFFINE, **cuts, **options)
@@ -93,9 +93,9 @@ def test_from_anywhere(device: gs.Device, seed: int, kind: str) -> None:
     on_device = device.asarray(x)
     assert_same(gs.scan(on_device, **cuts, **options), wanted)
     if kind != "segments":
-        there = {"keys": device.asarray(cuts["keys"])}
-        assert_same(gs.scan(on_device, **there, **options), wanted)
-        assert_same(gs.scan(x, device=device, **there, **options), wanted)
+        there = device.asarray(cuts["keys"])
+        assert_same(gs.scan(on_device, keys=there, **options), wanted)
+        assert_same(gs.scan(x, device=device, keys=there, **options), wanted)
         assert_same(gs.scan(x, device=device, keys=np.asfortranarray(cuts["keys"]), **options), wanted)
 
 
@@ -110,7 +110,7 @@ def test_on_numpy(data: st.DataObject) -> None:
     options: dict[str, Any] = {"axis": axis, "exclusive": data.draw(st.booleans()), "reverse": data.draw(st.booleans())}
     x, lead = words(rng, 4, shape), tuple(n for i, n in enumerate(shape) if i != axis)
     options["initial"] = words(rng, 4, lead) if options["exclusive"] or data.draw(st.booleans()) else None
-    wanted = cut_one_by_one(MATRICES.function, x, heads_along(axis, shape, **cuts), **options)  # type: ignore[arg-type]
+    wanted = cut_one_by_one(MATRICES.function, x, heads_along(axis, shape, **cuts), **options)
     got = gs.scan(x, MATRICES, device="numpy", **cuts, **options)
     for result, field in zip(got, wanted, strict=True):
         assert_same(result, field)
@@ -157,10 +157,10 @@ def test_matrices_and_maps(device: gs.Device) -> None:
     """Cut columns of matrices, with functions fused into the load and the store."""
     rng = np.random.default_rng(5)
     x = rng.integers(0, 2**32, (60, 2, 2, 2), dtype=np.uint32)
-    cuts = {"segments": offsets(rng, 60, 8)}
+    cuts = offsets(rng, 60, 8)
     fields = tuple(x[..., i, j] for i, j in itertools.product((0, 1), (0, 1)))
-    wanted = cut_one_by_one(MATRICES.function, fields, heads_along(0, (60, 2), **cuts))  # type: ignore[arg-type]
-    got = gs.scan(x, "matmul", axis=0, device=device, **cuts)
+    wanted = cut_one_by_one(MATRICES.function, fields, heads_along(0, (60, 2), segments=cuts))
+    got = gs.scan(x, "matmul", axis=0, device=device, segments=cuts)
     for (i, j), field in zip(itertools.product((0, 1), (0, 1)), wanted, strict=True):
         assert_same(got[..., i, j], field)
     y = rng.integers(0, 50, (30, 8)).astype(np.float32)
@@ -198,7 +198,7 @@ def test_the_marks_are_those_of_the_cpu(device: gs.Device) -> None:
         in_columns = axis < len(shape) - 1
         keys = rng.integers(0, 2, shape).astype(("uint8", "int64", "float32")[number % 3])
         for cuts in ({"segments": offsets(rng, shape[axis], 5)}, {"keys": keys}):
-            made, wanted = device_marks(device, shape, axis, reverse, in_columns, **cuts)  # type: ignore[arg-type]
+            made, wanted = device_marks(device, shape, axis, reverse, in_columns, **cuts)
             assert_same(made, wanted, (shape, axis, reverse))
         made, wanted = device_marks(device, shape, axis, reverse, False, keys=device.asarray(keys))
         assert_same(made, wanted, (shape, axis, reverse))

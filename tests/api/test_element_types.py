@@ -346,8 +346,8 @@ def test_float64_is_native_or_refused(device: gs.Device) -> None:
 def test_float64_made_by_a_map_is_refused_too(device: gs.Device) -> None:
     """Assert that the error comes before a shader is compiled, for each of the three types."""
     x = np.arange(5, dtype=np.float32)
-    to_float64 = {"before": lambda value: value.astype(np.float64)}, {"after": lambda value: value.astype(np.float64)}
-    for maps in to_float64:
+    for name in ("before", "after"):
+        maps: dict[str, Any] = {name: lambda value: value.astype(np.float64)}
         if device.capabilities.float64:
             assert_same(gs.scan(x, device=device, **maps), np.add.accumulate(x).astype(np.float64))
         else:

@@ -128,14 +128,15 @@ def test_empty(device: gs.Device) -> None:
     """Assert that groups without elements give `initial`, else the identity, also of arrays without elements."""
     x = np.zeros((2, 0), np.float32)
     labels = np.zeros(0, int)
-    for given, where in ((x, {"device": device}), (x, {"device": "numpy"}), (device.asarray(x), {})):
-        assert gs.reduce(given, axis=1, groups=labels, **where).shape == (2, 0)
-        found = gs.reduce(given, axis=1, groups=labels, num_groups=2, initial=np.float32([3, 4]), **where)
+    for given, where in ((x, device), (x, "numpy"), (device.asarray(x), None)):
+        assert gs.reduce(given, axis=1, groups=labels, device=where).shape == (2, 0)
+        initial = np.array([3, 4], np.float32)
+        found = gs.reduce(given, axis=1, groups=labels, num_groups=2, initial=initial, device=where)
         np.testing.assert_array_equal(np.asarray(found), [[3, 3], [4, 4]])
     # No rows, but labels.
-    none, labels = device.asarray(x.T), device.asarray(np.array([3, 0]))
-    assert gs.reduce(none, axis=1, groups=labels).shape == (0, 4)
-    gs.reduce(none, axis=1, groups=labels, num_groups=3)
+    none, wrong = device.asarray(x.T), device.asarray(np.array([3, 0]))
+    assert gs.reduce(none, axis=1, groups=wrong).shape == (0, 4)
+    gs.reduce(none, axis=1, groups=wrong, num_groups=3)
     with pytest.raises(ValueError, match="label"):
         device.synchronize()
 
@@ -149,7 +150,8 @@ def test_extrema_without_elements(device: gs.Device) -> None:
     ):
         for where in (device, "numpy"):
             with warnings.catch_warnings(action="error"):
-                np.testing.assert_array_equal(gs.reduce(x, op, groups=labels, device=where), np.float32(expected))
+                found = gs.reduce(x, op, groups=labels, device=where)
+                np.testing.assert_array_equal(found, np.array(expected, np.float32))
 
 
 def test_refused(device: gs.Device) -> None:
@@ -173,8 +175,9 @@ def test_refused(device: gs.Device) -> None:
             np.asarray(gs.reduce(wide, LATER, axis=1, groups=high[:3], num_groups=20_000)[0])
     with pytest.raises(ValueError, match="group 6 is empty"):
         gs.reduce((x, x), LATER, groups=x, num_groups=7, device="numpy")
+    wrong: Any = 2.0
     with pytest.raises(TypeError, match=r"num_groups=2\.0 was passed"):
-        gs.reduce(x, groups=x, num_groups=2.0, device=device)  # type: ignore[arg-type]
+        gs.reduce(x, groups=x, num_groups=wrong, device=device)
     with pytest.raises(ValueError, match="num_groups=3 was passed without groups="):
         gs.reduce(x, num_groups=3, device=device)
     with pytest.raises(ValueError, match="segments= and groups= were both passed"):

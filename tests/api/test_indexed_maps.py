@@ -113,9 +113,9 @@ def test_functions_of_one_parameter_stay_so() -> None:
     """Count required parameters only, and take ufuncs and callables without a signature as functions of one."""
     x = np.arange(4, dtype=np.float32)
     for before in (lambda v, scale=2: v * scale, np.sqrt, lambda *v: v[0]):
-        assert gs.scan(x, before=before, device="numpy").shape == (4,)  # type: ignore[operator]
+        assert gs.scan(x, before=before, device="numpy").shape == (4,)
     with pytest.raises(TypeError, match="but chunks have no axis to count along"):
-        list(gs.scan_chunks([x], before=lambda v, i: v, device="numpy"))  # type: ignore[misc, arg-type]
+        list(gs.scan_chunks([x], before=lambda v, i: v, device="numpy"))
 
 
 def test_of_elements_that_groups_move(device: gs.Device) -> None:

@@ -19,7 +19,7 @@ KINDS = ("objects", "series", "list", "text", "categorical", "category series", 
 def labels_of_kind(kind: str, codes: np.ndarray[Any, Any]) -> Any:
     """Return labels of this kind, one for each code. A label with code -1 is missing."""
     names = np.array([f"shop {code * 7 % 5}-{code}" for code in range(codes.max() + 1)])
-    named = np.where(codes < 0, None, names[codes])
+    named: Any = np.where(codes < 0, None, names[codes])
     numbers = pd.Series(np.where(codes < 0, np.nan, codes * 1.5))
     if kind == "tuples":
         made = np.empty(len(codes), object)
@@ -91,7 +91,8 @@ def test_missing_labels(device: gs.Device, dtype: str, reach: int) -> None:
             assert_same(found, scanned)
         for given, groups_given in ((x, labels), (there, labels), (there, labels_there), (x, labels_there)):
             assert_same(gs.reduce(given, groups=groups_given), sums)
-            assert_same(gs.reduce(given, groups=groups_given, num_groups=reach + 2), np.float32([*sums, 0, 0]))
+            wanted = np.array([*sums, 0, 0], np.float32)
+            assert_same(gs.reduce(given, groups=groups_given, num_groups=reach + 2), wanted)
             target = np.empty(reach, np.float32) if given is x else device.empty(reach, np.float32)
             assert gs.reduce(given, groups=groups_given, out=target) is target
             assert_same(target, sums)
@@ -174,16 +175,16 @@ def test_missing_labels_of_integers(device: gs.Device) -> None:
     for dtype in ("int8", "int32", "int64"):
         with pytest.raises(ValueError, match=message):
             gs.scan(device.asarray(x), groups=device.asarray(labels.astype(dtype))).numpy()
-        assert_same(
-            gs.scan(device.asarray(x), groups=device.asarray(abs(labels).astype(dtype))), np.int32([0, 1, 3, 3, 7, 12])
-        )
+        found = gs.scan(device.asarray(x), groups=device.asarray(abs(labels).astype(dtype)))
+        assert_same(found, np.array([0, 1, 3, 3, 7, 12], np.int32))
     for given in (labels, device.asarray(labels)):
         with pytest.raises(ValueError, match=message):
             device.plan(6, np.int32, groups=given)
         assert_same(
             device.plan(6, np.int32, groups=given, after=lambda v: v.astype(np.float32))(x)[2], np.float32(np.nan)
         )
-    assert_same(gs.scan(x, groups=labels, dtype=np.float32, device=device), np.float32([0, 1, np.nan, 3, 5, 10]))
+    wanted = np.array([0, 1, np.nan, 3, 5, 10], np.float32)
+    assert_same(gs.scan(x, groups=labels, dtype=np.float32, device=device), wanted)
 
 
 def test_keys_of_every_kind(device: gs.Device) -> None:

@@ -101,7 +101,9 @@ def test_on_devices(device: gs.Device, monkeypatch: pytest.MonkeyPatch, form: st
     # Rows of several products, odd numbers, several stretches, one step, and long keys.
     shapes = [(2, 70, 3, 40, 36), (1, 100, 2, 5, 7), (1, 1, 1, 1, 1), (1, 33, 1, 130, 8)]
     for shape in half_of(device, shapes, FORMS.index(form)):
-        few = {"max_attention_chunks": 2, "attention_state_numbers": 1 << 30} if shape[1] == 100 else {}
+        few: dict[str, Any] = {}
+        if shape[1] == 100:
+            few = {"max_attention_chunks": 2, "attention_state_numbers": 1 << 30}
         monkeypatch.setattr(engine, "ARRAYS", replace(ARRAYS, **few))
         given, state = arguments(form, shape), state_of(shape)
         wanted = recurrence(given, state, shape[3] ** -0.5)
@@ -125,11 +127,12 @@ def test_stages(device: gs.Device, form: str) -> None:
     shape = 1, 45, 2, 6, 5
     given = narrow(arguments(form, shape))
     beta = given[4] if form == "delta" else None
-    attention = engine.DeviceAttention(*(device.asarray(x) for x in given[:4]), None, 0.5, None)
+    there: list[Any] = [device.asarray(x) for x in given[:4]]
+    attention = engine.DeviceAttention(*[*there, None, 0.5, None])
     if beta is not None:
         attention = replace(attention, beta=device.asarray(beta))
     attention.outputs()
-    host = stages.HostAttention(*given[:4], beta, 0.5, None)
+    host = stages.HostAttention(*[*given[:4], beta, 0.5, None])
     matrices = attention._matrices._read()
     gates = attention._gates._read()[: given[3].size].reshape(given[3].shape)
     for number, first in enumerate((0, 32)):

@@ -281,7 +281,7 @@ def test_gates_that_broadcast(device: gs.Device, dtype: str, reverse: bool, shap
             gates, inputs, states_there, grads = (put(each) for each in (a, b, states, grad_h))
             h = gs.linear_recurrence(gates, inputs, axis=1, initial=initial, reverse=reverse, device=where)
             close(h, wanted, dtype, (a.shape, where))
-            options = {"axis": 1, "initial": initial, "reverse": reverse, "where": where}
+            options: dict[str, Any] = {"axis": 1, "initial": initial, "reverse": reverse, "where": where}
             found = gradients_of(gates, states_there, grads, **options)
             for result, each in zip(found, (of_a, others[0], of_initial), strict=True):
                 assert isinstance(result, gs.Array) == (where is None)
@@ -322,8 +322,7 @@ def test_complex_gates_with_real_inputs(device: gs.Device) -> None:
         assert h.dtype == np.complex64
     for real_gates, where in ((np.abs(gates), device), (device.asarray(np.abs(gates)), None), (np.abs(gates), "numpy")):
         put = device.asarray if where is None else np.asarray
-        options = {"axis": -1, "initial": None, "reverse": False, "where": where}
-        grad_a, grad_b, _ = gradients_of(real_gates, put(wanted), put(grad_h), **options)
+        grad_a, grad_b, _ = gradients_of(real_gates, put(wanted), put(grad_h), where=where)
         assert grad_a.dtype == np.float32
         np.testing.assert_allclose(np.asarray(grad_a), full[0].real.sum(axis=1, keepdims=True), rtol=1e-3, atol=1e-3)
         np.testing.assert_allclose(np.asarray(grad_b), full[1], rtol=1e-4, atol=1e-4)

@@ -81,7 +81,7 @@ def test_every_axis_and_option(device: gs.Device, axis: int) -> None:
 
 def test_one_number_is_itself(device: gs.Device) -> None:
     """Assert that a result of one number, and others that are the logarithm of 0, has the bits of that number."""
-    x = np.float32([-0.0, 1e-30, -1e-45, 0.3, -3e38, 3e38, np.inf, -np.inf, np.nan])
+    x = np.array([-0.0, 1e-30, -1e-45, 0.3, -3e38, 3e38, np.inf, -np.inf, np.nan], np.float32)
     rows = np.full((len(x), 40), -np.inf, np.float32)
     rows[:, 3] = x
     result = gs.scan(rows, "logaddexp", axis=1, device=device)
@@ -120,12 +120,12 @@ def test_maps_segments_and_pieces(device: gs.Device) -> None:
     there = device.asarray(x)
     for factor, more in ((np.float32(0.5), np.float32(1)), (np.float32(0.25), np.float32(2))):
         # Values that the functions close over are read at each call.
-        maps = {"before": lambda v, by=factor: v * by, "after": lambda v, by=more: v + by}
-        closed = {"before": lambda v: v * factor, "after": lambda v: v + more}  # noqa: B023
+        maps: dict[str, Any] = {"before": lambda v, by=factor: v * by, "after": lambda v, by=more: v + by}
+        closed: dict[str, Any] = {"before": lambda v: v * factor, "after": lambda v: v + more}  # noqa: B023
         wanted = exact(np.logaddexp, x * factor) + more
         for given, options in ((x, maps), (there, maps), (x, closed), (there, closed)):
-            home = {} if given is there else {"device": device}
-            assert_close(gs.scan(given, "logaddexp", **options, **home), wanted)
+            home = None if given is there else device
+            assert_close(gs.scan(given, "logaddexp", device=home, **options), wanted)
     cut = np.concatenate([exact(np.logaddexp, part) for part in np.split(x, offsets[1:-1]) if part.size])
     assert_close(gs.scan(x, "logaddexp", segments=offsets, device=device), cut)
     totals = gs.reduce(x, "logaddexp", segments=offsets, device=device)

@@ -12,7 +12,7 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.device.context import DeviceContext
-from tests.harness.builds import count_reads
+from tests.harness.builds import count_reads, count_shader_modules
 from tests.harness.devices import small_binding
 from tests.oracle import assert_same
 
@@ -106,11 +106,8 @@ def test_results_are_written_to_out(device: gs.Device) -> None:
 
 
 def test_constants_share_their_shader(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    a, made = device.asarray(numbers("float32", 5)), []
-    make = type(device.wgpu_device).create_shader_module
-    monkeypatch.setattr(
-        type(device.wgpu_device), "create_shader_module", lambda *args, **kw: made.append(1) or make(*args, **kw)
-    )
+    a = device.asarray(numbers("float32", 5))
+    made = count_shader_modules(device, monkeypatch)
     for factor in (0.5, 0.25, 3.0):
         assert_same(gs.map(lambda v, k=factor: v * v * k, a), a.numpy() ** 2 * np.float32(factor))
     assert len(made) <= 1
@@ -141,10 +138,11 @@ def test_numpy_arrays_go_in_pieces(device: gs.Device, monkeypatch: pytest.Monkey
 
 
 def test_errors(device: gs.Device) -> None:
+    untyped: Any = gs
     a = device.asarray(np.ones((2, 3), np.float32))
     for call, error, match in (
-        (lambda: gs.map(3, a), TypeError, "function=3 was passed"),
-        (lambda: gs.map(lambda: 1), TypeError, "without an array"),
+        (lambda: untyped.map(3, a), TypeError, "function=3 was passed"),
+        (lambda: untyped.map(lambda: 1), TypeError, "without an array"),
         (lambda: gs.map(lambda k: k, 3.0), TypeError, "without an array"),
         (
             lambda: gs.map(lambda a, b: a + b, a, np.ones(2, np.float32)),
@@ -174,6 +172,11 @@ def test_one_kernel_computes_all(device: gs.Device, monkeypatch: pytest.MonkeyPa
     a = device.asarray(numbers("float32", (40, 30)))
     stages: list[str] = []
     stage = DeviceContext.stage
-    monkeypatch.setattr(DeviceContext, "stage", lambda self, name, **kw: stages.append(name) or stage(self, name, **kw))
+
+    def note_stage(self: DeviceContext, name: str, **options: Any) -> Any:
+        stages.append(name)
+        return stage(self, name, **options)
+
+    monkeypatch.setattr(DeviceContext, "stage", note_stage)
     gs.map(lambda a, b: ((a - b) * a, np.abs(a + b)), a[::2], a[1::2, ::-1])
     assert stages == ["arrays/map_elements.wgsl"]

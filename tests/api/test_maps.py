@@ -12,7 +12,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.operators.named_operators import resolve
-from gpuscan.problem.arguments import structure_and_leaves
+from gpuscan.problem.arguments import as_numpy_arrays, structure_and_leaves
 from tests.harness.scans import make_problem, scan_with, smallest_chunk
 from tests.laws import any_bits, whole
 from tests.oracle import AFFINE, assert_same, one_by_one, small_tiles, strategies_on
@@ -51,6 +51,7 @@ class Mapped:
     def compute_expected(self, x: Any, **options: Any) -> Any:
         """Map, scan element by element, map."""
         structure, fields = structure_and_leaves(self.before(x))
+        arrays = tuple(as_numpy_arrays(fields))
         op = resolve(self.op)
 
         def combine(left: Any, right: Any) -> tuple[Any, ...]:
@@ -59,7 +60,7 @@ class Mapped:
 
         begin = options.pop("initial", None)
         initial = None if begin is None else tuple(structure.flatten(begin))
-        return self.after(structure.unflatten(one_by_one(combine, tuple(fields), initial=initial, **options)))
+        return self.after(structure.unflatten(one_by_one(combine, arrays, initial=initial, **options)))
 
 
 MAPS = {
@@ -257,10 +258,10 @@ def test_maps_follow_what_they_close_over(device: gs.Device, name: str) -> None:
     x = np.ones(300, np.float32)
     many = (x,) * 9  # more fields than a shader binds on some adapters
     scaled = Scaled(2.0)
-    of_fields = {name: lambda fields: tuple(scaled(field) for field in fields)}
+    of_fields: dict[str, Any] = {name: lambda fields: tuple(scaled(field) for field in fields)}
     for by in (2.0, 3.0, 2.0):
         scaled.by = by
-        maps = {name: scaled}
+        maps: dict[str, Any] = {name: scaled}
         wanted = x.cumsum() * np.float32(by)
         for where in (device, "numpy"):
             assert_same(gs.scan(x, device=where, **maps), wanted)
@@ -331,13 +332,17 @@ def fill_in_place(l: Any, r: Any) -> Any:
     return l + r
 
 
-IN_PLACE = [
-    add_in_place,
-    fill_in_place,
-    lambda l, r: np.add(l, r, out=l),
-    lambda l, r: (np.copyto(l, r), l)[1],
-    lambda l, r: (np.asarray(r).fill(3), l + r)[1],
-]
+def copy_in_place(l: Any, r: Any) -> Any:
+    np.copyto(l, r)
+    return l
+
+
+def fill_as_array(l: Any, r: Any) -> Any:
+    np.asarray(r).fill(3)
+    return l + r
+
+
+IN_PLACE = [add_in_place, fill_in_place, lambda l, r: np.add(l, r, out=l), copy_in_place, fill_as_array]
 # Every way in which a function of the user could see the user's own array.
 ROUTES: dict[str, Any] = {
     "scan": lambda x, f, device: gs.scan(x, f, device=device),

@@ -10,7 +10,9 @@ import pytest
 import gpuscan as gs
 
 X = np.arange(5, dtype=np.int32)
-MASKED = np.ma.array([1, 2, 3, 4], mask=[0, 1, 0, 0], dtype=np.int32)
+MASKED = np.ma.array([1, 2, 3, 4], mask=[False, True, False, False], dtype=np.int32)
+# For calls that a type checker refuses.
+UNTYPED: Any = gs
 
 
 @pytest.mark.usefixtures("skip_without_adapters")
@@ -80,21 +82,21 @@ def test_arrays_larger_than_memory() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: gs.scan_chunks(5), "chunks=5 was passed.*iterable of arrays"),  # type: ignore[arg-type]
+        (lambda: UNTYPED.scan_chunks(5), "chunks=5 was passed.*iterable of arrays"),
         (lambda: gs.scan_chunks(gs.default_device().asarray(X)), r"shape \(5,\) was passed as chunks"),
-        (lambda: gs.sort(X, device=[0]), "a list, to a function that runs on one"),
-        (lambda: gs.Device(0, unsafe="yes"), "unsafe='yes' was passed"),  # type: ignore[arg-type]
+        (lambda: UNTYPED.sort(X, device=[0]), "a list, to a function that runs on one"),
+        (lambda: UNTYPED.Device(0, unsafe="yes"), "unsafe='yes' was passed"),
         (lambda: gs.scan(X.astype(np.complex64), "logaddexp"), r"does not combine complex numbers.*x\.real"),
         (lambda: gs.scan(X.astype(np.complex64), "bitwise_or"), r"does not combine complex numbers.*x\.real"),
         # Arrays, and the classes of integers, have an __index__ but are no integers.
-        (lambda: gs.scan(X, axis=X), "axis=<numpy.ndarray of shape .*an axis is an integer"),  # type: ignore[arg-type]
-        (lambda: gs.reduce(X, groups=X, num_groups=int), "num_groups=.*pass an integer"),  # type: ignore[arg-type]
-        (lambda: gs.scan(X, device=X), "device=.*neither a gpuscan.Device nor"),  # type: ignore[arg-type]
-        (lambda: gs.export("page", length=X), "length=.*pass the number of elements"),  # type: ignore[arg-type]
-        (lambda: gs.default_device().empty((2, None), int), r"shape=\(2, None\) was passed.*integers"),
+        (lambda: UNTYPED.scan(X, axis=X), "axis=<numpy.ndarray of shape .*an axis is an integer"),
+        (lambda: UNTYPED.reduce(X, groups=X, num_groups=int), "num_groups=.*pass an integer"),
+        (lambda: UNTYPED.scan(X, device=X), "device=.*neither a gpuscan.Device nor"),
+        (lambda: UNTYPED.export("page", length=X), "length=.*pass the number of elements"),
+        (lambda: UNTYPED.default_device().empty((2, None), int), r"shape=\(2, None\) was passed.*integers"),
         (lambda: gs.default_device().asarray(X).reshape(2.5), "shape=2.5 was passed.*integers"),
         (lambda: gs.default_device().asarray(X).transpose("x"), "axes='x' was passed.*integers"),
-        (lambda: gs.Device(0, required_limits=X), "required_limits of type ndarray"),  # type: ignore[arg-type]
+        (lambda: UNTYPED.Device(0, required_limits=X), "required_limits of type ndarray"),
     ],
 )
 def test_values_of_the_wrong_kind(call: Any, message: str) -> None:

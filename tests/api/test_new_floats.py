@@ -6,6 +6,7 @@ import functools
 import math
 import threading
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -183,8 +184,8 @@ def test_bits_are_those_of_a_trace(device: gs.Device, name: str) -> None:
     make = (READING_NOTHING | READING_VALUES)[name]
     a = device.asarray(X)
     for value in (*VALUES, *VALUES[::-1]):
-        wanted = outcome(lambda value=value: gs.map(trace_each_time(make(value)), a))
-        got = outcome(lambda value=value: gs.map(make(value), a))
+        wanted = outcome(partial(gs.map, trace_each_time(make(value)), a))
+        got = outcome(partial(gs.map, make(value), a))
         assert got == wanted, (name, value)
 
 
@@ -242,12 +243,12 @@ def test_every_kind_of_call(device: gs.Device, kind: str) -> None:
     a = device.asarray(X)
     values = [0.5, 0.25, 2.0, -0.5, 1.0, 0.75, 0.0, -1.0, -2.0, 0.5, 1.5, 4.0, 0.25, NAN, 0.0]
     for value in values:
-        wanted = outcome(lambda value=value: call(a, value, trace_each_time))
-        assert outcome(lambda value=value: call(a, value, itself)) == wanted, (kind, value)
+        wanted = outcome(partial(call, a, value, trace_each_time))
+        assert outcome(partial(call, a, value, itself)) == wanted, (kind, value)
     for n in range(20):
         call(a, n / 3 + 0.01, itself)
     kept = count_programs(device)
-    calls = [Counted().of(lambda value=value: call(a, value, itself)) for value in (-0.3, -0.4, -0.6)]
+    calls = [Counted().of(partial(call, a, value, itself)) for value in (-0.3, -0.4, -0.6)]
     assert count_programs(device) == kept
     with device.profile() as profile:
         call(a, 0.3, itself)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import wgpu
@@ -23,6 +25,7 @@ def test_a_number_chooses_among_the_devices(monkeypatch: pytest.MonkeyPatch) -> 
     for number, device in enumerate(found):
         # Arrays tell which device a call runs on: a call for another one is refused.
         array = device.asarray(X)
+        wanted: Any
         for wanted in (number, str(number), np.int64(number)):
             assert gs.Device(wanted).capabilities.summary == device.capabilities.summary
             assert_same(gs.scan(array, device=wanted).numpy(), np.array([3, 4, 8, 9, 14], np.int32))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -118,7 +120,11 @@ def test_calls_that_come_again(device: gs.Device, place: str) -> None:
     rng = np.random.default_rng(5)
     given = rng.integers(0, 2**32, 3000, dtype=np.uint32)
     x = device.asarray(given)
-    kinds = [{"exclusive": True}, {"reverse": True}, {"op": lambda left, right: left ^ right, "initial": 3}]
+    kinds: list[dict[str, Any]] = [
+        {"exclusive": True},
+        {"reverse": True},
+        {"op": lambda left, right: left ^ right, "initial": 3},
+    ]
     for _ in range(4):
         cuts = np.concatenate([[0], np.sort(rng.integers(0, 3001, 400)), [3000]])
         there = cuts if place == "NumPy" else device.asarray(cuts.astype(np.int32))

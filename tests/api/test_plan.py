@@ -153,8 +153,9 @@ def test_shapes_and_byte_orders_that_numpy_takes(device: gs.Device) -> None:
     plan = device.plan(np.int64(3), "<i4")
     assert_same(plan(np.ones(3, ">i4")), np.arange(1, 4, dtype=np.int32))
     assert_same(device.plan([3], ">i4")(np.ones(3, "<i4")), np.arange(1, 4, dtype=np.int32))
+    wrong: Any = 3.0
     with pytest.raises(TypeError):
-        device.plan(3.0, np.int32)
+        device.plan(wrong, np.int32)
 
 
 def test_a_long_compilation_is_logged(

@@ -187,12 +187,12 @@ FITTING = ("fits", "x itself", "x backwards", "every other", "Fortran")
     options=st.fixed_dictionaries({"exclusive": st.booleans(), "reverse": st.booleans()}),
     fails=st.booleans(),
 )
-def test_random_outs(chosen: gs.Device, form: str, length: int, options: dict[str, bool], fails: bool) -> None:
+def test_random_outs(chosen: gs.Device, form: str, length: int, options: dict[str, Any], fails: bool) -> None:
     with left_in_order(chosen):
         check_out(chosen, form, length, options, fails)
 
 
-def check_out(device: gs.Device, form: str, length: int, options: dict[str, bool], fails: bool) -> None:
+def check_out(device: gs.Device, form: str, length: int, options: dict[str, Any], fails: bool) -> None:
     """Assert that only a call that succeeds writes to `out`, and writes all of it, overlapping the input or not."""
     x = np.random.default_rng(length).integers(0, 2**32, length, dtype=np.uint32)
     wanted = gs.scan(x.copy(), device="numpy", **options)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import gpuscan as gs
 from gpuscan.operators.operator import Operator
+from gpuscan.planning.strategies import Strategy
 from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.devices import all_adapters
 from tests.harness.scans import make_problem, scan_with
@@ -109,7 +110,7 @@ class Case:
     exclusive: bool
     reverse: bool
     initial: bool
-    strategy: str
+    strategy: Strategy
     tile: TileShape | None
     seed: int
 

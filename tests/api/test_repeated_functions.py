@@ -34,7 +34,9 @@ def pairwise(l: Any, r: Any) -> Any:
 
 def test_what_closures_hold(device: gs.Device) -> None:
     """Assert right results as what a map closes over changes and changes back, with arrays of NumPy and of a device."""
-    on_device, holder, settings = device.asarray(X), [2], {"factor": 2}
+    on_device = device.asarray(X)
+    holder: list[Any] = [2]
+    settings: dict[str, Any] = {"factor": 2}
     for x in (X, on_device):
         for factor in (2, 3, 2, 2, np.int32(3), 5, 2):
             holder[0] = settings["factor"] = factor

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import gpuscan as gs
+from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.scans import find_tile, make_problem
 from tests.harness.stages import twin_of
 from tests.oracle import strategies_on
@@ -23,7 +24,9 @@ def test_float_sums_have_one_set_of_bits(device: gs.Device) -> None:
         for _ in range(RUNS)
     }
     problem = make_problem(x)
-    (twin,) = twin_of(problem, find_tile(device, problem))
+    tile = find_tile(device, problem)
+    assert isinstance(tile, TileShape)
+    (twin,) = twin_of(problem, tile)
     assert seen == {twin.tobytes()}
     assert np.add.accumulate(x).tobytes() not in seen
 

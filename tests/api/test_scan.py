@@ -19,6 +19,7 @@ from tests.oracle import (
     LATER,
     MATRICES,
     NO_IDENTITY,
+    Array,
     assert_same,
     assert_scans,
     boundaries,
@@ -144,7 +145,9 @@ def test_large_arrays_in_the_planned_shape(device: gs.Device, log: int) -> None:
 
 @limit_examples(50)
 @given(asked=scans(), data=st.data())
-def test_any_array_and_any_options(device: gs.Device, asked: Any, data: st.DataObject) -> None:
+def test_any_array_and_any_options(
+    device: gs.Device, asked: tuple[Array, str, int, dict[str, Any]], data: st.DataObject
+) -> None:
     """Scan shapes of 1 to 5 axes in any memory order, by every strategy, through the public function."""
     assert_scans(*asked, device, data.draw(st.sampled_from(["auto", *strategies_on(device)])))
 

@@ -17,6 +17,7 @@ from tests.api.gradients import (
     affine,
     close,
     differences,
+    gradient,
     leaves,
     like,
     loss,
@@ -143,7 +144,7 @@ def test_narrow_floats_are_computed_in_float32(dtype: Any) -> None:
     y = on_numpy(x, "multiply")
     weight = weights(y)
     wide = [array.astype(np.float32) for array in (x, y, weight)]
-    assert np.array_equal(gs.scan_vjp(x, y, weight, "multiply"), gs.scan_vjp(*wide, "multiply").astype(dtype))
+    assert np.array_equal(gs.scan_vjp(x, y, weight, "multiply"), gradient(wide, "multiply").astype(dtype))
 
 
 class Pair(NamedTuple):
@@ -188,7 +189,7 @@ def test_products_with_zeros() -> None:
     ones = np.ones(5, np.float32)
     for x in ([2, 3, 0, 5, 7], [2, 0, 3, 0, 5], [0, 0, 1, 1, 1]):
         array = np.array(x, np.float32)
-        wanted = [sum(np.prod(np.delete(array[: t + 1], i)) for t in range(i, 5)) for i in range(5)]
+        wanted: Any = [sum(np.prod(np.delete(array[: t + 1], i)) for t in range(i, 5)) for i in range(5)]
         assert np.array_equal(gs.scan_vjp(array, on_numpy(array, "multiply"), ones, "multiply"), wanted)
 
 
@@ -271,10 +272,10 @@ def test_adapters_give_what_numpy_gives(device: gs.Device, name: str, monkeypatc
     wide = narrow if name == "complex" else np.float64
     monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
     exact = [like(given, [leaf.astype(wide) for leaf in leaves(each)]) for each in (x, y, weight)]
-    wanted = gs.scan_vjp(*exact, op, **options)
+    wanted = gradient(exact, op, **options)
     monkeypatch.setenv("GPUSCAN_ADAPTER", device.capabilities.summary)
     on_device = [like(given, [device.asarray(leaf) for leaf in leaves(each)]) for each in (x, y, weight)]
-    from_numpy, from_device = gs.scan_vjp(x, y, weight, op, **options), gs.scan_vjp(*on_device, op, **options)
+    from_numpy, from_device = gs.scan_vjp(x, y, weight, op, **options), gradient(on_device, op, **options)
     if "initial" in options:
         first = like(given, [leaf.astype(narrow) for leaf in leaves(wanted[1])])
         assert all(isinstance(leaf, gs.Array) for leaf in leaves(from_device[1]))
@@ -309,7 +310,7 @@ def test_kernels_read_the_neighbours_of_every_layout(
     monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
     wanted = gs.scan_vjp(x, y, weight, COMPOSED, **options)
     on_device = [tuple(device.asarray(leaf) for leaf in each) for each in (x, y, weight)]
-    close(gs.scan_vjp(*on_device, COMPOSED, **options), wanted, 1e-5 if dtype is np.float32 else 2e-3)
+    close(gradient(on_device, COMPOSED, **options), wanted, 1e-5 if dtype is np.float32 else 2e-3)
 
 
 @pytest.mark.parametrize(
@@ -329,7 +330,7 @@ def test_kernels_know_the_first_elements(
     monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
     wanted = gs.scan_vjp(x, y, weight, "maximum", **options)
     assert np.any(wanted[edge])
-    close(gs.scan_vjp(*map(device.asarray, (x, y, weight)), "maximum", **options), wanted, 1e-5)
+    close(gradient(map(device.asarray, (x, y, weight)), "maximum", **options), wanted, 1e-5)
 
 
 # ----- What is refused

@@ -72,7 +72,7 @@ def test_under_each_strategy(device: gs.Device, layout: str) -> None:
     shape, axis = ((6000,), 0) if layout == "rows" else ((300, 5), 0)
     tile: TileShape | ColumnTile = small_tiles(device)[-1] if layout == "rows" else ColumnTile(2, 4, 2, 1)
     x, cuts = words(rng, 2, shape), offsets(rng, shape[axis], 90, full=True)
-    scanned = cut_one_by_one(AFFINE.function, x, heads_along(axis, shape, segments=cuts), axis=axis)  # type: ignore[arg-type]
+    scanned = cut_one_by_one(AFFINE.function, x, heads_along(axis, shape, segments=cuts), axis=axis)
     problem = segments_of(x, AFFINE, axis=axis, segments=cuts)
     for strategy in pick_strategies(device, layout == "rows"):
         got = scan_with(device, problem, strategy, tile=tile)
@@ -95,7 +95,7 @@ def test_on_numpy(data: st.DataObject) -> None:
         part = tuple(np.take(field, range(a, b), axis) for field in x)
         wanted = initial
         if a < b and part[0].size:
-            scanned = one_by_one(MATRICES.function, part, axis=axis, initial=initial)  # type: ignore[arg-type]
+            scanned = one_by_one(MATRICES.function, part, axis=axis, initial=initial)
             wanted = tuple(np.take(field, -1, axis) for field in scanned)
         for result, field in zip(got, wanted, strict=True):
             assert_same(np.take(result, number, axis), field)

@@ -18,6 +18,7 @@ from gpuscan.device import disk_cache, tile_cache
 from gpuscan.engine import device_speeds
 from gpuscan.engine.device_speeds import relative_speeds
 from gpuscan.planning.partition import cut_scan_axis, next_devices, segment_shares, shares, stretches, stripes
+from gpuscan.planning.transfer_heuristics import TEAMS
 from tests.harness.devices import device_as_if, mark_lost, pool_of
 from tests.harness.teams import cut_finely, set_speeds
 from tests.oracle import assert_same
@@ -117,7 +118,7 @@ def other_calls(pair: list[gs.Device], tmp_path: Path) -> None:
         (X.reshape(100, 50), 1, [0, 7, 7, 50]),
     ):
         rows = np.arange(x.size // x.shape[axis], dtype=np.int32)
-        options = {"axis": axis, "segments": offsets, "initial": rows if x.ndim > 1 else 1}
+        options: dict[str, Any] = {"axis": axis, "segments": offsets, "initial": rows if x.ndim > 1 else 1}
         assert_same(gs.reduce(x, device=pair, **options), gs.reduce(x, device="numpy", **options))
     gates = RNG.integers(-1, 2, X.shape).astype(np.int32)
     assert_same(gs.linear_recurrence(gates, X, device=pair), gs.linear_recurrence(gates, X, device="numpy"))
@@ -197,7 +198,7 @@ def test_unequal_devices_are_measured_once(device: gs.Device, tmp_path: Path, mo
     """Measure devices of several kinds, keep their speeds on disk, and take equal ones for equal."""
     for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
         monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.setattr(device_speeds, "TEAMS", replace(device_speeds.TEAMS, speed_sample_bytes=1 << 12))
+    monkeypatch.setattr(device_speeds, "TEAMS", replace(TEAMS, speed_sample_bytes=1 << 12))
     other = device_as_if(device, name="another")
     executors = [device._executor, other._executor]
     assert relative_speeds([executors[0]] * 3) == [1, 1, 1]
@@ -212,7 +213,7 @@ def test_a_damaged_speed_is_measured_again(
 ) -> None:
     for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
         monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.setattr(device_speeds, "TEAMS", replace(device_speeds.TEAMS, speed_sample_bytes=1 << 12))
+    monkeypatch.setattr(device_speeds, "TEAMS", replace(TEAMS, speed_sample_bytes=1 << 12))
     pair = [device_as_if(device), device_as_if(device, name="another")]
     path = disk_cache.write(device_speeds.FOLDER, tile_cache.key_of(pair[1].capabilities), 1.5)
     assert path is not None
@@ -272,13 +273,14 @@ def chunks_that_end_with_an_error(pair: list[gs.Device], monkeypatch: pytest.Mon
     assert_same(next(found)[-1], 2 * X.sum(dtype=np.int32))
     with pytest.raises(KeyError, match="no more"):
         next(found)
-    stopped = gs.scan_chunks((X for _ in range(50)), device=pair)
+    stopped: Any = gs.scan_chunks((X for _ in range(50)), device=pair)
     next(stopped)
     stopped.close()
     assert not team_threads()
 
 
 def wrong_lists(pair: list[gs.Device], monkeypatch: pytest.MonkeyPatch) -> None:
+    given: Any
     for given, error, message in (
         ([], ValueError, "names no device"),
         ([pair[0], pair[0]], ValueError, "names gpuscan.Device.* twice"),
@@ -290,8 +292,9 @@ def wrong_lists(pair: list[gs.Device], monkeypatch: pytest.MonkeyPatch) -> None:
             gs.scan(X, device=given)
     with pytest.raises(ValueError, match=r"but it is on one device\. Leave device= out"):
         gs.scan(pair[0].asarray(X), device=pair)
+    given = "blelloch"
     with pytest.raises(gs.StrategyError):
-        gs.scan(X, device=pair, strategy="blelloch")
+        gs.scan(X, device=pair, strategy=given)
     array = pair[0].asarray(X)
     assert gs.scan(array, device=[pair[0]]).device is pair[0]
     assert_same(gs.scan(X[:0], device=pair), X[:0])

@@ -43,7 +43,8 @@ def test_scans_and_reductions(three: list[gs.Device], sharded: int, axis: int) -
     assert (x.shape, x.dtype, x.nbytes, len(x.shards)) == (X.shape, X.dtype, X.nbytes, 2)
     assert_same(np.asarray(x), X)
     rows = RNG.integers(-9, 9, np.delete(X.shape, axis)).astype(np.int32)
-    for options in ({}, {"initial": rows, "exclusive": True, "reverse": True}, {"dtype": np.int64, "initial": 4}):
+    kinds: list[dict[str, Any]] = [{}, {"initial": rows, "exclusive": True, "reverse": True}]
+    for options in [*kinds, {"dtype": np.int64, "initial": 4}]:
         found = gs.scan(x, axis=axis, **options)
         assert isinstance(found, gs.ShardedArray)
         assert [shard.device for shard in found.shards] == three[:2]
@@ -117,17 +118,18 @@ def results_in_place(three: list[gs.Device]) -> None:
     segments = gs.ShardedArray.from_numpy(np.empty((40, 2), np.int32), three)
     gs.reduce(x, axis=1, segments=[0, 3, 7], keepdims=True, out=segments)
     assert_same(segments.numpy(), gs.reduce(X, axis=1, segments=[0, 3, 7], device="numpy"))
-    for out, error, message in (
+    wrong: Any
+    for wrong, error, message in (
         (totals, ValueError, "that is divided between devices"),
         (segments, ValueError, r"a result of shape \(40,\)"),
         (gs.ShardedArray.from_numpy(np.zeros(40, np.uint32), three), TypeError, "out of dtype uint32 was passed"),
     ):
         with pytest.raises(error, match=message):
-            gs.reduce(x, axis=1, out=out)
+            gs.reduce(x, axis=1, out=wrong)
     with pytest.raises(ValueError, match="does not nest as they do"):
         gs.reduce((x, x), affine, axis=1, out=[x])
     with pytest.raises(ValueError, match="share memory"):
-        gs.reduce((pair["a"], pair["b"]), affine, axis=0, out=(totals := np.empty(7, np.int32), totals))
+        gs.reduce((pair["a"], pair["b"]), affine, axis=0, out=(sums := np.empty(7, np.int32), sums))
 
 
 def totals_and_types(three: list[gs.Device]) -> None:

@@ -19,7 +19,7 @@ def arguments(form: str, with_all: bool, seed: int = 0) -> dict[str, Any]:
     """Return arguments of float64 for 2 batches of 4 channels of 3 states."""
     rng = np.random.default_rng(seed)
     batch, dim, states, length = 2, 4, 3, 19
-    shapes = {"fixed": [(dim, states)] * 2, "varying": [(batch, states, length), (dim, states)],
+    shapes: dict[str, Any] = {"fixed": [(dim, states)] * 2, "varying": [(batch, states, length), (dim, states)],
               "grouped": [(batch, 2, states, length), (batch, 1, states, length)],
               "complex": [(batch, states, length)] * 2}  # fmt: skip
     decays = -rng.random((dim, states))
@@ -71,7 +71,7 @@ def test_on_numpy(form: str) -> None:
     """Compare with the formula and with its differences."""
     rng = np.random.default_rng(5)
     given = arguments(form, True)
-    soft = {"delta_softplus": True, "device": "numpy"}
+    soft: dict[str, Any] = {"delta_softplus": True, "device": "numpy"}
     wanted = formula(**given, soft=True)
     found = gs.selective_scan(**given, return_last_state=True, **soft)
     for one, other in zip(found, wanted, strict=True):

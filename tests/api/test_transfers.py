@@ -38,14 +38,16 @@ def decay(h: Any, x: Any) -> Any:
     return 0.5 * h + x
 
 
-def heads(x: Any) -> list[Any]:
+def heads(x: Any) -> tuple[Any, Any, Any, Any]:
     """Return the arguments of a linear attention of eight heads."""
-    return [*[x.f[:144].reshape(1, 6, 8, 3)] * 3, x.f[:48].reshape(1, 6, 8)]
+    q, g = x.f[:144].reshape(1, 6, 8, 3), x.f[:48].reshape(1, 6, 8)
+    return q, q, q, g
 
 
-def channels(x: Any) -> list[Any]:
+def channels(x: Any) -> tuple[Any, Any, Any, Any, Any]:
     """Return the arguments of a selective scan of four channels."""
-    return [*[x.f[:40].reshape(2, 4, 5)] * 2, x.f[:12].reshape(4, 3), *[x.f[:30].reshape(2, 3, 5)] * 2]
+    u, b = x.f[:40].reshape(2, 4, 5), x.f[:30].reshape(2, 3, 5)
+    return u, u, x.f[:12].reshape(4, 3), b, b
 
 
 # The functions of `gpuscan` by their names, then NumPy's and the methods of arrays. `x` has arrays of int32 (i), of
@@ -80,7 +82,7 @@ CALLS: dict[str, tuple[Callable[[Any], Any], ...]] = {
     "selective_scan_vjp": (lambda x: gs.selective_scan_vjp(*channels(x), channels(x)[0], D=x.f[:4]),),
     "selective_state_update": (
         lambda x: gs.selective_state_update(
-            x.f[:24].reshape(2, 4, 3), *[x.f[:8].reshape(2, 4)] * 2, *channels(x)[2:3], *[x.f[:6].reshape(2, 3)] * 2
+            x.f[:24].reshape(2, 4, 3), *[*[x.f[:8].reshape(2, 4)] * 2, channels(x)[2], *[x.f[:6].reshape(2, 3)] * 2]
         ),
     ),
     "gated_delta_rule": (lambda x: gs.gated_delta_rule(*heads(x), x.f[:48].reshape(1, 6, 8), output_final_state=True),),

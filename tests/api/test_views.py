@@ -137,19 +137,19 @@ def test_broadcast_views_are_not_written_to(device: gs.Device) -> None:
     x = np.arange(4, dtype=np.float32)
     a = device.asarray(x)
     z = device.asarray(np.zeros((4, 4), np.float32))
+    ways: list[Callable[[Any], Any]] = [
+        lambda view: view.__setitem__(slice(None), z[:, : view.shape[1]]),
+        lambda view: view.__setitem__((0, 0), 1.0),
+        lambda view: view.__setitem__(view > 1, 1.0),
+        lambda view: np.copyto(view, z[:, : view.shape[1]]),
+        lambda view: np.copyto(view, 1.0, where=view > 1),
+        lambda view: np.add(view, 1.0, out=view),
+        lambda view: view.__iadd__(1.0),
+    ]
     for view in (np.broadcast_to(a, (4, 4)), np.broadcast_to(a[:1], (4, 4)), np.broadcast_to(a, (4, 4)).T[::-1, 1:]):
-        ways: list[Callable[[], Any]] = [
-            lambda view=view: view.__setitem__(slice(None), z[:, : view.shape[1]]),
-            lambda view=view: view.__setitem__((0, 0), 1.0),
-            lambda view=view: view.__setitem__(view > 1, 1.0),
-            lambda view=view: np.copyto(view, z[:, : view.shape[1]]),
-            lambda view=view: np.copyto(view, 1.0, where=view > 1),
-            lambda view=view: np.add(view, 1.0, out=view),
-            lambda view=view: view.__iadd__(1.0),
-        ]
         for way in ways:
             with pytest.raises(ValueError, match="share memory"):
-                way()
+                way(view)
     assert_same(a.numpy(), x)
     np.broadcast_to(a, (1, 4))[:] = 7  # no two elements are one
     assert_same(a.numpy(), np.full(4, 7, np.float32))
@@ -169,7 +169,7 @@ def test_every_call_takes_views(device: gs.Device, monkeypatch: pytest.MonkeyPat
         return l[0] * r[0], r[0] * l[1] + r[1]
 
     def calls(a: Any, b: Any, mask: Any) -> list[Any]:
-        numpy = {"device": "numpy"} if isinstance(a, np.ndarray) else {}
+        numpy: dict[str, Any] = {"device": "numpy"} if isinstance(a, np.ndarray) else {}
         return [
             gs.scan(a[p], axis=0, **numpy),
             gs.scan(a[p], axis=1, exclusive=True, reverse=True, initial=2, dtype=np.int32, **numpy),

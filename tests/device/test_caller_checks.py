@@ -30,7 +30,7 @@ def test_a_callers_buffer(device: gs.Device) -> None:
     for offset in (4.0, np.float32(4), "4", None):
         with pytest.raises(TypeError, match=rf"offset={re.escape(repr(offset))} .*an integer number of bytes"):
             gs.Array.from_buffer(device, buffer, 10, np.float32, offset=offset)  # type: ignore[arg-type]
-    assert_same(gs.Array.from_buffer(device, buffer, 10, np.float32, offset=np.int64(4)), x[1:11])  # type: ignore[arg-type]
+    assert_same(gs.Array.from_buffer(device, buffer, 10, np.float32, offset=np.int64(4)), x[1:11])
 
 
 def test_a_call_asks_for_the_usages_that_it_needs(device: gs.Device) -> None:

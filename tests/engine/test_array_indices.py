@@ -11,6 +11,7 @@ import pytest
 import gpuscan as gs
 from gpuscan.engine.array_indices import IndexedArray, number_labels, put, resolve_indices, take
 from gpuscan.reference import stages
+from tests.harness.devices import read_verdicts
 
 DTYPES = ("bool", "int8", "uint16", "float16", ml_dtypes.bfloat16, "int32", "float32", "int64", "float64", "complex64")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -31,8 +32,7 @@ def test_resolve_indices(device: gs.Device, dtype: str) -> None:
     found = resolve_indices(context, [device.asarray(edges), device.asarray(some)], [(0, 7), (1, 5)])
     assert places is not None
     assert found._read().tolist() == places.tolist()
-    verdicts = [each.array._read()[:2].tolist() for each in context.runs.verdicts[known:]]
-    assert verdicts == [list(pair) for pair in worst]
+    assert read_verdicts(device, known) == [list(pair) for pair in worst]
     with pytest.raises(IndexError):
         device.synchronize()
     device.synchronize()
@@ -44,12 +44,11 @@ def test_number_labels(device: gs.Device, dtype: str) -> None:
     limits = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     signed = [-1, -2] if limits[0] < 0 else []
     labels = np.array([0, 1, 1, 0, *limits, *signed, *([] if dtype == "bool" else [4, 5])], dtype)
-    context = device._context
-    known = len(context.runs.verdicts)
+    known = len(device._context.runs.verdicts)
     found = number_labels(device.asarray(labels), 5)._read()
     wide = [int(label) for label in labels]
     assert found.tolist() == [label if 0 <= label < 5 else 5 for label in wide]
-    above, below = context.runs.verdicts[known].array._read()[:2].tolist()
+    ((above, below),) = read_verdicts(device, known)
     assert above == min(max([label for label in wide if label >= 5], default=0), stages.NO_PLACE)
     assert below == min(max([-label for label in wide if label < -1], default=0), stages.NO_PLACE)
     if above or below:

@@ -116,8 +116,9 @@ def test_any_slice(device: gs.Device, dtype: str, index: Any, to: Any, axis: int
     if axis is None:
         index, to, axis = index[1], to[1], 0
     a, target, wanted = device.asarray(x), device.asarray(x), x.copy()
+    common: tuple[slice, ...] = ()
     if in_place:
-        a, to, common = target, index, ()
+        a, to = target, index
     else:
         lengths = zip(x[index].shape, x[to].shape, strict=True)
         common = tuple(slice(min(pair)) for pair in lengths)

@@ -187,7 +187,13 @@ def test_select(device: gs.Device, dtype: Any, descending: bool) -> None:
     keys = keys_of(dtype, (rows, length), 3)
     keys[1] = keys[1, 0]
     scalar = scalar_of(keys.dtype)
-    shape = {"scalar": scalar, "descending": descending, "workgroup_size": WORKGROUP, "items": items, "bounded": False}
+    shape: dict[str, Any] = {
+        "scalar": scalar,
+        "descending": descending,
+        "workgroup_size": WORKGROUP,
+        "items": items,
+        "bounded": False,
+    }
     for kept in (1, 7, 30):
         tiles = -(-length // tile)
         (places,) = run_stage(

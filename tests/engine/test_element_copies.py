@@ -101,6 +101,7 @@ def test_shapes_of_all_kinds_of_tiles(copier: gs.Device, dtype: str) -> None:
 
 
 def test_broadcast_views(copier: gs.Device) -> None:
+    turn: Any
     for dtype in DTYPES:
         x = numbers(dtype, (5, 3))
         for turn in (

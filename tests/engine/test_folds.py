@@ -32,8 +32,8 @@ def test_rows(
     if not size or shares_opengl(device):
         return
     narrow_blocks(monkeypatch, request, size)
-    for name, table in (("CPU", kernel.CPU), ("GPU", kernel.GPU)):
-        monkeypatch.setattr(kernel, name, replace(table, min_words_for_rounds=2 if in_rounds else 99))
+    for name in ("CPU", "GPU"):
+        monkeypatch.setattr(kernel, name, replace(getattr(kernel, name), min_words_for_rounds=2 if in_rounds else 99))
     device = device_as_if(device, int64_atomics=device.capabilities.int64_atomics and not late)
     tile, tiles = TileShape(4 * size, size, 1, 1), 9 * size + 3  # three rounds; the last block is not full
     rng = np.random.default_rng(0)

@@ -22,6 +22,7 @@ from gpuscan.planning.group_plan import GroupTable
 from gpuscan.problem.problem import make_problem
 from gpuscan.reference import group_stages as twins
 from gpuscan.reference.stages import Joiner
+from tests.harness.devices import read_verdicts
 from tests.oracle import AFFINE, words
 
 Array = np.ndarray[Any, Any]
@@ -55,10 +56,11 @@ def test_stages(device: gs.Device, options: dict[str, Any]) -> None:
     step = -1 if problem.reverse else 1
     items = tuple(each[:, ::step] for each in x)
     each_label = np.broadcast_to(labels[::step], (rows, length)).astype(np.int64)
-    seeds = problem.seeds if problem.initial else None
+    seeds = problem.numpy_seeds if problem.initial else None
     own = twins.combine_groups(join, items, each_label, groups, STRETCH)
     before = twins.scan_carries(join, own, seeds)
-    results = twins.scan_groups(join, items, each_label, STRETCH, before, problem.seeds if problem.exclusive else None)
+    starts = problem.numpy_seeds if problem.exclusive else None
+    results = twins.scan_groups(join, items, each_label, STRETCH, before, starts)
     whole = twins.reduce_carries(join, own, seeds)
     few = FewLabels(upload_array(device._context, labels), groups)
     for subgroups in ways(device):
@@ -86,8 +88,8 @@ def test_stages(device: gs.Device, options: dict[str, Any]) -> None:
         assert reduction is not None
         table, *fields = run(device, reduction, leaves)
         np.testing.assert_array_equal(table[-rows * groups :].reshape(rows, groups), whole.known)
-        for got, expected_field, fill in zip(fields, whole.carries, (7, 8), strict=True):
-            np.testing.assert_array_equal(got.reshape(rows, groups), np.where(whole.known, expected_field, fill))
+        for field, expected_field, fill in zip(fields, whole.carries, (7, 8), strict=True):
+            np.testing.assert_array_equal(field.reshape(rows, groups), np.where(whole.known, expected_field, fill))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +139,9 @@ def test_neutral_carries(device: gs.Device, op: str, dtype: Any) -> None:
     scanned = gs.scan(x, op, groups=labels, device="numpy")
     np.testing.assert_array_equal(result._read(), scanned)
     np.testing.assert_array_equal(np.signbit(result._read()), np.signbit(scanned))
-    filled = replace(problem, fill=(np.array([problem.operator.identity_for(problem.element)[0]]),))
+    identity = problem.operator.identity_for(problem.element)
+    assert identity is not None
+    filled = replace(problem, fill=(np.array([identity[0]]),))
     totals = gs.reduce(x, op, groups=labels, num_groups=groups, device="numpy")
     full = np.bincount(labels, minlength=groups) > 0
     for each, compared in ((filled, np.ones(groups, bool)), (problem, full)):
@@ -178,8 +182,7 @@ def test_labels_of_reductions(device: gs.Device, dtype: Any) -> None:
                 known = len(device._context.runs.verdicts)
                 (result,) = reduce_by_table(device._executor, filled, found, None)
                 np.testing.assert_array_equal(result._read(), expected)
-                (verdict,) = device._context.runs.verdicts[known:]
-                reported = verdict.array._read()[:2].tolist()
+                (reported,) = read_verdicts(device, known)
                 assert reported == ([min(above, 2**32 - 1), min(below, 2**32 - 1)] if labels is wrong_too else [0, 0])
     with pytest.raises(ValueError, match="label"):
         device.synchronize()
@@ -197,11 +200,12 @@ def test_turns_and_parts(device: gs.Device) -> None:
     few = FewLabels(upload_array(device._context, labels), 5)
     found = plan_table(device._executor, problem, few, subgroups=True, stretch=5)
     assert found is not None
+    planned: tuple[Any, ...] = found.table.kernels
     kernels = tuple(
         replace(each, tile=replace(each.tile, workgroup_size=lanes, subgroup_size=lanes), max_subgroups=2)
         if each.capacity
         else replace(each, tile=replace(each.tile, workgroup_size=256), parts=32, carry_loads=4)
-        for each in found.table.kernels
+        for each in planned
     )
     several = replace(found, table=replace(found.table, kernels=kernels))
     got = scan_by_table(device._executor, problem, several, None)

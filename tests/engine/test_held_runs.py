@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
+from gpuscan.device.steps import Copy
 from tests.engine.test_withheld import TRUSTED
 from tests.harness.builds import end_in_time, shorten_waits, trust_after_timeouts, withhold_posts
 from tests.harness.devices import device_as_if, hold_runs, pool_of, queue_of, spin
@@ -59,7 +60,13 @@ def test_runs_and_the_wait_for_them_are_one_submission(own_device: gs.Device, su
     assert_same(result.numpy(), SUM)
     assert steps(submissions, lambda: scans(10))[-2:] == [1, 1]
     assert steps(submissions, lambda: scans(20), 1) == [2]
-    assert steps(submissions, lambda: ([plan(source, out=result) for _ in range(10)], device.synchronize()))[-1] == 1
+
+    def plans() -> None:
+        for _ in range(10):
+            plan(source, out=result)
+        device.synchronize()
+
+    assert steps(submissions, plans)[-1] == 1
     here = own_device.asarray(X)
     assert steps(submissions, lambda: gs.reduce(here).numpy())[-1] == 1
     assert int(gs.reduce(here).numpy()) == SUM[-1]
@@ -200,7 +207,7 @@ def test_copies_that_fail_lose_no_run(own_device: gs.Device) -> None:
     gs.scan(result, out=source)
     gs.scan(source, out=result)
     with pytest.raises(Exception, match="same buffer"):
-        queue.flush([(source.buffer, 0, source.buffer, 0, 1 << 40)])
+        queue.flush([Copy(source.buffer, 0, source.buffer, 0, 1 << 40)])
     assert_same(source.numpy(), np.cumsum(SUM, dtype=np.uint32))
 
 
@@ -212,15 +219,18 @@ def test_calls_that_look_alike_are_told_apart(device: gs.Device) -> None:
         assert_same(gs.scan(source, axis=1, out=result).numpy(), np.cumsum(x, axis=1, dtype=np.uint32))
         assert_same(gs.reduce(source, axis=1).numpy(), np.sum(x, axis=1, dtype=np.uint32))
         assert gs.reduce(source, axis=1, keepdims=True).shape == (3, 1)
-    for axis in (True, 1.0):
+    odd: Any
+    for odd in (True, 1.0):
         for function in (gs.scan, gs.reduce):
             with pytest.raises(TypeError):
-                function(source, axis=axis)
+                function(source, axis=odd)
     assert_same(gs.scan(source, axis=0, out=result).numpy(), np.cumsum(x, axis=0, dtype=np.uint32))
-    assert_same(gs.scan(source, axis=1, reverse=1, out=result).numpy()[:, ::-1], np.cumsum(x[:, ::-1], 1, np.uint32))
+    odd = 1
+    assert_same(gs.scan(source, axis=1, reverse=odd, out=result).numpy()[:, ::-1], np.cumsum(x[:, ::-1], 1, np.uint32))
     with pytest.raises(TypeError):
         gs.scan(source, axis=1, out=device.empty(x.shape, np.uint64))
     with pytest.raises(ValueError, match="shape"):
         gs.scan(source, axis=1, out=device.empty((50, 3), np.uint32))
+    odd = []
     with pytest.raises((TypeError, ValueError)):
-        gs.scan(source, axis=1, strategy=[])
+        gs.scan(source, axis=1, strategy=odd)

@@ -65,7 +65,7 @@ def test_float_sums_have_the_bits_of_unhindered_ones(device: gs.Device, schedule
             (wanted,) = scan_with(device, problem, "three_dispatch", tile=tile)
             np.testing.assert_allclose(wanted, np.cumsum(x[:n], dtype=np.float64), rtol=1e-3, atol=1e-3)
             for strategy in waiting_on(device, folds):
-                options = {"tile": tile, "one_workgroup_folds": folds}
+                options: dict[str, Any] = {"tile": tile, "one_workgroup_folds": folds}
                 assert plan_with(device, problem, strategy, scheduler=scheduler, **options).posts
                 (got,) = scan_when_hindered(device, problem, strategy, scheduler, **options)
                 assert_same(got, wanted, (strategy, tile, n))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 import gpuscan as gs
@@ -39,7 +42,7 @@ def first_not_zero(x: Array, axis: int) -> Array:
     return np.take_along_axis(x, places, axis).squeeze(axis)
 
 
-def cases(device: gs.Device, shapes: list[tuple[int, ...]]) -> list[tuple[gs.Device, str, tuple[int, ...]]]:
+def cases(device: gs.Device, shapes: Sequence[tuple[int, ...]]) -> list[tuple[gs.Device, str, tuple[int, ...]]]:
     """Return each shape with a dtype, on the device as it is and as a GPU."""
     pairs = [(DTYPES[turn % len(DTYPES)], shape) for turn, shape in enumerate(shapes)]
     return [(each, dtype, shape) for dtype, shape in half_of(device, pairs) for each in (as_gpu(device), device)]
@@ -75,6 +78,7 @@ def test_options(device: gs.Device) -> None:
         assert_same(gs.reduce(there, "maximum", axis=1, initial=initial).numpy(), np.maximum(x.max(1), initial), shape)
         got = gs.reduce(there, axis=1, dtype=np.int32, before=lambda v: v + 1, after=lambda v: v * 2)
         assert_same(got.numpy(), (2 * (x.astype(np.int32) + 1).sum(1)).astype(np.int32), shape)
+        cut: Any
         for cut in one_of(device, (np.s_[:, 3:], np.s_[:, :-2], np.s_[..., 1:]), turn):
             assert_same(gs.reduce(there[cut], "maximum", axis=1).numpy(), x[cut].max(1), (shape, cut))
         out = where.asarray(np.full(x[:, 0].shape, 200, np.uint8))

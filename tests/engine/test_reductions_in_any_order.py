@@ -29,8 +29,8 @@ DTYPES = {
 
 def order_free(op: Any, *dtypes: str) -> bool:
     operator = op if isinstance(op, gs.Operator) else BUILTINS[op]
-    structure = Structure("tuple", (0, 1), (LEAF, LEAF)) if len(dtypes) == 2 else None
-    element = element_of([dtype_of(dtype) for dtype in dtypes], *([structure] if structure else []))
+    structure = Structure("tuple", (0, 1), (LEAF, LEAF)) if len(dtypes) == 2 else LEAF
+    element = element_of([dtype_of(dtype) for dtype in dtypes], structure)
     return combine_code(operator, element, native_int64=False).order_free
 
 

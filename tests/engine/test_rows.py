@@ -117,7 +117,7 @@ def test_elements(device: gs.Device, number: int, dtype: str) -> None:
 
 def test_no_identity_and_arrays_on_the_device(device: gs.Device) -> None:
     x = words(np.random.default_rng(4), 4, (6, 2 * MIN_ROW))
-    wanted = one_by_one(MATRICES.function, x, axis=1)  # type: ignore[arg-type]
+    wanted = one_by_one(MATRICES.function, x, axis=1)
     for strategy in strategies_on(device):
         got = gs.scan(tuple(map(device.asarray, x)), MATRICES, axis=1, strategy=strategy)
         for field, exact in zip(got, wanted, strict=True):

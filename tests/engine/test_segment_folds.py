@@ -93,12 +93,12 @@ def test_elements(gpu: gs.Device, kind: str) -> None:
     offsets = cuts(rng, length, 70)
     there = gpu.asarray(offsets)
     if kind == "bundle":
-        x = words(rng, 2, (length,))
-        got = gs.reduce(tuple(map(gpu.asarray, x)), AFFINE, segments=there)
+        bundle = words(rng, 2, (length,))
+        got = gs.reduce(tuple(map(gpu.asarray, bundle)), AFFINE, segments=there)
         for number, (a, b) in enumerate(itertools.pairwise(offsets)):
-            part = tuple(each[a:b] for each in x)
-            wanted = [each[-1] for each in one_by_one(AFFINE.function, part)] if a < b else (1, 0)  # type: ignore[arg-type]
-            for result, value in zip(got, wanted, strict=True):
+            part = tuple(each[a:b] for each in bundle)
+            total = [each[-1] for each in one_by_one(AFFINE.function, part)] if a < b else [1, 0]
+            for result, value in zip(got, total, strict=True):
                 assert int(result.numpy()[number]) == int(value)
         return
     x = rng.integers(-99, 99, (rows, length)).astype(np.int16)

@@ -43,7 +43,7 @@ def assert_scans(found: Any, arrays: list[Any]) -> None:
     (16, (1, 1, 1, 1), "vf"),
 ])  # fmt: skip
 def test_selective_scan(
-    device: gs.Device, monkeypatch: pytest.MonkeyPatch, chunk: int, shape: tuple[int, ...], weights: str
+    device: gs.Device, monkeypatch: pytest.MonkeyPatch, chunk: int, shape: tuple[int, int, int, int], weights: str
 ) -> None:
     # Six states, four of them at a time, take two passes.
     few = 4 if weights == "fv" else ARRAYS.selective_states
@@ -84,6 +84,6 @@ def test_pieces_and_batches(device: gs.Device, monkeypatch: pytest.MonkeyPatch) 
     assert_scans(SelectiveScan(*arrays).outputs(), arrays)
     monkeypatch.setattr("gpuscan.api.selective_scan.ARRAYS", replace(ARRAYS, selective_piece_bytes=6000))
     y, last = SelectiveScan(*arrays).outputs()
-    wanted = stages.selective_gradient(*arrays, y, last)
+    wanted = stages.selective_gradient(*[*arrays, y, last])
     for one, other in zip(SelectiveScan(*arrays).gradients(y, last), wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=2e-5 * np.abs(other).max())

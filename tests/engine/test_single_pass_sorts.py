@@ -30,15 +30,21 @@ SCHEDULERS = ("random", "serial", "bursts")
 # Seconds within which a bounded wait ends even on a busy machine. An unbounded one never ends.
 SECONDS = 60.0
 # Capabilities of an adapter on which waits may time out, so that each sort reads its own report at once.
-UNTRUSTED = {"adapter_type": "CPU", "vendor": "Mesa", "progress_earlier": True}
+UNTRUSTED: dict[str, Any] = {"adapter_type": "CPU", "vendor": "Mesa", "progress_earlier": True}
 # Capabilities of a GPU on which waits are known to end. Few polls a second keep them short.
-TRUSTED = {"adapter_type": "DiscreteGPU", "vendor": "NVIDIA", "progress_earlier": True, "spins_per_second": 2e4}
+TRUSTED: dict[str, Any] = {
+    "adapter_type": "DiscreteGPU",
+    "vendor": "NVIDIA",
+    "progress_earlier": True,
+    "spins_per_second": 2e4,
+}
 
 
 def kernel_on(device: gs.Device, by_subgroups: bool) -> DigitKernel:
     """Return the kernel that a sort has on the device under fallback, which is safe everywhere."""
-    options = {"subgroups": by_subgroups, "tile_size": TILE}
-    plan = plan_sort(WORD, 1, 99 * TILE, device.capabilities, strategy="fallback", **options)
+    plan = plan_sort(
+        WORD, 1, 99 * TILE, device.capabilities, strategy="fallback", subgroups=by_subgroups, tile_size=TILE
+    )
     assert isinstance(plan, TileSort)
     assert plan.kernel is not None
     return plan.kernel
@@ -71,9 +77,9 @@ def test_histograms(device: gs.Device) -> None:
     for dtype, digits in ((np.float32, 4), (np.int64, 8)):
         keys = keys_of(dtype, (3, 700))
         order = twins.orders(keys)
-        values = {"digits": digits, "radix_bits": RADIX_BITS, "workgroup_size": 32}
+        values: dict[str, Any] = {"digits": digits, "radix_bits": RADIX_BITS, "workgroup_size": 32}
         call = tile_call(3, 700, 100, 0)
-        scalar = {"scalar": scalar_of(keys.dtype), "unit": 4, "descending": False}
+        scalar: dict[str, Any] = {"scalar": scalar_of(keys.dtype), "unit": 4, "descending": False}
         counts = twins.histogram(order, digits, RADIX_BITS)
         nothing = np.zeros(4 + counts.size, np.uint32)
         (found,) = run_stage(

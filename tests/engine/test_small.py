@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,6 +122,7 @@ def test_errors(device: gs.Device) -> None:
     """Assert that values equal to an axis for which a scan is prepared are refused, and leave nothing behind."""
     x = np.arange(9, dtype=np.int32)
     gs.scan(x, axis=0, device=device)
+    axis: Any
     for axis in (False, 0.0):
         with pytest.raises(TypeError, match="an axis is an integer"):
             gs.scan(x, axis=axis, device=device)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import wgpu
@@ -60,7 +62,7 @@ def test_the_gradient_down_long_columns(small: gs.Device) -> None:
 
 
 @pytest.mark.parametrize("options", [{"initial": 1}, {"exclusive": True}, {"initial": 1, "reverse": True}])
-def test_initial_values_larger_than_a_binding(small: gs.Device, options: dict[str, object]) -> None:
+def test_initial_values_larger_than_a_binding(small: gs.Device, options: dict[str, Any]) -> None:
     """Assert that the device remains usable after the error."""
     x = np.zeros((300_000, 2), np.uint8)
     for array in (x, small.asarray(x)):

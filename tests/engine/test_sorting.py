@@ -54,7 +54,7 @@ def test_steps(device: gs.Device) -> None:
     rng = np.random.default_rng(0)
     for masks in ([0], [0xFF], [0xFF00, 0x3], [0xF0000000, 0xFF00], [0xFFFFFFFF]):
         rows = (rng.integers(0, 2**32, (3, 500)) & np.bitwise_or.reduce(masks)).astype(np.uint32) ^ np.uint32(77)
-        values = {
+        values: dict[str, Any] = {
             "scalar": scalar_of(rows.dtype),
             "unit": 4,
             "descending": False,
@@ -117,8 +117,10 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
 
 def test_turns(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Assert that sorts are right in the workgroups of GPUs, with turns that do not store equally much of a tile."""
-    workgroup = {"workgroup_with_places": 256, "items_with_places": 7, "turns_with_places": 4, "min_tiles": 1}
-    monkeypatch.setattr(key_heuristics, "SORTS_CPU", replace(key_heuristics.SORTS_GPU, **workgroup))
+    heuristics = replace(
+        key_heuristics.SORTS_GPU, workgroup_with_places=256, items_with_places=7, turns_with_places=4, min_tiles=1
+    )
+    monkeypatch.setattr(key_heuristics, "SORTS_CPU", heuristics)
     keys = keys_of(np.float32, (2, 4001))
     found, places = sort_in_tiles(device, keys, False)
     assert_sorted(found, keys)

@@ -61,7 +61,7 @@ def problems(tiles: int, tile: TileShape) -> dict[str, Problem]:
 def twin(problem: Problem, tile: TileShape) -> tuple[Joiner, TileSums]:
     """Return the scans inside the tiles, on NumPy, and the operator that joins them."""
     join = Joiner(problem.operator, problem.element, problem.rows > 1)
-    flat = [reference.flatten_rows(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
+    flat = [reference.flatten_rows(problem, problem.by_rows(leaf)) for leaf in problem.numpy_leaves]
     return join, scan_tile(join, tile, reference.load(problem, flat))
 
 

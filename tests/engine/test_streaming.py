@@ -103,7 +103,7 @@ def test_chunks_have_the_bits_of_their_concatenation(device: gs.Device) -> None:
         x = rng.standard_normal(n).astype(np.float32)
         for options in ({}, {"exclusive": True}, {"initial": 3.0, "after": lambda v: v * 2}):
             chunks = cut(x, 9)
-            got = list(gs.scan_chunks(iter(chunks), device=device, **options))  # type: ignore[arg-type]
+            got = list(gs.scan_chunks(iter(chunks), device=device, **options))
             assert [len(part) for part in got] == [len(chunk) for chunk in chunks]
             assert_same(np.concatenate(got), gs.scan(x, device=device, **options), (n, options))
     bundle = words(rng, 2, 5000)
@@ -159,6 +159,7 @@ def test_chunks_in_many_pieces(device: gs.Device) -> None:
 
 def test_chunks_that_do_not_fit(device: gs.Device) -> None:
     ones = np.ones(3, np.float32)
+    unknown: Any = "fast"
     for where in (device, "numpy"):
         assert list(gs.scan_chunks([], device=where)) == []
         with pytest.raises(ValueError, match="stretches of one row"):
@@ -168,7 +169,7 @@ def test_chunks_that_do_not_fit(device: gs.Device) -> None:
         with pytest.raises(gs.OperatorError, match="op='sum' was passed, and no operator has that name"):
             gs.scan_chunks([], "sum", device=where)
         with pytest.raises(gs.StrategyError, match="strategy 'fast' was asked for"):
-            gs.scan_chunks([ones], device=where, strategy="fast")
+            gs.scan_chunks([ones], device=where, strategy=unknown)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -178,9 +179,9 @@ def test_chunks_carry_what_is_not_rounded(device: gs.Device, dtype: str) -> None
     bytes_ = np.full(700, 255, np.uint8)
     for where in (device, "numpy"):
         for options in ({}, {"exclusive": True}, {"after": lambda v: v.astype(np.float32) * 2}):
-            got = list(gs.scan_chunks([x[:2], x[2:4], x[4:]], device=where, **options))  # type: ignore[arg-type]
+            got = list(gs.scan_chunks([x[:2], x[2:4], x[4:]], device=where, **options))
             assert_same(np.concatenate(got), gs.scan(x, device=where, **options), options)
-        maps = {"before": lambda v: v.astype(np.float16), "after": lambda v: v.astype(np.float32)}
+        maps: dict[str, Any] = {"before": lambda v: v.astype(np.float16), "after": lambda v: v.astype(np.float32)}
         got = list(gs.scan_chunks([bytes_[:300], bytes_[300:]], device=where, **maps))
         assert_same(np.concatenate(got), (np.arange(1, 701) * 255).astype(np.float32))
 
@@ -207,7 +208,7 @@ def test_results_come_before_what_went_wrong(device: gs.Device, wrong: str) -> N
 def test_chunks_on_numpy() -> None:
     x = np.random.default_rng(5).integers(0, 100, 1000).astype(np.int32)
     for options in ({}, {"exclusive": True}, {"initial": 7}, {"after": lambda v: v * 2}):
-        got = gs.scan_chunks(cut(x, 5), device="numpy", **options)  # type: ignore[arg-type]
+        got = gs.scan_chunks(cut(x, 5), device="numpy", **options)
         assert_same(np.concatenate(list(got)), gs.scan(x, device="numpy", **options), options)
     chunk = np.zeros(5, np.int32)
 
@@ -217,7 +218,7 @@ def test_chunks_on_numpy() -> None:
             yield chunk
 
     for options in ({}, {"exclusive": True}, {"after": lambda v: v}, {"after": lambda v: (v, v)}):
-        for number, result in enumerate(gs.scan_chunks(refill_chunk(), device="numpy", **options)):  # type: ignore[arg-type]
+        for number, result in enumerate(gs.scan_chunks(refill_chunk(), device="numpy", **options)):
             for field in result if isinstance(result, tuple) else [result]:
                 assert_same(field, np.arange(5, dtype=np.int32) + number * 5 + ("exclusive" not in options), options)
                 field[:] = 99  # the caller's to write to, as the chunk is

@@ -9,6 +9,7 @@ import pytest
 import wgpu
 
 import gpuscan as gs
+from gpuscan.planning.strategies import Strategy
 from tests.harness.builds import count_runs, has_mismatched_kernels, has_verified_kernels, pretend_wrong_subgroup_size
 from tests.harness.devices import device_as_if
 from tests.oracle import assert_same, strategies_on
@@ -23,7 +24,7 @@ def varying_device(own_device: gs.Device) -> gs.Device:
     return device_as_if(own_device, vendor="Intel", adapter_type="IntegratedGPU")
 
 
-def record_and_submit(device: gs.Device, strategy: str, *, in_place: bool = False) -> Any:
+def record_and_submit(device: gs.Device, strategy: Strategy, *, in_place: bool = False) -> Any:
     """Record a plan, submit it without waiting, and return the array that it writes."""
     plan = device.plan(X.shape, X.dtype, strategy=strategy)
     source = device.asarray(X)
@@ -57,7 +58,8 @@ def test_a_recorded_single_pass_does_without_subgroups(
     """Assert that a software adapter that plays a GPU runs only fallback: its threads need longer waits."""
     pretend_wrong_subgroup_size(monkeypatch, lambda kernel: True)
     cpu = adapter.info["adapter_type"] == "CPU"
-    for strategy in ["fallback"] if cpu else strategies_on(varying_device):
+    strategies: list[Strategy] = ["fallback"] if cpu else strategies_on(varying_device)
+    for strategy in strategies:
         assert_same(record_and_submit(varying_device, strategy), SUMS, strategy)
     varying_device.synchronize()
 

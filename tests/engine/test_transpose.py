@@ -68,7 +68,7 @@ def test_any_shape_and_options(
 def test_bundles_of_several_widths(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     x = (rng.integers(0, 2**32, (50, 5), dtype=np.uint32), rng.integers(0, 2**16, (50, 5), dtype=np.uint16))
-    wanted = one_by_one(AFFINE.function, (x[0], x[1].astype(np.uint32)), axis=0)  # type: ignore[arg-type]
+    wanted = one_by_one(AFFINE.function, (x[0], x[1].astype(np.uint32)), axis=0)
     maps = {"before": lambda v: (v[0], v[1].astype(np.uint32))}
     got = scan_there(monkeypatch, tuple(map(device.asarray, x)), AFFINE, axis=0, **maps)
     for field, exact in zip(got, wanted, strict=True):

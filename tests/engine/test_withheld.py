@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -189,7 +190,7 @@ def test_auto_goes_on_by_another_path(own_device: gs.Device) -> None:
 
 
 # Capabilities of the device that ``"auto"`` trusts most. Few polls a second keep its waits short.
-TRUSTED = {
+TRUSTED: dict[str, Any] = {
     "adapter_type": "DiscreteGPU",
     "vendor": "NVIDIA",
     "progress_earlier": True,

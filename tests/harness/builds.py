@@ -175,6 +175,19 @@ def count_plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return plans
 
 
+def count_shader_modules(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that grows by the text of each shader that is compiled."""
+    gpu, texts = type(device.wgpu_device), list[str]()
+    make = gpu.create_shader_module
+
+    def note_module(*given: Any, **options: Any) -> Any:
+        texts.append(options["code"])
+        return make(*given, **options)
+
+    monkeypatch.setattr(gpu, "create_shader_module", note_module)
+    return texts
+
+
 def count_measurements(monkeypatch: pytest.MonkeyPatch) -> list[wgpu.GPUDevice]:
     """Return a list that grows by the wgpu device of each probe that measures instead of reading the cache."""
     measure, measured = capability_probe._measure, []

@@ -232,6 +232,12 @@ def count_plans_and_pipelines(device: gs.Device) -> tuple[int, int]:
     return len(device._executor.planner._plans), len(device._context._pipelines)
 
 
+def read_verdicts(device: gs.Device, first: int) -> list[Any]:
+    """Return the two words of each unread verdict from number `first` on."""
+    arrays: list[Any] = [verdict.array for verdict in device._context.runs.verdicts[first:]]
+    return [array._read()[:2].tolist() for array in arrays]
+
+
 def count_programs(device: gs.Device) -> int:
     """Return how many programs the device keeps."""
     return sum(isinstance(kept, tuple) for kept in list(device._context.programs.values()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -110,7 +110,7 @@ def scan_on_device_with(
 
 def scan_chunks_with(
     device: gs.Device, chunks: Iterable[Array], *, piece_bytes: int, segments: Any = None, keys: Any = None
-) -> Iterator[Array]:
+) -> Generator[Array, None, None]:
     """Return the running sums of chunks, scanned in pieces of a given size."""
     pairs = chunk_problems(chunks, "add", {"axis": 0}, compensated=False, cuts=chunk_cuts(segments, keys))
     problems = (problem for _, problem in pairs)
@@ -119,7 +119,7 @@ def scan_chunks_with(
         yield from (result for (result,) in stream)
 
 
-def gradients_of(a: Any, h: Any, grad_h: Any, *, where: gs.Device | str, **options: Any) -> tuple[Any, Any, Any]:
+def gradients_of(a: Any, h: Any, grad_h: Any, *, where: gs.Device | str | None, **options: Any) -> tuple[Any, Any, Any]:
     """Return what `gs.linear_recurrence_vjp` does, for NumPy arrays on a chosen device."""
     options = {"axis": -1, "initial": None, "reverse": False} | options
     return gradients(a, h, grad_h, device=where, **options)
