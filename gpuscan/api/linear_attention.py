@@ -13,11 +13,14 @@ from gpuscan.api.array import Array, SomeArray, as_some_array, in_dtype
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
+from gpuscan.api.pieces import Pending, in_flight
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.device.device_array import DeviceArray
+from gpuscan.device.transfer import start_call
 from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.linear_attention import DeviceAttention, largest_numbers
 from gpuscan.errors import UnsupportedDtypeError
+from gpuscan.planning.heuristics import ARRAYS
 from gpuscan.problem.arguments import OnDevice, as_flag
 from gpuscan.reference.attention_stages import HostAttention
 from gpuscan.sizes import apply
@@ -369,6 +372,8 @@ class _Call:
     ) -> Sequence[SomeArray]:
         """Return what is computed on the device, for as many batches and heads at a time as it binds.
 
+        Batches of NumPy's arrays are computed in pieces, so that one is uploaded while results of another are read.
+
         Args:
             compute: gives the results of an attention, from it and all arrays.
             shapes: the shapes of the results.
@@ -378,18 +383,28 @@ class _Call:
         assert home is not None
         parts = list(self._parts(home._context.binding_limit // 4))
         whole: list[SomeArray] = []
-        for part in parts:
-            bind = partial(self._make_bindable, part if len(parts) > 1 else None)
-            bound = self.arrays.map(bind)
+
+        def compute_part(part: Part) -> list[Pending]:
+            bound = self.arrays.map(partial(self._make_bindable, part if len(parts) > 1 else None))
             attention = DeviceAttention(bound.q, bound.k, bound.v, bound.g, bound.beta, self.scale, bound.initial_state)
             results = [Array._of(home, each) for each in compute(attention, bound)]
             if len(parts) == 1:
-                return results if self.on_device else [each.numpy() for each in results]
+                whole.extend(results if self.on_device else [each.numpy() for each in results])
+                return []
             if not whole:
                 make = home.empty if self.on_device else np.empty
-                whole = [make(shape, np.float32) for shape in shapes]
-            for into, result, is_state in zip(whole, results, are_states, strict=True):
-                into[_within(part, is_state)] = result if self.on_device else result.numpy()
+                whole.extend(make(shape, np.float32) for shape in shapes)
+            places = [(into, _within(part, is_state)) for into, is_state in zip(whole, are_states, strict=True)]
+            if not self.on_device:
+                reads = [partial(_read, result, into[at]) for result, (into, at) in zip(results, places, strict=True)]
+                return [start_call(home._readers, read).result for read in reads]
+            for result, (into, at) in zip(results, places, strict=True):
+                into[at] = result
+            return []
+
+        for _, pending in in_flight(compute_part, parts):
+            for wait in pending:
+                wait()
         return whole
 
     def _parts(self, limit: int) -> Iterator[Part]:
@@ -398,6 +413,10 @@ class _Call:
         length = self.arrays.k.shape[1]
         one = largest_numbers(keys, values, length, self.arrays.g.ndim == 4)
         own_heads = max(1, min(heads, limit // one))
+        if not self.on_device and own_heads == heads:
+            # Whole batches are contiguous, so they are copied at the speed of the bus.
+            own = max(1, ARRAYS.piece_bytes // (4 * length * heads * max(keys, values)))
+            limit = min(limit, own * one * heads)
         own_batches = max(1, min(batches, limit // (one * heads)))
         for batch in range(0, batches, own_batches):
             for head in range(0, heads, own_heads):
@@ -410,6 +429,15 @@ class _Call:
         assert self.home is not None
         there = array if isinstance(array, DeviceArray) else self.home.asarray(np.ascontiguousarray(array))
         return bindable(contiguous(there))
+
+
+def _read(result: Array, into: SomeArray) -> AnyArray:
+    """Read a result into a part of an array of NumPy."""
+    assert isinstance(into, np.ndarray)
+    if into.flags.c_contiguous:
+        return result._read(into)
+    into[...] = result.numpy()
+    return into
 
 
 def _as_numpy(array: SomeArray, _: bool) -> AnyArray:

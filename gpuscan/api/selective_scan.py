@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import product
@@ -15,6 +15,7 @@ from gpuscan.api.array import Array as DeviceArray
 from gpuscan.api.array import SomeArray
 from gpuscan.api.device import Device, resolve_device
 from gpuscan.api.map import map as map_arrays
+from gpuscan.api.pieces import Pending, in_flight
 from gpuscan.api.reduce import reduce
 from gpuscan.api.row_scan import device_for
 from gpuscan.api.selective_states import STATES, TIME, Array, StateRun
@@ -32,8 +33,6 @@ from gpuscan.planning.heuristics import ARRAYS
 from gpuscan.problem.broadcasting import broadcast_shapes, find_repeated_axes, sum_to_shape
 from gpuscan.reference import selective_stages as stages
 
-# A function that waits for an array.
-Pending = Callable[[], Array]
 # A part of the axes of batches and channels.
 Part = tuple[slice, ...]
 
@@ -91,7 +90,7 @@ class SelectiveScan:
             h = run.states()[1]
             return _read_all(device, [*run.sum_repeated_axes([run.outputs(h)], [y[part].shape]), h[..., -1:].copy()])
 
-        for part, (outputs, states) in _in_flight(compute_part, self._state_parts()):
+        for part, (outputs, states) in in_flight(compute_part, self._state_parts()):
             y[part] = outputs().reshape(y[part].shape)
             last[part] = states()
         return y, last
@@ -114,7 +113,7 @@ class SelectiveScan:
 
         # The weights of a group may be more numbers than its input.
         inner = length * -(-max(states, shape[2]) // shape[2])
-        for _, found in _in_flight(compute_part, _parts(shape[:3], inner, ARRAYS.selective_piece_bytes // 4)):
+        for _, found in in_flight(compute_part, _parts(shape[:3], inner, ARRAYS.piece_bytes // 4)):
             for wait in found:
                 wait()
         return y, last
@@ -183,7 +182,7 @@ class SelectiveScan:
                 found[1] = map_arrays(softplus_gradient, found[1], given)
             return _read_all(device, found)
 
-        for part, found in _in_flight(compute_part, self._state_parts()):
+        for part, found in in_flight(compute_part, self._state_parts()):
             for total, values in zip(totals, found, strict=True):
                 place = _within(total, part)
                 place += values().reshape(place.shape)
@@ -212,9 +211,9 @@ class SelectiveScan:
             return [*pending, *_read_all(device, sums)]
 
         # Channels of a group stay together, since their gradients with respect to B and C are summed.
-        limit = min(4 * ARRAYS.selective_piece_bytes, device._context.binding_limit) // 4
+        limit = min(4 * ARRAYS.piece_bytes, device._context.binding_limit) // 4
         parts = _parts(shape[:2], gradient_numbers(device._context, shape[2], states, length), limit)
-        for part, (u_read, dt_read, *sums) in _in_flight(compute_part, parts):
+        for part, (u_read, dt_read, *sums) in in_flight(compute_part, parts):
             for total, wait in zip(of_weights, sums, strict=True):
                 place = _within(total, part)
                 place += sum_to_shape(place.shape, wait())
@@ -338,20 +337,6 @@ def _parts(lengths: Sequence[int], inner: int, limit: int) -> Iterator[Part]:
     starts = (range(0, length, size) for length, size in zip(lengths, sizes, strict=True))
     for first in product(*starts):
         yield tuple(slice(at, at + size) for at, size in zip(first, sizes, strict=True))
-
-
-def _in_flight(
-    computed: Callable[[Part], list[Pending]], parts: Iterable[Part]
-) -> Iterator[tuple[Part, list[Pending]]]:
-    """Yield each part with its results, after the next one has been submitted. A device computes one meanwhile."""
-    earlier = None
-    for part in parts:
-        submitted = part, computed(part)
-        if earlier is not None:
-            yield earlier
-        earlier = submitted
-    if earlier is not None:
-        yield earlier
 
 
 def _within(array: Array, part: Part) -> Array:

@@ -558,9 +558,9 @@ class ArrayHeuristics:
     # The least and the most steps of such a chunk. Not measured: they bound the time of an invocation, and its loops.
     min_selective_chunk: int = 128
     max_selective_chunk: int = 1 << 13
-    # The most bytes of the input of a selective scan that are on a device at a time. While one piece is computed, the
-    # next is uploaded. Not measured: the same as `stripe_bytes`.
-    selective_piece_bytes: int = 64 << 20
+    # The most bytes of the input of a selective scan or an attention that go to a device at a time. While one piece is
+    # computed, the next is uploaded. H200, a selective scan: 48 ms with 64 MiB, 47 with 128, 62 with 32.
+    piece_bytes: int = 64 << 20
     # The numbers of all states of a stretch of a gated linear attention, and its most chunks of 32 steps. A device
     # holds two arrays of this size. Not measured: longer stretches take fewer dispatches and more memory, and a
     # dispatch has to end within a second.

@@ -212,6 +212,24 @@ def test_parts_and_narrow_floats(device: gs.Device, monkeypatch: pytest.MonkeyPa
             assert_near(np.asarray(one).astype(np.float64), other.astype(np.float64), 1e-2)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_pieces_of_batches(device: gs.Device, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    """Compute two batches at a time, while others are uploaded and read."""
+    function, vjp = FUNCTIONS[form]
+    shape = 5, 40, 3, 4, 6
+    given, state = narrow(arguments(form, shape)), state_of(shape).astype(np.float32)
+    options: dict[str, Any] = {"initial_state": state, "device": device}
+    whole = function(*given, output_final_state=True, **options)
+    grads = vjp(*given, whole[0], grad_final_state=whole[1], **options)
+    small = replace(ARRAYS, piece_bytes=2 * 4 * 40 * 3 * 6)
+    monkeypatch.setattr("gpuscan.api.linear_attention.ARRAYS", small)
+    in_pieces = function(*given, output_final_state=True, **options)
+    for one, other in zip(in_pieces, whole, strict=True):
+        assert_near(one, other)
+    for one, other in zip(vjp(*given, whole[0], grad_final_state=whole[1], **options), grads, strict=True):
+        assert_near(one, other)
+
+
 def test_errors(device: gs.Device) -> None:
     q, k, v, g, beta = narrow(arguments("delta", (1, 3, 2, 4, 5)))
     for wrong, error, message in [

@@ -78,11 +78,11 @@ def test_carries(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pieces_and_batches(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scan several batches of batches, as `torch.func.vmap` makes them, few channels at a time."""
     monkeypatch.setattr("gpuscan.api.selective_scan.resolve_device", lambda asked: device)
-    monkeypatch.setattr("gpuscan.api.selective_scan.ARRAYS", replace(ARRAYS, selective_piece_bytes=4000))
+    monkeypatch.setattr("gpuscan.api.selective_scan.ARRAYS", replace(ARRAYS, piece_bytes=4000))
     each = [scan_of(2, 4, 3, 37, "vf") for _ in range(2)]
     arrays = [np.stack(pair) for pair in zip(*each, strict=True)]
     assert_scans(SelectiveScan(*arrays).outputs(), arrays)
-    monkeypatch.setattr("gpuscan.api.selective_scan.ARRAYS", replace(ARRAYS, selective_piece_bytes=6000))
+    monkeypatch.setattr("gpuscan.api.selective_scan.ARRAYS", replace(ARRAYS, piece_bytes=6000))
     y, last = SelectiveScan(*arrays).outputs()
     wanted = stages.selective_gradient(*[*arrays, y, last])
     for one, other in zip(SelectiveScan(*arrays).gradients(y, last), wanted, strict=True):
