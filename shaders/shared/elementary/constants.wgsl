@@ -36,6 +36,8 @@
 {%- set MINUS_LOG_5_4 = ("0x70cacbbdu", "0xffc6e010u") -%}
 {#- log(32/25) with 56 fractional bits -#}
 {%- set LOG_32_25 = ("0xd96766f3u", "0x3f3238u") -%}
+{#- log(2) with 16 fractional bits, times 2^32, and 16 times what it lacks -#}
+{%- set LN2_FEW_BITS = ("2977038336.0f", "98173i") -%}
 {#- log(2) with 31 fractional bits -#}
 {%- set LN2_SIGNED = "1488522236i" -%}
 {#- pi / 2 and pi / 4 as significands -#}

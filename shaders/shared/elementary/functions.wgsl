@@ -104,28 +104,21 @@ fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
 {% if "f32_exp" + suffix in helpers %}
 
 fn f32_exp{{ suffix }}(x: f32) -> f32 {
-    let bits = bitcast<u32>(x);
-    let size = bits & 0x7fffffffu;
-    let negative = bits >= 0x80000000u;
-    let parts = exp_parts(size, 0u, 133u);
-    let r = bitcast<i32>(select(parts.x, 0u - parts.x, negative));
-    let power = exp_reduced(r, select(parts.y, 0u - parts.y, negative));
-    let known = select(scaled_round{{ suffix }}(power, 0u), select(0x7f800000u, 0u, negative), size >= 0x42ff0000u);
-    return bitcast<f32>(select(known, 0x7fc00000u, size > 0x7f800000u));
+    let parts = exp_parts(x);
+    let known = scaled_round{{ suffix }}(exp_reduced(bitcast<i32>(parts.x), parts.y), 0u);
+    return bitcast<f32>(select(known, 0x7fc00000u, (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u));
 }
 {% endif %}
 {% if "f32_exp2" + suffix in helpers %}
 
+// All steps on floats are exact.
 fn f32_exp2{{ suffix }}(x: f32) -> f32 {
-    let bits = bitcast<u32>(x);
-    let size = bits & 0x7fffffffu;
-    let negative = bits >= 0x80000000u;
-    let fixed = words_negate(scaled_to_words(scaled_from_bits(min(size, 0x437f0000u))), negative);
-    let k = fixed.y + (fixed.x >> 31u);
-    let r = signed_high_product(bitcast<i32>(fixed.x), {{ LN2_SIGNED }}) << 1u;
-    let power = exp_reduced(r, k);
-    let known = select(scaled_round{{ suffix }}(power, 0u), select(0x7f800000u, 0u, negative), size >= 0x437f0000u);
-    return bitcast<f32>(select(known, 0x7fc00000u, size > 0x7f800000u));
+    let bounded = clamp(x, -160.0f, 130.0f);
+    let k = round(bounded);
+    let r = signed_high_product(i32((bounded - k) * 2147483648.0f), {{ LN2_SIGNED }}) << 2u;
+    let power = exp_reduced(r, bitcast<u32>(k + 12582912.0f) - 0x4b400000u);
+    let known = scaled_round{{ suffix }}(power, 0u);
+    return bitcast<f32>(select(known, 0x7fc00000u, (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u));
 }
 {% endif %}
 {% if "f32_expm1" + suffix in helpers %}
@@ -161,7 +154,7 @@ fn f32_cosh{{ suffix }}(x: f32) -> f32 {
 fn f32_tanh{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let size = bits & 0x7fffffffu;
-    let parts = exp_parts(size, 1u, 131u);
+    let parts = exp_parts(bitcast<f32>(size) * 2.0f);
     let r = bitcast<i32>(0u - parts.x);
     let slope = exp_slope(r);
     let value = 0x80000000u + bitcast<u32>((r >> 1u) + signed_high_product(slope, r));

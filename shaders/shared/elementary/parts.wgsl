@@ -1,6 +1,6 @@
 {#- What several elementary functions consist of; see shared/elementary.wgsl. Comes in: helpers. -#}
-{% from "shared/elementary/constants.wgsl" import EXP, LOG, SIN, COS, ARCTAN, LN2, LN2_WORDS, MINUS_LOG_5_4,
-    LOG_32_25, PI, TAN_PI_8, TWO_OVER_PI %}
+{% from "shared/elementary/constants.wgsl" import EXP, LOG, SIN, COS, ARCTAN, LN2, LN2_FEW_BITS, LN2_WORDS, LOG2_E_FLOAT,
+    MINUS_LOG_5_4, LOG_32_25, PI, TAN_PI_8, TWO_OVER_PI %}
 {% from "shared/elementary/horner.wgsl" import horner %}
 {#- ----- Exponentials -#}
 {% if "exp_fixed" in helpers %}
@@ -15,15 +15,14 @@ fn exp_fixed(a: vec2<u32>) -> vec2<u32> {
 {% endif %}
 {% if "exp_parts" in helpers %}
 
-// The same for the magnitude of a float times 2^scale, as vec2<u32>(r, k).
-fn exp_parts(size: u32, scale: u32, most: u32) -> vec2<u32> {
-    let significand = (size << 8u) | 0x80000000u;
-    let exponent = min(size >> 23u, most) + scale;
-    let right = 126u - exponent;
-    let small = select(significand >> (right & 31u), 0u, right > 31u);
-    let fixed = select(small, significand << ((exponent - 126u) & 31u), exponent > 126u);
-    let k = ((significand >> min(150u - exponent, 31u)) * 23637u + 0x200000u) >> 22u;
-    return vec2<u32>(fixed - k * {{ LN2[0] }} - ((k * {{ LN2[1] | replace("i", "u") }}) >> 16u), k);
+// The same for a float, as vec2<u32>(r, k). All steps on floats are exact but the first product, which chooses k: log(2)
+// has few bits here, and what it lacks is subtracted in integers.
+fn exp_parts(x: f32) -> vec2<u32> {
+    let bounded = clamp(x, -128.0f, 128.0f);
+    let k = round(bounded * {{ LOG2_E_FLOAT }});
+    let rest = i32(bounded * 4294967296.0f - k * {{ LN2_FEW_BITS[0] }});
+    let whole = bitcast<i32>(k + 12582912.0f) - 0x4b400000i;  // the low bits of a float near 3 * 2^22 count
+    return vec2<u32>(bitcast<u32>(rest - ((whole * {{ LN2_FEW_BITS[1] }}) >> 4u)), bitcast<u32>(whole));
 }
 {% endif %}
 {% if "exp_reduced" in helpers %}
