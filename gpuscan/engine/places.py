@@ -202,7 +202,9 @@ class DeviceSink:
         view = self._view(part)
         if direct and view.is_contiguous:
             found = _as_array(view, self._field)
-            if found._is_writable_in_vectors or (found._is_bindable and self._per_row):
+            if found._is_writable_in_vectors or (
+                found._is_bindable and self._per_row and self._field.storage_bytes >= 4
+            ):
                 return found._binding(), None
             if found._is_bindable and not part.last and not part.is_slab and found.nbytes % 16 == 0:
                 return found._binding(), None

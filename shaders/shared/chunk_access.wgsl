@@ -177,10 +177,10 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
     let {{ stored }}_part{{ i }} = {{ word_across(stored, high_mask, low_mask) }}{{ " & " ~ after if i == count and exchanges }};
     if ({{ "exists" if kernel.in_columns else "(%s < %s_end)" % (at, stored) }} & ({{ stored }}_part{{ i }} != 0u)) {
         if ({{ stored }}_part{{ i }} == 0xffffffffu) {
-            atomicStore(&{{ access.name }}[{{ at }}], {{ stored }}_word{{ i }});
+            atomicStore(&{{ access.refer_to_vector(at) }}, {{ stored }}_word{{ i }});
         } else {
-            atomicAnd(&{{ access.name }}[{{ at }}], ~{{ stored }}_part{{ i }});
-            atomicOr(&{{ access.name }}[{{ at }}], {{ stored }}_word{{ i }} & {{ stored }}_part{{ i }});
+            atomicAnd(&{{ access.refer_to_vector(at) }}, ~{{ stored }}_part{{ i }});
+            atomicOr(&{{ access.refer_to_vector(at) }}, {{ stored }}_word{{ i }} & {{ stored }}_part{{ i }});
         }
     }
 {% endfor %}

@@ -16,6 +16,7 @@ fn place_in_{{ access.name }}(at: u32) -> u32 {
     return {{ unit }}.x + at;
 {% endif %}
 }
+{% if not access.array.atomic %}{# these are only written #}
 
 // Return word `at` of the array.
 fn load_{{ access.name }}(at: u32) -> u32 {
@@ -37,6 +38,7 @@ fn load_{{ access.name }}(at: u32) -> u32 {
     return ({{ access.name }}[first] >> shift) | high;
 {% endif %}
 }
+{% endif %}
 {% endmacro %}
 {% for access in text.viewed %}
 {{ define(access) }}

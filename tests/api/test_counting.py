@@ -597,3 +597,20 @@ def test_any_array(data: st.DataObject) -> None:
         np.testing.assert_array_equal(np.asarray(part), keys[picks])
     k = data.draw(st.integers(0, min(keys.size, 100)))
     np.testing.assert_array_equal(np.asarray(gs.top_k(array, k)[1]), order_of(keys, 0, descending=True)[:k])
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_integers_that_are_no_floats(device: gs.Device, dtype: str) -> None:
+    """Compare histograms and searches of numbers that NumPy rounds to float64 first."""
+    rng, info = np.random.default_rng(0), np.iinfo(dtype)
+    for bits in range(50, 63):
+        x = np.append(2**bits + rng.integers(-9, 9, 20), [0, info.max if bits % 2 else 2**bits + 1]).astype(dtype)
+        for bins in (1, 3, np.sort(rng.choice(x.astype(np.float64), 4))):
+            counts, edges = gs.histogram(x, bins, device=device)
+            wanted, wanted_edges = np.histogram(x, bins)
+            np.testing.assert_array_equal(counts, wanted)
+            np.testing.assert_array_equal(edges, wanted_edges)
+        ordered, places = np.sort(x), rng.choice(x.astype(np.float64), 5)
+        for side in ("left", "right"):
+            wanted = np.searchsorted(ordered, places, side)
+            np.testing.assert_array_equal(gs.searchsorted(ordered, places, side=side, device=device), wanted)
