@@ -23,6 +23,7 @@ from gpuscan.engine.element_copy import contiguous, duplicate, stretch_of
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.errors import DeviceMemoryError, UnsupportedDtypeError
 from gpuscan.problem.arguments import as_bits, as_integer, from_bits, resolve_axis, structure_and_leaves
+from gpuscan.problem.nearest_numbers import nearest_in
 from gpuscan.problem.results import assemble_arrays
 
 if TYPE_CHECKING:
@@ -319,8 +320,8 @@ def _bins_of(home: Device, numbers: Array, edges: SomeArray, *, uniform: bool) -
     """Return the edges of bins as numbers of the dtype that is counted."""
     if isinstance(edges, Array):
         return Edges(contiguous(edges), max(edges.size - 1, 0), 0.0)
-    starts, exist = _nearest_in(numbers.dtype, edges, up=True)
-    last, reached = _nearest_in(numbers.dtype, edges[-1:], up=False)
+    starts, exist = nearest_in(numbers.dtype, edges, up=True)
+    last, reached = nearest_in(numbers.dtype, edges[-1:], up=False)
     usable = int(exist[:-1].sum()) if len(edges) and reached[0] else 0
     width = float(edges[-1]) - float(edges[0]) if len(edges) else 0.0
     scale = (len(edges) - 1) / width if uniform and width > 0 else 0.0
@@ -379,56 +380,6 @@ def _bin_label(place: Value, end: Value) -> object:
         end: 1 if the number exceeds the last edge, else 0.
     """
     return np.where(end == 0, place.astype(np.int32) - np.int32(1), np.int32(-1))
-
-
-def _nearest_in(dtype: AnyDType, numbers: AnyArray, *, up: bool) -> tuple[AnyArray, AnyArray]:
-    """Return for each number the least number of a dtype that is not below it, and True where there is one.
-
-    If not `up`, it is the greatest number of the dtype that is not above it. Where there is none, it is the last one.
-    """
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        wide = numbers if numbers.dtype.kind in "iu" else (np.ceil if up else np.floor)(numbers.astype(np.float64))
-        if wide.dtype.kind == "f":
-            # The powers of two are exact.
-            exists = (wide < float(info.max + 1)) if up else (wide >= float(info.min))
-            inside = (wide >= float(info.min)) & (wide < float(info.max + 1))
-        else:
-            exists = (wide <= info.max) if up else (wide >= info.min)
-            inside = (wide >= info.min) & (wide <= info.max)
-        ends = np.where(wide < 0, dtype.type(info.min), dtype.type(info.max))
-        found = np.where(inside, np.where(inside, wide, 0).astype(dtype), ends)
-        if wide.dtype.kind == "f" and dtype.itemsize == 8:
-            # NumPy compares 64-bit integers with floats in float64, which rounds them.
-            for place in np.flatnonzero(np.abs(wide) >= _EXACT_IN_FLOAT64):
-                found.flat[place], exists.flat[place] = _rounded_in(info, float(wide.flat[place]), up=up)
-        return found, exists
-    wide = numbers.astype(np.float64)
-    with np.errstate(over="ignore"):
-        nearest = wide.astype(dtype)
-    passed = nearest.astype(np.float64) < wide if up else nearest.astype(np.float64) > wide
-    following = np.nextafter(nearest, dtype.type(np.inf if up else -np.inf))
-    return np.where(passed, following, nearest), np.ones(numbers.shape, bool)
-
-
-# The integers below this are floats of 64 bits.
-_EXACT_IN_FLOAT64 = 2.0**53
-
-
-def _rounded_in(info: np.iinfo[Any], number: float, *, up: bool) -> tuple[int, bool]:
-    """Return what `_nearest_in` does, where integers are rounded to float64 before they are compared."""
-    end = int(info.max if up else info.min)
-    if np.isnan(number) or (number > float(end) if up else number < float(end)):
-        return end, False
-    # Halfway to the next float on the other side, which an integer is rounded to if that is even.
-    other = np.nextafter(number, -np.inf if up else np.inf)
-    if not np.isfinite(number) or not np.isfinite(other):
-        return int(info.min if up else info.max), True
-    middle = int(number) + int(other)
-    found = -(-middle // 2) if up else middle // 2
-    if float(found) < number if up else float(found) > number:
-        found += 1 if up else -1
-    return min(max(found, int(info.min)), int(info.max)), True
 
 
 # ----- Searches
@@ -554,7 +505,7 @@ def _in_dtype_of(ordered: Array, values: AnyArray, right: bool) -> tuple[Array, 
     dtype = ordered.dtype
     if np.result_type(dtype, values.dtype) == dtype:
         return ordered, values.astype(dtype), None
-    found, exists = _nearest_in(dtype, values.astype(np.uint8) if values.dtype == np.bool_ else values, up=not right)
+    found, exists = nearest_in(dtype, values.astype(np.uint8) if values.dtype == np.bool_ else values, up=not right)
     if exists.all():
         return ordered, found, None
     is_nan = values != values

@@ -48,6 +48,10 @@ fn scaled_subtract(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
 // The bits of the nearest float, ties to even.
 fn scaled_round(a: vec2<u32>, sign: u32) -> u32 {
     let exponent = bitcast<i32>(a.y) + 127i;
+    let normal = (a.x >> 8u) + (((a.x & 0xffu) + 0x7fu + ((a.x >> 8u) & 1u)) >> 8u);
+    if ((bitcast<u32>(exponent - 1i) < 254u) & (a.x != 0u)) {
+        return ((bitcast<u32>(exponent - 1i) << 23u) + normal) | (sign & 0x80000000u);
+    }
     let shift = bitcast<u32>(clamp(1i - exponent, 0i, 31i));
     let kept = a.x >> shift;
     let significand = kept | select(0u, 1u, (kept << shift) != a.x);

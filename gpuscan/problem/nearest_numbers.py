@@ -1,0 +1,58 @@
+"""The numbers of a dtype that are nearest to numbers of another one, as NumPy compares them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuscan.array_types import AnyArray, AnyDType
+
+# The integers below this are floats of 64 bits.
+_EXACT_IN_FLOAT64 = 2.0**53
+
+
+def nearest_in(dtype: AnyDType, numbers: AnyArray, *, up: bool) -> tuple[AnyArray, AnyArray]:
+    """Return for each number the least number of a dtype that is not below it, and True where there is one.
+
+    If not `up`, it is the greatest number of the dtype that is not above it. Where there is none, it is the last one.
+    """
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        wide = numbers if numbers.dtype.kind in "iu" else (np.ceil if up else np.floor)(numbers.astype(np.float64))
+        if wide.dtype.kind == "f":
+            # The powers of two are exact.
+            exists = (wide < float(info.max + 1)) if up else (wide >= float(info.min))
+            inside = (wide >= float(info.min)) & (wide < float(info.max + 1))
+        else:
+            exists = (wide <= info.max) if up else (wide >= info.min)
+            inside = (wide >= info.min) & (wide <= info.max)
+        ends = np.where(wide < 0, dtype.type(info.min), dtype.type(info.max))
+        found = np.where(inside, np.where(inside, wide, 0).astype(dtype), ends)
+        if wide.dtype.kind == "f" and dtype.itemsize == 8:
+            # NumPy compares 64-bit integers with floats in float64, which rounds them.
+            for place in np.flatnonzero(np.abs(wide) >= _EXACT_IN_FLOAT64):
+                found.flat[place], exists.flat[place] = _rounded_in(info, float(wide.flat[place]), up=up)
+        return found, exists
+    wide = numbers.astype(np.float64)
+    with np.errstate(over="ignore"):
+        nearest = wide.astype(dtype)
+    passed = nearest.astype(np.float64) < wide if up else nearest.astype(np.float64) > wide
+    following = np.nextafter(nearest, dtype.type(np.inf if up else -np.inf))
+    return np.where(passed, following, nearest), np.ones(numbers.shape, bool)
+
+
+def _rounded_in(info: np.iinfo[Any], number: float, *, up: bool) -> tuple[int, bool]:
+    """Return what `nearest_in` does, where integers are rounded to float64 before they are compared."""
+    end = int(info.max if up else info.min)
+    if np.isnan(number) or (number > float(end) if up else number < float(end)):
+        return end, False
+    # Halfway to the next float on the other side, which an integer is rounded to if that is even.
+    other = np.nextafter(number, -np.inf if up else np.inf)
+    if not np.isfinite(number) or not np.isfinite(other):
+        return int(info.min if up else info.max), True
+    middle = int(number) + int(other)
+    found = -(-middle // 2) if up else middle // 2
+    if float(found) < number if up else float(found) > number:
+        found += 1 if up else -1
+    return min(max(found, int(info.min)), int(info.max)), True
