@@ -32,6 +32,71 @@ def test_products_of_factors_of_affine_maps_neither_overflow_nor_vanish() -> Non
     check(lambda h, a: a * h + 1, F(0), large, "affine")
 
 
+@pytest.mark.parametrize("dtype", [F, np.float64])
+def test_a_factor_of_0_keeps_no_exponent(dtype: Any) -> None:
+    factors = np.tile(np.array([3] * 40 + [0], dtype), 75)
+    check(lambda h, a: a * h + 1, dtype(0), factors, "affine")
+    check(lambda h, a: a * h, dtype(1), factors, "affine")
+    check(lambda h, a: np.maximum(np.abs(a) * h, 1), dtype(0), factors, "max-times")
+    check(lambda h, a: np.maximum(np.abs(a[0]) * h, a[1]), dtype(1), (factors, np.ones(3075, dtype)), "max-times")
+    found = gs.loop(lambda h, a: a * h + 1, F(0), factors.astype(F), device="numpy", reproducible="everywhere")
+    assert np.isfinite(found[1]).all()
+
+
+def test_a_factor_of_0_keeps_no_exponent_on_every_adapter(device: gs.Device) -> None:
+    factors = np.tile(np.array([3] * 40 + [0], F), 75)
+    for step in (lambda h, a: a * h + 1, lambda h, a: a * h):
+        oracle.check(gs.loop(step, F(1), device.asarray(factors)), oracle.run(step, F(1), factors))
+
+
+def strewn(values: Any, seed: int, size: int = 60) -> Any:
+    """Return random numbers with some of these values among them."""
+    rng = np.random.default_rng(seed)
+    numbers = rng.normal(size=size).astype(F)
+    places = rng.random(size) < 0.15
+    numbers[places] = rng.choice(values, places.sum())
+    return numbers
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_infinite_factor_of_a_product_gives_what_the_loop_gives(seed: int) -> None:
+    check(lambda h, x: h * x, F(1), np.array([1, 1, np.inf, 1, 1, 1], F), "affine")
+    check(lambda h, x: h * x, F(1), strewn([np.inf, -np.inf], seed), "affine")
+    mixed = strewn([np.inf, -np.inf, 0, np.nan], seed)
+    check(lambda h, x: h * x, F(1), mixed, "affine")
+    check(lambda h, x: np.where(x > 1, x, h * x), F(1), mixed, "affine")
+    check(lambda h, x: np.where(x > 1, h * np.abs(x), np.where(x < -1, F(2), h / 2)), F(1), mixed, "affine")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_infinite_term_goes_no_further_than_a_bound(seed: int) -> None:
+    x = strewn([np.inf, -np.inf], seed)
+    check(lambda h, x: np.clip(h + x, -1, 1), F(0), np.array([0.2, np.inf, -np.inf, 0.5], F), "clamp")
+    check(lambda h, x: np.clip(h + x, -1, 1), F(0), x, "clamp")
+    check(lambda h, x: np.maximum(h + x, 0), F(0), x, "max-plus")
+    check(lambda h, x: np.minimum(h + x, 0), F(0), x, "min-plus")
+    check(lambda h, x: np.clip(h * F(0.5) + x, -1, 1), F(0), x, "clamp")
+    check(lambda h, x: np.clip(x - h * F(0.5), -1, 1), F(0), x, "clamp")
+    check(lambda h, x: np.maximum(h * F(0.5) + x, -1), F(0), x, "clamp")
+    check(lambda h, x: np.minimum(h * F(0.5) + x, 1), F(0), x, "clamp")
+
+
+def test_infinities_on_every_adapter(device: gs.Device) -> None:
+    x = strewn([np.inf, -np.inf], 0, 1000)
+    for step in (lambda h, x: np.clip(h + x, -1, 1), lambda h, x: np.clip(h * F(0.5) + x, -1, 1)):
+        oracle.check(gs.loop(step, F(0), device.asarray(x)), oracle.run(step, F(0), x))
+    factors = np.where(np.isinf(x), np.abs(x), np.exp2(np.sign(x)))
+    for step in (lambda h, x: h * x, lambda h, x: np.where(x < 1, F(1), h * x)):
+        oracle.check(gs.loop(step, F(1), device.asarray(factors)), oracle.run(step, F(1), factors))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_term_of_a_maximum_that_is_absent_stays_so(seed: int) -> None:
+    x = strewn([0], seed)
+    check(lambda h, x: np.maximum(h * np.abs(x), np.where(x > 1, x, -np.inf)), F(1), x, "max-times")
+    check(lambda h, x: np.minimum(h * np.abs(x), np.where(x > 1, -x, np.inf)), F(1), x, "max-times")
+
+
 def test_a_reset_lets_nothing_of_the_steps_before_it_through() -> None:
     x = np.array([1, np.nan, 2, np.inf, -np.inf, 3, 4, 5], F)
     reset = np.array([0, 0, 1, 0, 0, 1, 0, 0], bool)

@@ -25,6 +25,7 @@ from gpuscan.operators.loops.stage import (
     Part,
     Stage,
     chosen_extremum,
+    compute_nodes,
     either,
     maximum_of_choice,
     minimum_of_choice,
@@ -107,7 +108,12 @@ class MaxTimes(Semiring):
         constant = form.constant
         for number in (limit, *(each for each in form.weights.values() if isinstance(each, Node))):
             constant = either(graph, constant, graph.apply("isnan", (number,), BOOL))
-        return Form(form.weights, limit, constant)
+        value = limit
+        if form.constant is not None:
+            extremum = maximum_of_choice if self.extremum == "maximum" else minimum_of_choice
+            found = limit if form.value is None else compute_nodes(graph, extremum, form.value, limit)[0]
+            value = graph.select(form.constant, found, limit)
+        return Form(form.weights, limit, constant, value)
 
 
 class MinTimes(MaxTimes):

@@ -36,6 +36,7 @@ from gpuscan.operators.loops.stage import (
     minimum_of_choice,
     power_of_two,
 )
+from gpuscan.operators.loops.tropical import is_beyond
 from gpuscan.operators.traced_array import Number
 
 # The exponent of a term that is 0.
@@ -48,9 +49,17 @@ def _exponent_of(number: Number) -> Number:
     return np.where(number == np.zeros_like(number), np.full_like(exponent, _NONE), exponent)
 
 
+def _finite(number: Number) -> Number:
+    """Return 0 for an infinity, which has no exponent and hides no other term."""
+    return np.where(np.isinf(number), np.zeros_like(number), number)
+
+
 def scale_line(a: Number, b: Number, exponent: Number) -> list[Number]:
-    """Return (a, b, exponent) of the line ``2**exponent (a x + b)``, with the larger of the two in size from 1 to 2."""
-    size = np.maximum(np.abs(a), np.abs(b))
+    """Return (a, b, exponent) of the line ``2**exponent (a x + b)``, with the larger of the two in size from 1 to 2.
+
+    If b is infinite, that is a.
+    """
+    size = np.maximum(np.abs(a), np.abs(_finite(b)))
     shift = _exponent_of(size)
     scale = power_of_two(-shift, size)
     nothing = shift == np.full_like(shift, _NONE)
@@ -92,10 +101,14 @@ class SlopedClamps(Composition):
         first, then = (dict(zip(self.names, each, strict=True)) for each in (left, right))
         # The line: both terms of the sum, with the larger of their exponents.
         turned, alone = first["exponent"] + then["exponent"], then["exponent"]
-        size = np.abs(then["a"]) * np.maximum(np.abs(first["a"]), np.abs(first["b"]))
-        exponent = np.maximum(turned + _exponent_of(size), alone + _exponent_of(then["b"]))
+        size = np.abs(then["a"]) * np.maximum(np.abs(first["a"]), np.abs(_finite(first["b"])))
+        exponent = np.maximum(turned + _exponent_of(size), alone + _exponent_of(_finite(then["b"])))
         factor = then["a"] * power_of_two(turned - exponent, size)
-        b = factor * first["b"] + then["b"] * power_of_two(alone - exponent, size)
+        own = then["b"] * power_of_two(alone - exponent, size)
+        b = np.where(np.isinf(first["b"]), then["a"], factor) * first["b"]
+        # A line at an infinity on the side of a bound is at that bound, whatever is added to it later.
+        at_bound, flat = is_beyond(first["b"], self.low, self.high), then["a"] == np.zeros_like(then["a"])
+        b = np.where(at_bound, np.where(flat, own, b), b + own)
         found = scale_line(factor * first["a"], b, exponent)
         bounds = [self._apply(first[name], then) for name in self.names[3:]]
         if self.falls:

@@ -55,6 +55,18 @@ def _add(a: Any, b: object) -> Any:
 # ----- Maps of one number
 
 
+def is_beyond(number: Number, low: bool, high: bool) -> Any:
+    """Return True for an infinity on the side of a bound.
+
+    Args:
+        number: the number.
+        low, high: True if there are such bounds.
+    """
+    if low and high:
+        return np.isinf(number)
+    return number == np.full_like(number, -np.inf if low else np.inf)
+
+
 # How bounds are applied: as np.maximum, which keeps NaN; as np.fmax, which passes over NaN; as np.where(a > b, a, b),
 # which takes b if either is NaN.
 _MAXIMUM: Mapping[str, Callable[..., AnyArray]] = {"keep": np.maximum, "skip": np.fmax, "choose": maximum_of_choice}
@@ -81,6 +93,13 @@ class ClampMaps(Composition):
     def _sum(self, a: Any, b: object) -> Any:
         return _add(a, b) if self.saturates else a + b
 
+    def _add_increments(self, first: Number, then: Number) -> Number:
+        total: Number = self._sum(first, then)
+        if first.dtype.kind != "f":
+            return total
+        # A state that an infinite increment brought to a bound is at that bound, whatever is added later.
+        return np.where(is_beyond(first, self.low, self.high), first, total)
+
     def _clamp_number(self, number: object, numbers: Mapping[str, object]) -> Any:
         number = self._sum(number, numbers["a"]) if self.shifts else number
         number = _MAXIMUM[self.nan](number, numbers["low"]) if self.low else number
@@ -92,7 +111,7 @@ class ClampMaps(Composition):
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         first, then = (dict(zip(self.names, each, strict=True)) for each in (left, right))
-        found = [self._sum(first["a"], then["a"])] if self.shifts else []
+        found = [self._add_increments(first["a"], then["a"])] if self.shifts else []
         return found + [self._clamp_number(first[name], then) for name in self.names if name != "a"]
 
     def start(self, state: Numbers) -> list[Number]:
