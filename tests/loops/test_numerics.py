@@ -97,6 +97,39 @@ def test_a_term_of_a_maximum_that_is_absent_stays_so(seed: int) -> None:
     check(lambda h, x: np.minimum(h * np.abs(x), np.where(x > 1, -x, np.inf)), F(1), x, "max-times")
 
 
+JOINED: dict[str, Any] = {
+    "maximum": lambda c, x: np.maximum(c * F(0.5), np.maximum(2 * c, x)),
+    "minimum": lambda c, x: np.minimum(c, np.minimum(F(1.5) * c, np.abs(x))),
+    "pair": lambda c, x: (np.maximum(c[0] / 2, np.maximum(c[1], x)), np.maximum(c[0], c[1] * F(0.7))),
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_a_maximum_of_two_terms_of_the_carry_asks_for_one_that_is_never_negative(name: str) -> None:
+    step = JOINED[name]
+    x = np.random.default_rng(0).normal(size=40).astype(F)
+    check(step, (F(1), F(2)) if name == "pair" else F(1), x, "max-times")
+    for value in (F(-1), np.array([1, -1], F), F(np.nan)):
+        init = (F(1), value) if name == "pair" else value
+        xs = x if value.ndim == 0 else np.stack([x, x], axis=1)
+        with pytest.raises(gs.LoopError, match="joins two terms of a carry that may be negative"):
+            gs.loop_form(step, init, xs)
+
+
+def test_a_repeated_call_with_another_init_is_refused_too(device: gs.Device) -> None:
+    x = device.asarray(np.ones(40, F))
+    step = JOINED["maximum"]
+    assert float(gs.loop(step, F(1), x)[1].numpy()[2]) == 8
+    for init in (F(-1), device.asarray(F(1))):
+        with pytest.raises(gs.LoopError, match="joins two terms"):
+            gs.loop(step, init, x)
+
+
+def test_the_same_term_of_the_carry_may_be_joined_twice() -> None:
+    x = np.random.default_rng(0).normal(size=40).astype(F)
+    check(lambda c, x: np.maximum(c / 2, np.maximum(c / 2, x)), F(-3), x, "max-times")
+
+
 def test_a_reset_lets_nothing_of_the_steps_before_it_through() -> None:
     x = np.array([1, np.nan, 2, np.inf, -np.inf, 3, 4, 5], F)
     reset = np.array([0, 0, 1, 0, 0, 1, 0, 0], bool)

@@ -390,7 +390,7 @@ def derive_stage(semiring: Semiring, *, scales: bool) -> Stage:
     pattern = pattern_of(keys, "0", "1")
     like = semiring.number(part.states[0])
     if scales and like.scalar.kind == "float" and len(found) == 1 and pattern[0][0] not in (ZERO, ONE):
-        return _scaled_stage(forms, found[0])
+        return _derive_scaled_stage(forms, found[0])
     whole = [forms.whole_shift(form) for form in found]
     shifts = [semiring.zero(like) if shift is None else shift for shift in whole]
     stored: dict[int, Node] = {}
@@ -407,7 +407,7 @@ def derive_stage(semiring: Semiring, *, scales: bool) -> Stage:
     return Stage(semiring.kind, law, part.places, wide_numbers, found[0].constant, composition)
 
 
-def _scaled_stage(forms: Forms, form: Form) -> Stage:
+def _derive_scaled_stage(forms: Forms, form: Form) -> Stage:
     """Return the stage of a part that is one float."""
     semiring, part = forms.semiring, forms.part
     (weight,) = form.weights.values()
