@@ -85,6 +85,12 @@ def test_infinities_on_every_adapter(device: gs.Device) -> None:
     x = strewn([np.inf, -np.inf], 0, 1000)
     for step in (lambda h, x: np.clip(h + x, -1, 1), lambda h, x: np.clip(h * F(0.5) + x, -1, 1)):
         oracle.check(gs.loop(step, F(0), device.asarray(x)), oracle.run(step, F(0), x))
+    positive = np.abs(x) + F(0.1)
+    positive[500] = np.nan
+    oracle.check(
+        gs.loop(lambda h, x: 1 / (h + x), F(0), device.asarray(positive)),
+        oracle.run(lambda h, x: 1 / (h + x), F(0), positive),
+    )
     factors = np.where(np.isinf(x), np.abs(x), np.exp2(np.sign(x)))
     for step in (lambda h, x: h * x, lambda h, x: np.where(x < 1, F(1), h * x)):
         oracle.check(gs.loop(step, F(1), device.asarray(factors)), oracle.run(step, F(1), factors))
@@ -186,6 +192,65 @@ def test_a_choice_passes_over_nan_as_the_loop_does() -> None:
     check(lambda h, x: np.where(x > h - 1, x, h - 1), F(0), x, "max-plus")
     check(lambda h, x: np.where(h * F(0.5) > x, h * F(0.5), x), F(0), x, "max-times")
     check(lambda h, x: np.fmin(h, x), F(3), x, "extremum")
+
+
+def first_best(c: Any, x: Any) -> Any:
+    taken = ~(x[0] <= c[0])
+    return np.where(taken, x[0], c[0]), np.where(taken, x[1], c[1])
+
+
+def first_best_of_some(c: Any, x: Any) -> Any:
+    taken = ~((x[0] <= c[0]) | x[1])
+    return np.where(taken, x[0], c[0]), np.where(taken, x[2], c[1])
+
+
+NEGATED: dict[str, Any] = {
+    "not less or equal": lambda h, x: np.where(~(x <= h), x, h),
+    "not greater or equal": lambda h, x: np.where(~(h >= x), x, h),
+    "not less": lambda h, x: np.where(~(x < h), x, h),
+    "not greater": lambda h, x: np.where(~(x > h), x, h),
+    "kept if less": lambda h, x: np.where(x < h, h, x),
+}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", NEGATED)
+def test_a_negated_comparison_replaces_nan(name: str, seed: int) -> None:
+    step = NEGATED[name]
+    x = strewn([np.nan, np.inf, -np.inf], seed)
+    check(step, F(0), np.array([1, np.nan, 0.5], F), "extremum")
+    check(step, F(np.nan), x, "extremum")
+    check(step, F(0), x, "extremum")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_negated_comparison_replaces_nan_and_its_payload(seed: int) -> None:
+    x, flags = strewn([np.nan], seed), np.random.default_rng(seed).random(60) < 0.3
+    times = np.arange(60, dtype=np.int32)
+    check(first_best, (F(0), np.int32(-1)), (x, times), "extremum")
+    check(first_best_of_some, (F(0), np.int32(-1)), (x, flags, times), "extremum")
+
+
+def test_a_negated_comparison_replaces_nan_on_every_adapter(device: gs.Device) -> None:
+    x = strewn([np.nan], 1, 1000)
+    for step in (NEGATED["not less or equal"], NEGATED["not greater"]):
+        oracle.check(gs.loop(step, F(0), device.asarray(x)), oracle.run(step, F(0), x))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_quotients_keep_nan_beside_infinities(seed: int) -> None:
+    x = strewn([np.inf, -np.inf], seed)
+    late = x.copy()
+    late[30] = np.nan
+    with_zeros = strewn([np.inf, 0], seed)
+    for step in (lambda h, x: 1 / (h + x), lambda h, x: (h + 2) / (x - h)):
+        check(step, F(1), x, "mobius", rtol=1e-2)
+        check(step, F(1), late, "mobius", rtol=1e-2)
+        check(step, F(np.nan), x, "mobius")
+    check(lambda h, x: 1 / (h + x), F(np.inf), np.abs(x), "mobius")
+    check(lambda h, x: 1 / (h + x), F(1), with_zeros, "mobius", rtol=1e-2)
+    resets = (late, np.random.default_rng(seed).random(60) < 0.2)
+    check(lambda h, x: np.where(x[1], 1, 1 / (h + x[0])), F(1), resets, "mobius", rtol=1e-2)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64])
