@@ -32,6 +32,110 @@ def test_products_of_factors_of_affine_maps_neither_overflow_nor_vanish() -> Non
     check(lambda h, a: a * h + 1, F(0), large, "affine")
 
 
+@pytest.mark.parametrize("dtype", [F, np.float64])
+def test_a_factor_of_0_keeps_no_exponent(dtype: Any) -> None:
+    factors = np.tile(np.array([3] * 40 + [0], dtype), 75)
+    check(lambda h, a: a * h + 1, dtype(0), factors, "affine")
+    check(lambda h, a: a * h, dtype(1), factors, "affine")
+    check(lambda h, a: np.maximum(np.abs(a) * h, 1), dtype(0), factors, "max-times")
+    check(lambda h, a: np.maximum(np.abs(a[0]) * h, a[1]), dtype(1), (factors, np.ones(3075, dtype)), "max-times")
+    found = gs.loop(lambda h, a: a * h + 1, F(0), factors.astype(F), device="numpy", reproducible="everywhere")
+    assert np.isfinite(found[1]).all()
+
+
+def test_a_factor_of_0_keeps_no_exponent_on_every_adapter(device: gs.Device) -> None:
+    factors = np.tile(np.array([3] * 40 + [0], F), 75)
+    for step in (lambda h, a: a * h + 1, lambda h, a: a * h):
+        oracle.check(gs.loop(step, F(1), device.asarray(factors)), oracle.run(step, F(1), factors))
+
+
+def strewn(values: Any, seed: int, size: int = 60) -> Any:
+    """Return random numbers with some of these values among them."""
+    rng = np.random.default_rng(seed)
+    numbers = rng.normal(size=size).astype(F)
+    places = rng.random(size) < 0.15
+    numbers[places] = rng.choice(values, places.sum())
+    return numbers
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_infinite_factor_of_a_product_gives_what_the_loop_gives(seed: int) -> None:
+    check(lambda h, x: h * x, F(1), np.array([1, 1, np.inf, 1, 1, 1], F), "affine")
+    check(lambda h, x: h * x, F(1), strewn([np.inf, -np.inf], seed), "affine")
+    mixed = strewn([np.inf, -np.inf, 0, np.nan], seed)
+    check(lambda h, x: h * x, F(1), mixed, "affine")
+    check(lambda h, x: np.where(x > 1, x, h * x), F(1), mixed, "affine")
+    check(lambda h, x: np.where(x > 1, h * np.abs(x), np.where(x < -1, F(2), h / 2)), F(1), mixed, "affine")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_infinite_term_goes_no_further_than_a_bound(seed: int) -> None:
+    x = strewn([np.inf, -np.inf], seed)
+    check(lambda h, x: np.clip(h + x, -1, 1), F(0), np.array([0.2, np.inf, -np.inf, 0.5], F), "clamp")
+    check(lambda h, x: np.clip(h + x, -1, 1), F(0), x, "clamp")
+    check(lambda h, x: np.maximum(h + x, 0), F(0), x, "max-plus")
+    check(lambda h, x: np.minimum(h + x, 0), F(0), x, "min-plus")
+    check(lambda h, x: np.clip(h * F(0.5) + x, -1, 1), F(0), x, "clamp")
+    check(lambda h, x: np.clip(x - h * F(0.5), -1, 1), F(0), x, "clamp")
+    check(lambda h, x: np.maximum(h * F(0.5) + x, -1), F(0), x, "clamp")
+    check(lambda h, x: np.minimum(h * F(0.5) + x, 1), F(0), x, "clamp")
+
+
+def test_infinities_on_every_adapter(device: gs.Device) -> None:
+    x = strewn([np.inf, -np.inf], 0, 1000)
+    for step in (lambda h, x: np.clip(h + x, -1, 1), lambda h, x: np.clip(h * F(0.5) + x, -1, 1)):
+        oracle.check(gs.loop(step, F(0), device.asarray(x)), oracle.run(step, F(0), x))
+    positive = np.abs(x) + F(0.1)
+    positive[500] = np.nan
+    oracle.check(
+        gs.loop(lambda h, x: 1 / (h + x), F(0), device.asarray(positive)),
+        oracle.run(lambda h, x: 1 / (h + x), F(0), positive),
+    )
+    factors = np.where(np.isinf(x), np.abs(x), np.exp2(np.sign(x)))
+    for step in (lambda h, x: h * x, lambda h, x: np.where(x < 1, F(1), h * x)):
+        oracle.check(gs.loop(step, F(1), device.asarray(factors)), oracle.run(step, F(1), factors))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_term_of_a_maximum_that_is_absent_stays_so(seed: int) -> None:
+    x = strewn([0], seed)
+    check(lambda h, x: np.maximum(h * np.abs(x), np.where(x > 1, x, -np.inf)), F(1), x, "max-times")
+    check(lambda h, x: np.minimum(h * np.abs(x), np.where(x > 1, -x, np.inf)), F(1), x, "max-times")
+
+
+JOINED: dict[str, Any] = {
+    "maximum": lambda c, x: np.maximum(c * F(0.5), np.maximum(2 * c, x)),
+    "minimum": lambda c, x: np.minimum(c, np.minimum(F(1.5) * c, np.abs(x))),
+    "pair": lambda c, x: (np.maximum(c[0] / 2, np.maximum(c[1], x)), np.maximum(c[0], c[1] * F(0.7))),
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_a_maximum_of_two_terms_of_the_carry_asks_for_one_that_is_never_negative(name: str) -> None:
+    step = JOINED[name]
+    x = np.random.default_rng(0).normal(size=40).astype(F)
+    check(step, (F(1), F(2)) if name == "pair" else F(1), x, "max-times")
+    for value in (F(-1), np.array([1, -1], F), F(np.nan)):
+        init = (F(1), value) if name == "pair" else value
+        xs = x if value.ndim == 0 else np.stack([x, x], axis=1)
+        with pytest.raises(gs.LoopError, match="joins two terms of a carry that may be negative"):
+            gs.loop_form(step, init, xs)
+
+
+def test_a_repeated_call_with_another_init_is_refused_too(device: gs.Device) -> None:
+    x = device.asarray(np.ones(40, F))
+    step = JOINED["maximum"]
+    assert float(gs.loop(step, F(1), x)[1].numpy()[2]) == 8
+    for init in (F(-1), device.asarray(F(1))):
+        with pytest.raises(gs.LoopError, match="joins two terms"):
+            gs.loop(step, init, x)
+
+
+def test_the_same_term_of_the_carry_may_be_joined_twice() -> None:
+    x = np.random.default_rng(0).normal(size=40).astype(F)
+    check(lambda c, x: np.maximum(c / 2, np.maximum(c / 2, x)), F(-3), x, "max-times")
+
+
 def test_a_reset_lets_nothing_of_the_steps_before_it_through() -> None:
     x = np.array([1, np.nan, 2, np.inf, -np.inf, 3, 4, 5], F)
     reset = np.array([0, 0, 1, 0, 0, 1, 0, 0], bool)
@@ -88,6 +192,65 @@ def test_a_choice_passes_over_nan_as_the_loop_does() -> None:
     check(lambda h, x: np.where(x > h - 1, x, h - 1), F(0), x, "max-plus")
     check(lambda h, x: np.where(h * F(0.5) > x, h * F(0.5), x), F(0), x, "max-times")
     check(lambda h, x: np.fmin(h, x), F(3), x, "extremum")
+
+
+def first_best(c: Any, x: Any) -> Any:
+    taken = ~(x[0] <= c[0])
+    return np.where(taken, x[0], c[0]), np.where(taken, x[1], c[1])
+
+
+def first_best_of_some(c: Any, x: Any) -> Any:
+    taken = ~((x[0] <= c[0]) | x[1])
+    return np.where(taken, x[0], c[0]), np.where(taken, x[2], c[1])
+
+
+NEGATED: dict[str, Any] = {
+    "not less or equal": lambda h, x: np.where(~(x <= h), x, h),
+    "not greater or equal": lambda h, x: np.where(~(h >= x), x, h),
+    "not less": lambda h, x: np.where(~(x < h), x, h),
+    "not greater": lambda h, x: np.where(~(x > h), x, h),
+    "kept if less": lambda h, x: np.where(x < h, h, x),
+}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", NEGATED)
+def test_a_negated_comparison_replaces_nan(name: str, seed: int) -> None:
+    step = NEGATED[name]
+    x = strewn([np.nan, np.inf, -np.inf], seed)
+    check(step, F(0), np.array([1, np.nan, 0.5], F), "extremum")
+    check(step, F(np.nan), x, "extremum")
+    check(step, F(0), x, "extremum")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_negated_comparison_replaces_nan_and_its_payload(seed: int) -> None:
+    x, flags = strewn([np.nan], seed), np.random.default_rng(seed).random(60) < 0.3
+    times = np.arange(60, dtype=np.int32)
+    check(first_best, (F(0), np.int32(-1)), (x, times), "extremum")
+    check(first_best_of_some, (F(0), np.int32(-1)), (x, flags, times), "extremum")
+
+
+def test_a_negated_comparison_replaces_nan_on_every_adapter(device: gs.Device) -> None:
+    x = strewn([np.nan], 1, 1000)
+    for step in (NEGATED["not less or equal"], NEGATED["not greater"]):
+        oracle.check(gs.loop(step, F(0), device.asarray(x)), oracle.run(step, F(0), x))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_quotients_keep_nan_beside_infinities(seed: int) -> None:
+    x = strewn([np.inf, -np.inf], seed)
+    late = x.copy()
+    late[30] = np.nan
+    with_zeros = strewn([np.inf, 0], seed)
+    for step in (lambda h, x: 1 / (h + x), lambda h, x: (h + 2) / (x - h)):
+        check(step, F(1), x, "mobius", rtol=1e-2)
+        check(step, F(1), late, "mobius", rtol=1e-2)
+        check(step, F(np.nan), x, "mobius")
+    check(lambda h, x: 1 / (h + x), F(np.inf), np.abs(x), "mobius")
+    check(lambda h, x: 1 / (h + x), F(1), with_zeros, "mobius", rtol=1e-2)
+    resets = (late, np.random.default_rng(seed).random(60) < 0.2)
+    check(lambda h, x: np.where(x[1], 1, 1 / (h + x[0])), F(1), resets, "mobius", rtol=1e-2)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64])

@@ -68,7 +68,8 @@ class PlusTimes(Semiring):
                 place: self.calculus.over(self.one(args[1]) if not isinstance(weight, Node) else weight, args[1])
                 for place, weight in form.weights.items()
             }
-            return Form(divided, form.shift and self.calculus.over(form.shift, args[1]), form.constant)
+            shift, value = (each and self.calculus.over(each, args[1]) for each in (form.shift, form.value))
+            return Form(divided, shift, form.constant, value)
         if op == "left_shift" and not part.varies(args[1]):
             power = self.calculus.call("left_shift", self.one(args[1]), args[1])
             return forms.scale(forms.of(args[0]), power)
@@ -94,7 +95,8 @@ class PlusTimes(Semiring):
             place: self.graph.cast(weight, node.scalar) if isinstance(weight, Node) else weight
             for place, weight in form.weights.items()
         }
-        return Form(weights, form.shift and self.graph.cast(form.shift, node.scalar), form.constant)
+        shift, value = (each and self.graph.cast(each, node.scalar) for each in (form.shift, form.value))
+        return Form(weights, shift, form.constant, value)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ Law: ``h[t] = (v, p)[t] if v[t] is better than the best of h[t-1] else h[t-1]``,
 than the left one, or if there is no left one; otherwise the left. Identity: no candidate. Proof: better-than is a total
 preorder, so every order of comparison ends with the same candidate. It is the last one that is better than all
 candidates before it. A NaN is no candidate if the loop's comparison does not take it. If the comparison takes it, the
-map is constant (see `stage`) and resets the state.
+map is constant (see `stage`) and resets the state. A comparison that takes every value where the state is NaN puts
+NaN below all candidates.
 """
 
 from __future__ import annotations
@@ -44,12 +45,17 @@ class BestMaps(Composition):
 
     Attributes:
         better: the comparison by which a new value is better than an old one.
+        replaces_nan: True if every value is better than NaN.
     """
 
     better: str
+    replaces_nan: bool = False
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
-        wins = right[0] & (~left[0] | _BETTER[self.better](right[1], left[1]))
+        better = _BETTER[self.better](right[1], left[1])
+        if self.replaces_nan:
+            better |= np.isnan(left[1])
+        wins = right[0] & (~left[0] | better)
         return [left[0] | right[0], *(np.where(wins, new, old) for old, new in zip(left[1:], right[1:], strict=True))]
 
     def start(self, state: Numbers) -> list[Number]:
@@ -150,6 +156,8 @@ def _stage(part: Part, place: int, best: _Update) -> Stage:
             constant = both(graph, valid, nan)
         else:
             valid = graph.apply("logical_and", (valid, negate_condition(graph, nan)), BOOL)
+    # "v if not v <= h" replaces NaN, which "v if v > h" keeps.
+    replaces_nan = best.negates and value.scalar.kind == "float"
     op = _NOT[op] if best.negates else op
     if best.resets is not None:
         valid = graph.apply("logical_or", (valid, best.resets), BOOL)
@@ -170,7 +178,7 @@ def _stage(part: Part, place: int, best: _Update) -> Stage:
         if len(order) > 1
         else f"h[t] = {_NAMES[op]}(h[t-1], v)"
     )
-    return Stage("extremum", law, places, (valid, *numbers), constant, BestMaps(op))
+    return Stage("extremum", law, places, (valid, *numbers), constant, BestMaps(op, replaces_nan))
 
 
 def _same(one: _Update, other: _Update) -> bool:

@@ -259,7 +259,7 @@ def form_of(derivation: Derivation) -> LoopForm:
     parts = []
     for stage in derivation.stages:
         names = ", ".join(labels[place] for place in stage.places)
-        resets = " The state is reset where a flag is set." if stage.constant is not None and stage.resets else ""
+        resets = " The state is reset where a flag is set." if stage.constant is not None else ""
         text = f"{names}: {stage.kind}, {stage.law}.{resets}"
         parts.append(LoopForm(stage.kind, stage.law, shape, (), text))
     if not parts:

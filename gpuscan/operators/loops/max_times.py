@@ -5,12 +5,15 @@ Law: ``h[t] = max(a[t] h[t-1], b[t])`` with ``a[t] >= 0``. Composition, first (a
 maximum of the first map. That needs ``a2 >= 0``, which must follow from the operations that compute a: constants,
 absolute values, squares, exponentials, roots, and sums, products, quotients and maxima of such numbers.
 
+A maximum of two terms of the carry needs a carry that is never negative as well, since ``max(a h, b h)`` is then
+``max(a, b) h``. Where each new number has one such term, products of matrices have one as well.
+
 The factors carry an exponent, as in affine maps. Minima work in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -25,6 +28,7 @@ from gpuscan.operators.loops.stage import (
     Part,
     Stage,
     chosen_extremum,
+    compute_nodes,
     either,
     maximum_of_choice,
     minimum_of_choice,
@@ -49,6 +53,8 @@ class MaxTimes(Semiring):
     farthest = -np.inf
     # True if np.where(a h > b, a h, b) was met, which takes b if either is NaN.
     chooses = False
+    # A maximum of two terms of the carry, if one was met.
+    joins: Node | None = None
 
     @classmethod
     def nothing(cls, like: Number) -> float:
@@ -69,7 +75,10 @@ class MaxTimes(Semiring):
     def form_of(self, node: Node, forms: Forms) -> Form:
         op, args, part = node.op, node.args, self.part
         if op == self.extremum:
-            return forms.sum(forms.of(args[0]), forms.of(args[1]))
+            left, right = forms.of(args[0]), forms.of(args[1])
+            if left.weights and right.weights and dict(left.weights) != dict(right.weights):
+                self.joins = node
+            return forms.sum(left, right)
         found = chosen_extremum(node)
         if (
             found is not None
@@ -107,7 +116,12 @@ class MaxTimes(Semiring):
         constant = form.constant
         for number in (limit, *(each for each in form.weights.values() if isinstance(each, Node))):
             constant = either(graph, constant, graph.apply("isnan", (number,), BOOL))
-        return Form(form.weights, limit, constant)
+        value = limit
+        if form.constant is not None:
+            extremum = maximum_of_choice if self.extremum == "maximum" else minimum_of_choice
+            found = limit if form.value is None else compute_nodes(graph, extremum, form.value, limit)[0]
+            value = graph.select(form.constant, found, limit)
+        return Form(form.weights, limit, constant, value)
 
 
 class MinTimes(MaxTimes):
@@ -136,9 +150,16 @@ class MinTimesByChoice(MinTimes):
 CHOOSING: Mapping[type[Semiring], type[Semiring]] = {MaxTimes: MaxTimesByChoice, MinTimes: MinTimesByChoice}
 
 
-def is_nonnegative(node: Node) -> bool:
-    """Return True if the operations that compute a number show that it is not negative."""
-    op, args = node.op, node.args
+def is_nonnegative(node: Node, known: Collection[int] = ()) -> bool:
+    """Return True if the operations that compute a number show that it is not negative.
+
+    Args:
+        node: the number.
+        known: the indices of nodes that are not negative.
+    """
+    op, args, proves = node.op, node.args, partial(is_nonnegative, known=known)
+    if node.index in known:
+        return True
     if node.is_constant:
         return bool(node.value >= 0)
     if node.scalar.kind in ("unsigned", "bool"):
@@ -146,16 +167,23 @@ def is_nonnegative(node: Node) -> bool:
     if op in ("absolute", "exp", "exp2", "sqrt", "cosh", "hypot", "arccos"):
         return True
     if op in ("add", "divide", "floor_divide", "minimum", "fmin", "remainder"):
-        return all(map(is_nonnegative, args))
+        return all(map(proves, args))
     if op == "multiply":
-        return args[0] is args[1] or all(map(is_nonnegative, args))
+        return args[0] is args[1] or all(map(proves, args))
     if op in ("maximum", "fmax"):
-        return any(map(is_nonnegative, args))
+        return any(map(proves, args))
     if op == "select":
-        return all(map(is_nonnegative, args[1:]))
+        return all(map(proves, args[1:]))
     if op in ("cast", "floor", "ceil", "trunc", "rint"):
-        return is_nonnegative(args[0])
+        return proves(args[0])
     return False
+
+
+def _stays_nonnegative(part: Part) -> bool:
+    """Return True if no number of the carry is ever negative: `init` is not, nor is the step of such numbers."""
+    begins = all(values is not None and bool(np.all(values >= 0)) for values in part.initial)
+    known = {node.index for node in part.states}
+    return bool(part.initial) and begins and all(is_nonnegative(node, known) for node in part.results)
 
 
 def derive(part: Part) -> Stage:
@@ -171,9 +199,12 @@ def derive(part: Part) -> Stage:
         try:
             used = semiring(part)
             stage = derive_stage(used, scales=True)
+            if used.joins is not None and not _stays_nonnegative(part):
+                # max(a h, b h) is max(a, b) h if h is not negative. So are products of matrices with several terms.
+                raise LeavesClassError(used.joins, "joins two terms of a carry that may be negative", rank=1)
             if used.chooses and isinstance(stage.composition, ScaledMaps):
                 return replace(stage, composition=ScaledMaps(CHOOSING[semiring]))
             return stage
         except LeavesClassError as error:
             refusals.append(error)
-    raise max(refusals, key=lambda error: error.node.index)
+    raise max(refusals, key=lambda error: (error.rank, error.node.index))

@@ -48,18 +48,28 @@ def scale_matrix(*numbers: Number) -> list[Number]:
     return [number * scale for number in numbers]
 
 
+def quotient_of(number: Number) -> list[Number]:
+    """Return two numbers whose quotient is the number. Of an infinity, both are finite and the second one is 0."""
+    infinite, zero, one = np.isinf(number), np.zeros_like(number), np.ones_like(number)
+    return [np.where(infinite, np.where(number > 0, one, -one), number), np.where(infinite, zero, one)]
+
+
 @dataclass(frozen=True)
 class MobiusMaps(Composition):
-    """Maps (a, b, c, d)."""
+    """Maps (a, b, c, d). Those with a = c = 0 are constant, and keep NaN of the state alone."""
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         a, b, c, d = left
         e, f, g, h = right
-        return scale_matrix(e * a + f * c, e * b + f * d, g * a + h * c, g * b + h * d)
+        product = e * a + f * c, e * b + f * d, g * a + h * c, g * b + h * d
+        zero = np.zeros_like(e)
+        alone = (e == zero) & (g == zero) & ~np.isnan(b + d)
+        return scale_matrix(*(np.where(alone, own, each) for own, each in zip(right, product, strict=True)))
 
     def start(self, state: Numbers) -> list[Number]:
         zero = np.zeros_like(state[0])
-        return scale_matrix(zero, state[0], zero, np.ones_like(state[0]))
+        above, below = quotient_of(state[0])
+        return scale_matrix(zero, above, zero, below)
 
     def state(self, numbers: Numbers) -> list[Number]:
         return [numbers[1] / numbers[3]]
@@ -214,26 +224,25 @@ def derive(part: Part) -> Stage:
     zero = part.graph.constant(0, found.above[0].scalar)
     b, a = (*found.above, zero)[:2]
     d, c = (*found.below, zero)[:2]
-    # An infinity or NaN in the input makes a constant map. Its value is the step's result for any finite state.
+    # An infinity or NaN in the input makes a map with the same result for every finite state.
     graph = part.graph
     (finite,) = compute_nodes(graph, lambda *numbers: np.isfinite(reduce(np.maximum, map(np.abs, numbers))), a, b, c, d)
     infinite = negate_condition(graph, finite)
     state, result = part.states[0], part.results[0]
     inputs = {node: node for node in reachable([result]) if node.op == "input"}
     value = copy_nodes([result], graph, inputs | {state: graph.constant(1, state.scalar)})[0]
-    one = graph.constant(1, zero.scalar)
+    above, below = compute_nodes(graph, quotient_of, graph.cast(value, zero.scalar))
     a, b, c, d = (
         graph.select(infinite, number, each)
-        for number, each in zip((zero, graph.cast(value, zero.scalar), zero, one), (a, b, c, d), strict=True)
+        for number, each in zip((zero, above, zero, below), (a, b, c, d), strict=True)
     )
     constant = found.constant
     # A constant map has only b and d.
     if constant is not None:
         a, c = (graph.select(constant, zero, each) for each in (a, c))
-    constant = either(graph, constant, infinite)
     numbers = tuple(compute_nodes(part.graph, scale_matrix, a, b, c, d))
     law = "h[t] = (a h[t-1] + b) / (c h[t-1] + d)"
-    return Stage("mobius", law, part.places, numbers, constant, MobiusMaps(), found.constant is not None)
+    return Stage("mobius", law, part.places, numbers, constant, MobiusMaps())
 
 
 def _highest(part: Part) -> Node:

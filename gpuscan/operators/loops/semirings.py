@@ -93,12 +93,14 @@ class Form:
     Attributes:
         weights: the coefficient of each number of the state that it depends on; `ONE` for 1.
         shift: the constant; None for 0.
-        constant: a condition; where it is met, the shift alone counts. None if there is none.
+        constant: a condition; where it is met, `value` alone counts. None if there is none.
+        value: the number where the condition is met; None for 0.
     """
 
     weights: Mapping[int, Any]
     shift: Node | None
     constant: Node | None = None
+    value: Node | None = None
 
 
 class Forms:
@@ -131,6 +133,7 @@ class Forms:
 
     def sum(self, one: Form, other: Form) -> Form:
         graph = self.semiring.graph
+        one, other = self.plain(one), self.plain(other)
         constant = one.constant or other.constant
         if one.weights and other.weights and one.constant is not other.constant:
             constant = both(graph, one.constant, other.constant)
@@ -138,10 +141,14 @@ class Forms:
         weights = dict(one.weights)
         for place, weight in other.weights.items():
             weights[place] = self._plus(weights[place], weight) if place in weights else weight
-        shift = one.shift if other.shift is None else other.shift
-        if one.shift is not None and other.shift is not None:
-            shift = self.semiring.sum(one.shift, other.shift)
-        return Form({place: weight for place, weight in weights.items() if weight is not None}, shift, constant)
+        shift = self._sum(one.shift, other.shift)
+        value = None
+        if constant is not None:
+            value = self._sum(*(each.shift if each.constant is None else each.value for each in (one, other)))
+        return Form({place: weight for place, weight in weights.items() if weight is not None}, shift, constant, value)
+
+    def _sum(self, one: Node | None, other: Node | None) -> Node | None:
+        return self.semiring.sum(one, other) if one is not None and other is not None else one or other
 
     def _plus(self, a: Any, b: Any) -> Any:
         if a is None or b is None:
@@ -164,15 +171,26 @@ class Forms:
             for place, weight in form.weights.items()
         }
         weights = {place: weight for place, weight in weights.items() if not self.is_zero(weight)}
-        shift = None if form.shift is None else self.semiring.product(form.shift, factor)
-        return Form(weights, shift, form.constant)
+        shift, value = (each and self.semiring.product(each, factor) for each in (form.shift, form.value))
+        return Form(weights, shift, form.constant, value)
 
     def mask(self, form: Form) -> Form:
         """Return the form with coefficients that are 0 where it is constant."""
         if form.constant is None:
             return form
         weights = {place: self._choose(form.constant, None, weight) for place, weight in form.weights.items()}
-        return Form(weights, form.shift)
+        return Form(weights, self.whole_shift(form))
+
+    def plain(self, form: Form) -> Form:
+        """Return the form; a number that does not depend on the state without a condition."""
+        return form if form.weights else self.mask(form)
+
+    def whole_shift(self, form: Form) -> Node | None:
+        """Return the constant, which is the value where a form is constant; None for 0."""
+        if form.constant is None:
+            return form.shift
+        chosen: Node | None = self._choose(form.constant, form.value, form.shift)
+        return chosen
 
     def _choose(self, condition: Node, one: Any, other: Any) -> Any:
         if one is other:
@@ -188,16 +206,19 @@ class Forms:
     def choice(self, condition: Node, yes: Form, no: Form) -> Form:
         """Return the form of ``np.where(condition, yes, no)``."""
         graph = self.semiring.graph
-        shift = self._choose(condition, yes.shift, no.shift)
-        if not yes.weights:
-            return Form(no.weights, shift, either(graph, condition, no.constant))
-        if not no.weights:
-            return Form(yes.weights, shift, either(graph, negate_condition(graph, condition), yes.constant))
+        yes, no = self.plain(yes), self.plain(no)
+        if not yes.weights or not no.weights:
+            value, other = (no.shift, yes) if yes.weights else (yes.shift, no)
+            here = negate_condition(graph, condition) if yes.weights else condition
+            if other.constant is not None:
+                value = self._choose(condition, *((other.value, value) if yes.weights else (value, other.value)))
+            return Form(other.weights, other.shift, either(graph, here, other.constant), value)
         weights = {
             place: self._choose(condition, yes.weights.get(place), no.weights.get(place))
             for place in sorted({*yes.weights, *no.weights})
         }
-        return Form(weights, shift, chosen(graph, condition, yes.constant, no.constant))
+        shift, value = self._choose(condition, yes.shift, no.shift), self._choose(condition, yes.value, no.value)
+        return Form(weights, shift, chosen(graph, condition, yes.constant, no.constant), value)
 
 
 # ----- Compositions
@@ -274,7 +295,13 @@ def rescale(factor: Number, exponent: Number, times: int = 1) -> tuple[Number, N
         scale = np.where(large, np.full_like(factor, 1 / unit), np.where(small, np.full_like(factor, unit), step))
         factor = factor * scale
         exponent = exponent + large.astype(np.int32) - small.astype(np.int32)
-    return factor, exponent
+    # The exponents of 0, infinity and NaN mean nothing, and would add up.
+    return factor, np.where((size > 0) & (size <= unit), exponent, np.zeros_like(exponent))
+
+
+def scale_number(number: Number) -> tuple[Number, Number]:
+    """Return any number as a factor and an exponent."""
+    return rescale(number, np.zeros_like(number).astype(np.int32), 2)
 
 
 def multiply_scaled(factor: Number, exponent: Number, number: Number) -> Number:
@@ -308,13 +335,33 @@ class ScaledMaps(Composition):
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         factor, exponent = rescale(left[0] * right[0], left[1] + right[1])
-        return [factor, exponent, self.semiring.plus(multiply_scaled(right[0], right[1], left[2]), right[2])]
+        shift = multiply_scaled(right[0], right[1], left[2])
+        if self.semiring.kind != "affine":
+            # An infinity stands for a term that is absent, and stays so.
+            nothing = np.full_like(shift, self.semiring.nothing(shift))
+            shift = np.where(left[2] == nothing, nothing, shift)
+        return [factor, exponent, self.semiring.plus(shift, right[2])]
 
     def start(self, state: Numbers) -> list[Number]:
         return [np.full_like(state[0], 1), np.zeros_like(state[0]).astype(np.int32), state[0]]
 
     def state(self, numbers: Numbers) -> list[Number]:
         return [numbers[2]]
+
+
+@dataclass(frozen=True)
+class ProductMaps(Composition):
+    """Maps h -> a h of one float, as a factor and an exponent. No shift of 0 meets a factor that is infinite."""
+
+    def combine(self, left: Numbers, right: Numbers) -> list[Number]:
+        return list(rescale(left[0] * right[0], left[1] + right[1]))
+
+    def start(self, state: Numbers) -> list[Number]:
+        return list(scale_number(state[0]))
+
+    def state(self, numbers: Numbers) -> list[Number]:
+        factor, exponent = numbers
+        return [multiply_scaled(factor, exponent, np.full_like(factor, 1))]
 
 
 def derive_stage(semiring: Semiring, *, scales: bool) -> Stage:
@@ -335,21 +382,17 @@ def derive_stage(semiring: Semiring, *, scales: bool) -> Stage:
         shared: Node | None = found[0].constant
         for form in found[1:]:
             shared = both(graph, shared, form.constant)
-        found = [replace(forms.mask(form), constant=shared) for form in found]
+        found = [forms.mask(form) for form in found]
+        found = [replace(form, constant=shared, value=form.shift) for form in found]
     size = range(len(found))
     entries = [[form.weights.get(place) for place in size] for form in found]
     keys = [["0" if e is None else "1" if e is ONE else e.index for e in row] for row in entries]
     pattern = pattern_of(keys, "0", "1")
     like = semiring.number(part.states[0])
-    shifts = [semiring.zero(like) if form.shift is None else form.shift for form in found]
-    floats = like.scalar.kind == "float"
-    if scales and floats and len(found) == 1 and pattern[0][0] not in (ZERO, ONE):
-        weight = entries[0][0]
-        assert weight is not None
-        wide = semiring.calculus.wide(weight)
-        scaled = compute_nodes(graph, lambda a: rescale(a, np.zeros_like(a).astype(np.int32), 2), wide)
-        numbers = (*scaled, semiring.calculus.wide(shifts[0]))
-        return Stage(semiring.kind, semiring.law, part.places, numbers, found[0].constant, ScaledMaps(type(semiring)))
+    if scales and like.scalar.kind == "float" and len(found) == 1 and pattern[0][0] not in (ZERO, ONE):
+        return _derive_scaled_stage(forms, found[0])
+    whole = [forms.whole_shift(form) for form in found]
+    shifts = [semiring.zero(like) if shift is None else shift for shift in whole]
     stored: dict[int, Node] = {}
     for row, kinds in zip(entries, pattern, strict=True):
         for entry, kind in zip(row, kinds, strict=True):
@@ -362,6 +405,23 @@ def derive_stage(semiring: Semiring, *, scales: bool) -> Stage:
     composition = MatrixMaps(type(semiring), pattern)
     law = semiring.law if len(found) == 1 else semiring.law.replace("a ", "A ") + describe_pattern(pattern)
     return Stage(semiring.kind, law, part.places, wide_numbers, found[0].constant, composition)
+
+
+def _derive_scaled_stage(forms: Forms, form: Form) -> Stage:
+    """Return the stage of a part that is one float."""
+    semiring, part = forms.semiring, forms.part
+    (weight,) = form.weights.values()
+    composition: Composition = ScaledMaps(type(semiring))
+    shift = forms.whole_shift(form)
+    numbers: tuple[Node, ...] = ()
+    if form.shift is None and semiring.kind == "affine":
+        composition = ProductMaps()
+        if form.constant is not None:
+            weight = semiring.graph.select(form.constant, form.value or semiring.zero(weight), weight)
+    else:
+        numbers = (semiring.calculus.wide(semiring.zero(weight) if shift is None else shift),)
+    scaled = compute_nodes(semiring.graph, scale_number, semiring.calculus.wide(weight))
+    return Stage(semiring.kind, semiring.law, part.places, (*scaled, *numbers), form.constant, composition)
 
 
 def describe_pattern(pattern: Pattern) -> str:

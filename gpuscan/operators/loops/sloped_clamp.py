@@ -26,6 +26,7 @@ from gpuscan.operators.loops.stage import (
     Numbers,
     Part,
     Stage,
+    both,
     chosen_extremum,
     compute_nodes,
     constant_choice,
@@ -35,6 +36,7 @@ from gpuscan.operators.loops.stage import (
     minimum_of_choice,
     power_of_two,
 )
+from gpuscan.operators.loops.tropical import is_beyond
 from gpuscan.operators.traced_array import Number
 
 # The exponent of a term that is 0.
@@ -47,9 +49,17 @@ def _exponent_of(number: Number) -> Number:
     return np.where(number == np.zeros_like(number), np.full_like(exponent, _NONE), exponent)
 
 
+def _finite(number: Number) -> Number:
+    """Return 0 for an infinity, which has no exponent and hides no other term."""
+    return np.where(np.isinf(number), np.zeros_like(number), number)
+
+
 def scale_line(a: Number, b: Number, exponent: Number) -> list[Number]:
-    """Return (a, b, exponent) of the line ``2**exponent (a x + b)``, with the larger of the two in size from 1 to 2."""
-    size = np.maximum(np.abs(a), np.abs(b))
+    """Return (a, b, exponent) of the line ``2**exponent (a x + b)``, with the larger of the two in size from 1 to 2.
+
+    If b is infinite, that is a.
+    """
+    size = np.maximum(np.abs(a), np.abs(_finite(b)))
     shift = _exponent_of(size)
     scale = power_of_two(-shift, size)
     nothing = shift == np.full_like(shift, _NONE)
@@ -91,10 +101,14 @@ class SlopedClamps(Composition):
         first, then = (dict(zip(self.names, each, strict=True)) for each in (left, right))
         # The line: both terms of the sum, with the larger of their exponents.
         turned, alone = first["exponent"] + then["exponent"], then["exponent"]
-        size = np.abs(then["a"]) * np.maximum(np.abs(first["a"]), np.abs(first["b"]))
-        exponent = np.maximum(turned + _exponent_of(size), alone + _exponent_of(then["b"]))
+        size = np.abs(then["a"]) * np.maximum(np.abs(first["a"]), np.abs(_finite(first["b"])))
+        exponent = np.maximum(turned + _exponent_of(size), alone + _exponent_of(_finite(then["b"])))
         factor = then["a"] * power_of_two(turned - exponent, size)
-        b = factor * first["b"] + then["b"] * power_of_two(alone - exponent, size)
+        own = then["b"] * power_of_two(alone - exponent, size)
+        b = np.where(np.isinf(first["b"]), then["a"], factor) * first["b"]
+        # A line at an infinity on the side of a bound is at that bound, whatever is added to it later.
+        at_bound, flat = is_beyond(first["b"], self.low, self.high), then["a"] == np.zeros_like(then["a"])
+        b = np.where(at_bound, np.where(flat, own, b), b + own)
         found = scale_line(factor * first["a"], b, exponent)
         bounds = [self._apply(first[name], then) for name in self.names[3:]]
         if self.falls:
@@ -113,13 +127,22 @@ class SlopedClamps(Composition):
 
 @dataclass(frozen=True, eq=False)
 class _Clamp:
-    """The numbers of a map; None for bounds that are absent. A constant map has its value as both bounds."""
+    """The numbers of a map; None for bounds that are absent.
+
+    Attributes:
+        slope, shift: the line. Where the map is constant, the slope is 0.
+        low, high: the bounds, which do not count where the map is constant.
+        constant: a condition; where it is met, the map is constant. None if it never is.
+        value: the value of the map where it is constant.
+        is_constant: True if it is constant everywhere.
+    """
 
     slope: Node
     shift: Node
     low: Node | None = None
     high: Node | None = None
     constant: Node | None = None
+    value: Node | None = None
     is_constant: bool = False
 
     @property
@@ -150,7 +173,7 @@ class _Clamps:
         part, op, args = self.part, node.op, node.args
         if not part.varies(node):
             value = self.number(node)
-            return _Clamp(self.zero, value, value, value, is_constant=True)
+            return _Clamp(self.zero, value, value=value, is_constant=True)
         if op == "input":
             return _Clamp(self.one, self.zero)
         if op == "cast" and node.scalar.kind == args[0].scalar.kind == "float":
@@ -184,20 +207,23 @@ class _Clamps:
             one, other = other, one
         if not other.is_constant and (one.bounded or other.bounded):
             raise LeavesClassError(node)
-        low, high = (bound and self.calculus.add(bound, other.shift) for bound in (one.low, one.high))
-        slope = one.slope if other.is_constant else self.calculus.add(one.slope, other.slope)
-        return _Clamp(slope, self.calculus.add(one.shift, other.shift), low, high, one.constant, one.is_constant)
+        add = self.calculus.add
+        shift, value = add(one.shift, other.shift), one.value and other.value and add(one.value, other.value)
+        if not other.is_constant:
+            constant = both(self.graph, one.constant, other.constant)
+            return _Clamp(add(one.slope, other.slope), shift, None, None, constant, value)
+        low, high = (bound and add(bound, other.shift) for bound in (one.low, one.high))
+        return replace(one, shift=shift, low=low, high=high, value=value)
 
     def _scale(self, clamp: _Clamp, factor: Node) -> _Clamp:
         times = self.calculus.times
-        slope, shift = times(factor, clamp.slope), times(factor, clamp.shift)
-        if clamp.is_constant:
-            return _Clamp(self.zero, shift, shift, shift, is_constant=True)
+        value = clamp.value and times(factor, clamp.value)
+        clamp = replace(clamp, slope=times(factor, clamp.slope), shift=times(factor, clamp.shift), value=value)
         if not clamp.bounded:
-            return _Clamp(slope, shift, constant=clamp.constant)
+            return clamp
         if is_nonnegative(factor):
             low, high = (bound and times(factor, bound) for bound in (clamp.low, clamp.high))
-            return _Clamp(slope, shift, low, high, clamp.constant)
+            return replace(clamp, low=low, high=high)
 
         def scale_bounds(factor: Number, low: Number, high: Number) -> list[Number]:
             zero = np.zeros_like(factor)
@@ -205,7 +231,7 @@ class _Clamps:
             return [np.where(factor < zero, high, low), np.where(factor < zero, low, high)]
 
         low, high = compute_nodes(self.graph, scale_bounds, factor, *self.both_bounds(clamp))
-        return _Clamp(slope, shift, low, high, clamp.constant)
+        return replace(clamp, low=low, high=high)
 
     def both_bounds(self, clamp: _Clamp) -> tuple[Node, Node]:
         """Return the bounds, with an infinity for one that is absent."""
@@ -213,14 +239,16 @@ class _Clamps:
         return low if clamp.low is None else clamp.low, high if clamp.high is None else clamp.high
 
     def _apply_bound(self, clamp: _Clamp, below: bool, limit: Node) -> _Clamp:
-        """Return the map followed by a bound from below or from above, which also bounds the other bound."""
+        """Return the map followed by a bound from below or from above, which also bounds the other numbers."""
         name = "maximum" if below else "minimum"
-        low, high = (bound and self.calculus.call(name, bound, limit) for bound in (clamp.low, clamp.high))
+        low, high, value = (
+            each and self.calculus.call(name, each, limit) for each in (clamp.low, clamp.high, clamp.value)
+        )
         if below:
             low = low or limit
         else:
             high = high or limit
-        return replace(clamp, low=low, high=high)
+        return replace(clamp, low=low, high=high, value=value)
 
     def _chosen_bound(self, first: Node, second: Node, below: bool) -> _Clamp:
         """Return the map of ``np.where(first > second, first, second)``. The first operand depends on the state."""
@@ -232,7 +260,11 @@ class _Clamps:
         constant = clamp.constant
         for number in (limit, clamp.slope, clamp.shift):
             constant = either(graph, constant, graph.apply("isnan", (number,), BOOL))
-        return replace(self._apply_bound(clamp, below, limit), constant=constant)
+        value = limit
+        if clamp.constant is not None and clamp.value is not None:
+            extremum = maximum_of_choice if below else minimum_of_choice
+            value = graph.select(clamp.constant, compute_nodes(graph, extremum, clamp.value, limit)[0], limit)
+        return replace(self._apply_bound(clamp, below, limit), constant=constant, value=value)
 
     def _choice(self, node: Node) -> _Clamp:
         graph = self.graph
@@ -243,14 +275,18 @@ class _Clamps:
 
         are_constant = yes.is_constant, no.is_constant
         constant = constant_choice(graph, condition, are_constant, (yes.constant, no.constant))
+        line = pick(yes.slope, no.slope), pick(yes.shift, no.shift)
+        value = pick(yes.value or self.zero, no.value or self.zero)
+        if yes.is_constant or no.is_constant:
+            other = no if yes.is_constant else yes
+            return _Clamp(*line, other.low, other.high, constant, value)
         low, high = (pick(*pair) for pair in zip(self.both_bounds(yes), self.both_bounds(no), strict=True))
-        others = [each for each in (yes, no) if not each.is_constant]
         return _Clamp(
-            pick(yes.slope, no.slope),
-            pick(yes.shift, no.shift),
-            low if any(each.low is not None for each in others) else None,
-            high if any(each.high is not None for each in others) else None,
+            *line,
+            low if yes.low or no.low else None,
+            high if yes.high or no.high else None,
             constant,
+            value,
         )
 
 
@@ -273,10 +309,8 @@ def derive(part: Part) -> Stage:
     low, high = found.low, found.high
     if falls:
         low, high = clamps.both_bounds(found)
-        if found.constant is not None:
-            value = found.low or found.high
-            assert value is not None
-            low, high = (graph.select(found.constant, value, bound) for bound in (low, high))
+    if found.constant is not None and found.value is not None:
+        low, high = (bound and graph.select(found.constant, found.value, bound) for bound in (low, high))
     exponent = graph.constant(0, INT32)
     line = compute_nodes(graph, scale_line, found.slope, found.shift, exponent)
     bounds = tuple(bound for bound in (low, high) if bound is not None)

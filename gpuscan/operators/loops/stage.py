@@ -111,7 +111,6 @@ class Stage:
         numbers: the numbers of the map of one step, as nodes of the step's graph.
         constant: a node that is True where the new numbers do not depend on the old ones; None if they always do.
         composition: how maps are composed.
-        resets: False if `constant` comes from infinities of the input alone.
     """
 
     kind: str
@@ -120,7 +119,6 @@ class Stage:
     numbers: tuple[Node, ...]
     constant: Node | None
     composition: Composition
-    resets: bool = True
 
 
 @lru_cache(maxsize=512)

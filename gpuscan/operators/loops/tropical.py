@@ -14,7 +14,7 @@ right for finite numbers. Several numbers are affine maps over the semiring (see
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,18 @@ def _add(a: Any, b: object) -> Any:
 # ----- Maps of one number
 
 
+def is_beyond(number: Number, low: bool, high: bool) -> Any:
+    """Return True for an infinity on the side of a bound.
+
+    Args:
+        number: the number.
+        low, high: True if there are such bounds.
+    """
+    if low and high:
+        return np.isinf(number)
+    return number == np.full_like(number, -np.inf if low else np.inf)
+
+
 # How bounds are applied: as np.maximum, which keeps NaN; as np.fmax, which passes over NaN; as np.where(a > b, a, b),
 # which takes b if either is NaN.
 _MAXIMUM: Mapping[str, Callable[..., AnyArray]] = {"keep": np.maximum, "skip": np.fmax, "choose": maximum_of_choice}
@@ -81,6 +93,13 @@ class ClampMaps(Composition):
     def _sum(self, a: Any, b: object) -> Any:
         return _add(a, b) if self.saturates else a + b
 
+    def _add_increments(self, first: Number, then: Number) -> Number:
+        total: Number = self._sum(first, then)
+        if first.dtype.kind != "f":
+            return total
+        # A state that an infinite increment brought to a bound is at that bound, whatever is added later.
+        return np.where(is_beyond(first, self.low, self.high), first, total)
+
     def _clamp_number(self, number: object, numbers: Mapping[str, object]) -> Any:
         number = self._sum(number, numbers["a"]) if self.shifts else number
         number = _MAXIMUM[self.nan](number, numbers["low"]) if self.low else number
@@ -92,7 +111,7 @@ class ClampMaps(Composition):
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         first, then = (dict(zip(self.names, each, strict=True)) for each in (left, right))
-        found = [self._sum(first["a"], then["a"])] if self.shifts else []
+        found = [self._add_increments(first["a"], then["a"])] if self.shifts else []
         return found + [self._clamp_number(first[name], then) for name in self.names if name != "a"]
 
     def start(self, state: Numbers) -> list[Number]:
@@ -104,12 +123,20 @@ class ClampMaps(Composition):
 
 @dataclass(frozen=True, eq=False)
 class _Clamp:
-    """The numbers of a map; None for an increment of 0 and for bounds that are not there."""
+    """The numbers of a map; None for an increment of 0 and for bounds that are not there.
+
+    Attributes:
+        shift, low, high: the numbers, which do not count where the map is constant.
+        constant: a condition; where it is met, the map is constant. None if it never is.
+        value: the value of the map where it is constant.
+        is_constant: True if it is constant everywhere.
+    """
 
     shift: Node | None = None
     low: Node | None = None
     high: Node | None = None
     constant: Node | None = None
+    value: Node | None = None
     is_constant: bool = False
 
 
@@ -136,8 +163,7 @@ class _Clamps:
     def _derive(self, node: Node) -> _Clamp:
         part, op, args = self.part, node.op, node.args
         if not part.varies(node):
-            number = self.number(node)
-            return _Clamp(None, number, number, is_constant=True)
+            return _Clamp(value=self.number(node), is_constant=True)
         if op == "input":
             return _Clamp()
         if op == "select" and not part.varies(args[0]):
@@ -158,8 +184,8 @@ class _Clamps:
         for name, bound in (("maximum", "low"), ("minimum", "high")):
             if op in (name, f"f{name[:3]}") and not (part.varies(args[0]) and part.varies(args[1])):
                 limit, state = args if part.varies(args[1]) else args[::-1]
-                self.nan.add("keep" if op == name else "skip")
-                return self._apply_bound(self.of(state), bound, self.number(limit))
+                nan = "keep" if op == name else "skip"
+                return self._apply_bound(self.of(state), bound, self.number(limit), nan)
         choice = chosen_extremum(node)
         if choice is not None and not (part.varies(choice.first) and part.varies(choice.second)):
             return self._chosen_bound(choice.first, choice.second, "low" if choice.name == "maximum" else "high")
@@ -214,7 +240,7 @@ class _Clamps:
             if sign * direction > 0:
                 return None
             total = self.graph.constant(0, self.scalar) if total is None else total
-            return _Clamp(None, total, total, is_constant=True)
+            return _Clamp(value=total, is_constant=True)
         if inner is not node:
             return self._plus_offset(base, total, sign * direction, inner)
         if node.op not in ("maximum", "minimum"):
@@ -222,9 +248,8 @@ class _Clamps:
         one, other = (self._plus_offset(base, amount, sign, arg) for arg in node.args)
         if one is None or other is None or one.is_constant == other.is_constant:
             return None
-        clamp, limit = (other, one.low) if one.is_constant else (one, other.low)
+        clamp, limit = (other, one.value) if one.is_constant else (one, other.value)
         assert limit is not None
-        self.nan.add("keep")
         return self._apply_bound(clamp, "low" if (node.op == "maximum") == (sign > 0) else "high", limit)
 
     def _negative(self, node: Node) -> Node:
@@ -238,48 +263,45 @@ class _Clamps:
     def _shift_clamp(self, clamp: _Clamp, amount: Node) -> _Clamp:
         if amount.equals(0):
             return clamp
-        low, high = (bound and self._sum(bound, amount) for bound in (clamp.low, clamp.high))
-        return _Clamp(self._sum(clamp.shift, amount), low, high, clamp.constant)
+        low, high, value = (each and self._sum(each, amount) for each in (clamp.low, clamp.high, clamp.value))
+        return replace(clamp, shift=self._sum(clamp.shift, amount), low=low, high=high, value=value)
 
-    def _extremum(self, bound: str, one: Node | None, limit: Node) -> Node:
-        name = "maximum" if bound == "low" else "minimum"
-        return limit if one is None else self.graph.apply(name, (one, limit), limit.scalar)
-
-    def _apply_bound(self, clamp: _Clamp, bound: str, limit: Node) -> _Clamp:
-        """Return the clamp followed by one bound, which also bounds the other bound."""
-        low, high = clamp.low, clamp.high
+    def _apply_bound(self, clamp: _Clamp, bound: str, limit: Node, nan: str = "keep") -> _Clamp:
+        """Return the clamp followed by one bound, which also bounds the other bound and the value of a constant map."""
+        self.nan.add(nan)
+        function = (_MAXIMUM if bound == "low" else _MINIMUM)[nan]
+        low, high, value = (
+            each and compute_nodes(self.graph, function, each, limit)[0]
+            for each in (clamp.low, clamp.high, clamp.value)
+        )
         if bound == "low":
-            low = self._extremum("low", low, limit)
-            high = high and self._extremum("low", high, limit)
+            low = low or limit
         else:
-            high = self._extremum("high", high, limit)
-            low = low and self._extremum("high", low, limit)
-        return _Clamp(clamp.shift, low, high, clamp.constant)
+            high = high or limit
+        return replace(clamp, low=low, high=high, value=value)
 
     def _chosen_bound(self, first: Node, second: Node, bound: str) -> _Clamp:
         """Return the clamp of ``np.where(first > second, first, second)``, where one of them depends on the state."""
         graph = self.graph
         if self.scalar.kind != "float":
             state, limit = (first, second) if self.part.varies(first) else (second, first)
-            self.nan.add("keep")
             return self._apply_bound(self.of(state), bound, self.number(limit))
         if self.part.varies(second):
             # NaN of the input is passed over, and NaN of the state stays.
             limit = self.number(first)
             nothing = graph.constant(-np.inf if bound == "low" else np.inf, limit.scalar)
             limit = graph.select(graph.apply("isnan", (limit,), BOOL), nothing, limit)
-            self.nan.add("keep")
             return self._apply_bound(self.of(second), bound, limit)
         # The input is taken where either is NaN. It does not depend on the state then.
         clamp, limit = self.of(first), self.number(second)
         if clamp.low is not None or clamp.high is not None:
             raise LeavesClassError(first, "is compared with the input after it was bounded")
-        self.nan.add("choose")
         constant = either(graph, clamp.constant, graph.apply("isnan", (limit,), BOOL))
         if clamp.shift is not None:
             constant = either(graph, constant, graph.apply("isnan", (clamp.shift,), BOOL))
-        found = self._apply_bound(clamp, bound, limit)
-        return _Clamp(found.shift, found.low, found.high, constant)
+        found = self._apply_bound(clamp, bound, limit, "choose")
+        value = limit if clamp.constant is None else graph.select(clamp.constant, found.value or limit, limit)
+        return replace(found, constant=constant, value=value)
 
     def _cast(self, node: Node) -> _Clamp:
         (arg,) = node.args
@@ -299,17 +321,23 @@ class _Clamps:
 
         are_constant = yes.is_constant, no.is_constant
         constant = constant_choice(graph, condition, are_constant, (yes.constant, no.constant))
-        far = np.inf if self.scalar.kind == "float" else self.far
-        shift = no.shift if yes.is_constant else yes.shift if no.is_constant else pick(yes.shift, no.shift, 0)
-        low, high = pick(yes.low, no.low, -far), pick(yes.high, no.high, far)
-        # A constant map needs one of the two bounds.
+        value = pick(yes.value, no.value, 0)
         if yes.is_constant or no.is_constant:
-            other = no if yes.is_constant else yes
-            if other.low is None and (other.high is not None):
-                low = None
-            elif other.high is None:
-                high = None
-        return _Clamp(shift, low, high, constant)
+            return replace(no if yes.is_constant else yes, constant=constant, value=value)
+        far = np.inf if self.scalar.kind == "float" else self.far
+        low, high = pick(yes.low, no.low, -far), pick(yes.high, no.high, far)
+        return _Clamp(pick(yes.shift, no.shift, 0), low, high, constant, value)
+
+    def bounds(self, clamp: _Clamp) -> tuple[Node | None, Node | None]:
+        """Return the bounds. Those of a constant map are its value."""
+        if clamp.is_constant:
+            return clamp.value, clamp.value
+        if clamp.constant is None or clamp.value is None:
+            return clamp.low, clamp.high
+        low, high = (
+            bound and self.graph.select(clamp.constant, clamp.value, bound) for bound in (clamp.low, clamp.high)
+        )
+        return low, high
 
 
 _KINDS = {(True, True): "clamp", (True, False): "max-plus", (False, True): "min-plus"}
@@ -332,7 +360,8 @@ def derive(part: Part) -> Stage:
         return _of_several(part)
     clamps = _Clamps(part)
     found = clamps.of(part.results[0])
-    bounds = found.low is not None, found.high is not None
+    low, high = clamps.bounds(found)
+    bounds = low is not None, high is not None
     if not any(bounds) or len(clamps.nan) > 1 or (clamps.nan - {"keep"} and (all(bounds) or found.is_constant)):
         raise LeavesClassError(part.results[0], rank=-1)
     nan = next(iter(clamps.nan), "keep")
@@ -343,7 +372,7 @@ def derive(part: Part) -> Stage:
     if found.shift is None:
         law = law.replace("h[t-1] + a", "h[t-1]")
         kind = "extremum" if kind != "clamp" else kind
-    numbers = tuple(node for node in (found.shift, found.low, found.high) if node is not None)
+    numbers = tuple(node for node in (found.shift, low, high) if node is not None)
     saturates = part.states[0].scalar.bits == 64
     maps = ClampMaps(found.shift is not None, *bounds, nan, saturates)
     return Stage(kind, law, part.places, numbers, found.constant, maps)
