@@ -249,7 +249,8 @@ def _index(graph: Graph, results: Sequence[Node], numbers: dict[State, int]) -> 
 
 def _index_of_one(graph: Graph, node: Node, numbers: dict[State, int]) -> Node:
     if node.is_constant:
-        return graph.constant(numbers[(node.value.item(),)], UINT32)
+        # A value outside the set stands in a branch whose conditions exclude each other, so it is never chosen.
+        return graph.constant(numbers.get((node.value.item(),), 0), UINT32)
     if node.op == "select":
         return graph.select(node.args[0], *(_index_of_one(graph, arg, numbers) for arg in node.args[1:]))
     if all(value == place for (value,), place in numbers.items()):
