@@ -128,6 +128,14 @@ class Graph:
             self._known[key] = node
         return node
 
+    def forget_since(self, count: int) -> None:
+        """Remove all nodes but the first `count`, which none of these needs."""
+        for node in self.nodes[count:]:
+            self._known.popitem()
+            self._operations -= bool(node.args)
+            self.lines.pop(node.index, None)
+        del self.nodes[count:]
+
     def describe_nodes(self) -> list[object]:
         """Return all nodes in a form that can be compared with that of another graph."""
         return list(self._known)
