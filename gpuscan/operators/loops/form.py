@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuscan.array_types import AnyArray
 from gpuscan.errors import LoopError
-from gpuscan.operators.expression_graph import MAX_OPERATIONS, Node, TooManyOperationsError, reachable
+from gpuscan.operators.expression_graph import MAX_OPERATIONS, Graph, Node, TooManyOperationsError, reachable
 from gpuscan.operators.loops import (
     affine,
     bitwise,
@@ -177,8 +177,9 @@ def _too_long(part: Part, why: str) -> LoopError:
     node = part.results[0]
     place = part.graph.lines.get(node.index, "") or quote_definition(part.step.function)
     what = _name_numbers(part)
+    last = spell(part.graph, node)
     return LoopError(
-        f"the associative form of {part.step.name} was asked for, but {what} ends with {spell(node)}, and {why}. "
+        f"the associative form of {part.step.name} was asked for, but {what} ends with {last}, and {why}. "
         f'Write the step with fewer operations, or pass method="sequential"{place}'
     )
 
@@ -201,7 +202,7 @@ def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
     node = best.node
     why = best.why
     chooses = node.op == "select" and part.varies(node.args[0])
-    spelled = spell(node) + (" with a condition that depends on the carry" if chooses else "")
+    spelled = spell(part.graph, node) + (" with a condition that depends on the carry" if chooses else "")
     told = f"{spelled} {why}" if why else f"it computes {spelled}{'' if chooses else ' on the carry'}"
     advice = (
         'Write it with operations of one of the classes in gpuscan.loop\'s documentation, or pass method="sequential"'
@@ -217,7 +218,7 @@ def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
     )
 
 
-def spell(node: Node) -> str:
+def spell(graph: Graph, node: Node) -> str:
     """Return an operation as a user knows it."""
     names = {
         "input": "a value",
@@ -225,6 +226,9 @@ def spell(node: Node) -> str:
         "cast": f".astype(np.{node.scalar.name})",
         "complex": "a complex number of its parts (such as np.conj)",
     }
+    called = graph.names.get(node.index)
+    if called and called != node.op:
+        return f"np.{called}"
     if node.op == "view":
         return f".view(np.{node.scalar.name})"
     if node.op in ("multiply", "add", "divide", "subtract"):

@@ -37,7 +37,7 @@ def difference(one: Node, other: Node) -> Polynomial:
 
 
 def _expand(node: Node, known: dict[Node, Polynomial]) -> Polynomial:
-    """Return the polynomial of a node. Those of its arguments are kept as well."""
+    """Return the polynomial of a node. `known` also gets the polynomials of its arguments."""
     waiting = [node]
     while waiting:
         last = waiting[-1]
