@@ -362,11 +362,14 @@ def run_newton(
     targets = [graph.input(4, 0, place, node.scalar) for place, node in enumerate(step.states)]
     fields = [run.field_of(place) for place in range(len(step.states))]
     error = _residual(run, targets, found.scalar)
-    if arguments.length == 0:
+    for place in range(len(step.states)):
+        zeros = run.on_home(np.zeros(arguments.shape, fields[place].scalar.dtype))
+        run.set_old(place, zeros)
+        if 0 in arguments.shape:
+            run.places[step.results[place].index] = Place(zeros, fields[place], 0)
+    if 0 in arguments.shape:
         carry, ys = run.finish()
         return carry, ys, 0
-    for place in range(len(step.states)):
-        run.set_old(place, run.on_home(np.zeros(arguments.shape, fields[place].scalar.dtype)))
     best, factor = np.inf, 1.0
     for iteration in range(1, count + 1):
         run.places[damping.index] = Place(

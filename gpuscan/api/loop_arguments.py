@@ -148,6 +148,13 @@ def loop_arguments(
     """
     if not callable(f):
         raise TypeError(f"f={abbreviate(f)} was passed to a loop; pass a function of (carry, x)")
+    if _has_none(init):
+        raise TypeError("an init with None was passed to a loop; pass the first carry: numbers or arrays")
+    if _has_none(xs):
+        raise TypeError(
+            "xs with None was passed to a loop, which takes its length from xs; for n steps without inputs, pass "
+            "np.arange(n)"
+        )
     structure, found = structure_and_leaves(xs)
     leaves = [native(as_some_array(leaf)) for leaf in found]
     tries = _carries(init)
@@ -185,6 +192,12 @@ def _no_split(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], ax
         f"must broadcast to {others}, the shape without the axis of the loop. Pass one carry, or one for each row. "
         f"A carry of several numbers has at most {_MAX_NUMBERS}"
     )
+
+
+def _has_none(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_none, value.values()))
+    return value is None or (isinstance(value, (tuple, list)) and any(map(_has_none, value)))
 
 
 def _takes_numbers(

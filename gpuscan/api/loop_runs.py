@@ -563,13 +563,13 @@ class LoopRun:
         if not self.arguments.on_device:
             return array
         assert self.home is not None
-        return new_array(self.home, np.ascontiguousarray(array))
+        return new_array(self.home, np.asarray(array, order="C"))
 
     def _carry(self) -> object:
         """Return the last carry, in the structure of init."""
         step = self.step
         count = len(step.states)
-        if self.shape[self.axis] == 0:
+        if 0 in self.shape:
             return self._initial_carry()
         for stage in self.derivation.stages:
             missing = [place for place in stage.places if place not in self.lasts]

@@ -231,10 +231,13 @@ class _Backward:
     def _of_init(self, after: Sequence[Node], outputs: Sequence[Node | None], olds: Sequence[Node]) -> object:
         """Return the gradients with respect to the arrays of init, the carry before the first step."""
         step, run, others = self.step, self.forward, self.arguments.others
-        scalars = {place: step.states[place].scalar for place in self.found.places}
         numbers: dict[int, SomeArray]
-        if self.arguments.length == 0:
-            numbers = {place: np.zeros(others, scalars[place].dtype) for place in scalars}
+        if 0 in self.arguments.shape:
+            # The last carry is init itself.
+            numbers = {
+                place: start if isinstance(start, Array) else run.on_home(np.broadcast_to(start, others))
+                for place, start in zip(self.found.places, self._start(), strict=True)
+            }
         else:
             first = slice(-1, None) if self.reverse else slice(0, 1)
             at = (slice(None),) * run.axis + (first,)

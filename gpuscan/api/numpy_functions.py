@@ -74,9 +74,11 @@ def _form_of(*functions: Callable[..., object]) -> Callable[[F], F]:
     return add_form
 
 
-def _axes(axis: int | tuple[int, ...] | None, ndim: int) -> Sequence[int]:
+def _axes(axis: int | tuple[int, ...] | None, shape: tuple[int, ...]) -> Sequence[int]:
     """Return the axes that an argument of a NumPy function names: one, several, or None for all."""
-    return range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    if axis is None:
+        return range(len(shape))
+    return [resolve_axis(each, shape) for each in (axis if isinstance(axis, tuple) else (axis,))]
 
 
 def _array(name: str, value: object) -> Array:
@@ -137,7 +139,7 @@ def _mean(a: object, axis: Axes = None, dtype: Kind = None, out: Out = None, kee
         raise not_on_device(f"np.mean of {kind}", "the mean of integers is float64; pass dtype=np.float32")
     # Halves are summed as float32, as in NumPy.
     wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
-    count = as_parameter(prod(array.shape[each] for each in _axes(axis, array.ndim)))
+    count = as_parameter(prod(array.shape[each] for each in _axes(axis, array.shape)))
     mean = reduce(array, axis=axis, dtype=wide, after=lambda total: (total / count).astype(kind), keepdims=keepdims)
     return mean if out is None else _convert_to(out, mean)
 
@@ -179,7 +181,7 @@ def _spread(name: str, a: object, axis: Axes, dtype: Kind, out: Out, ddof: float
     if kind.kind in "biu":
         what = "variance" if name == "np.var" else "standard deviation"
         raise not_on_device(f"{name} of {kind}", f"the {what} of integers is float64; pass dtype=np.float32")
-    count = prod(array.shape[each] for each in _axes(axis, array.ndim))
+    count = prod(array.shape[each] for each in _axes(axis, array.shape))
     freedom = as_parameter(max(count - ddof, 0))
     # Halves are summed as float32, as in NumPy.
     wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
@@ -449,7 +451,7 @@ _form_of(np.round, np.around)(lambda a, decimals=0, out=None: map_arrays(lambda 
 @_form_of(np.squeeze)
 def _squeeze(a: object, axis: Axes = None) -> Array:
     array = _array("np.squeeze", a)
-    chosen = {resolve_axis(each, array.shape) for each in _axes(axis, array.ndim)}
+    chosen = set(_axes(axis, array.shape))
     if axis is not None and any(array.shape[each] != 1 for each in chosen):
         raise ValueError(f"axis={axis} of an array of shape {array.shape} was to be removed; pass axes of length 1")
     return array[tuple(0 if i in chosen and n == 1 else slice(None) for i, n in enumerate(array.shape))]
@@ -539,7 +541,7 @@ def _size(a: Array, axis: int | None = None) -> int:
 @_form_of(np.flip)
 def _flip(m: object, axis: Axes = None) -> Array:
     array = _array("np.flip", m)
-    turned = {resolve_axis(each, array.shape) for each in _axes(axis, array.ndim)}
+    turned = set(_axes(axis, array.shape))
     return array[tuple(slice(None, None, -1 if i in turned else 1) for i in range(array.ndim))]
 
 

@@ -269,6 +269,8 @@ def _reduce_ufunc(
     axis = _axis(options, inputs, 1)
     keepdims, initial = options.pop("keepdims", False), options.pop("initial", None)
     array, known = _common_options(ufunc, name, inputs[0], targets, options)
+    if not array.shape and isinstance(axis, int) and axis in (0, -1):
+        axis = None  # as NumPy's ufuncs, which take a single number for an axis of one
     if not array.size and initial is None and ufunc.identity is None and np.empty(array.shape).sum(axis=axis).size:
         raise ValueError(
             f"{name} was asked for of no elements (shape {array.shape}, axis={axis}), which has no result. "

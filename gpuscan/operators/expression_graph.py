@@ -15,7 +15,8 @@ name of the NumPy ufunc that it computes (``add``, ``floor_divide``, …), or on
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -100,12 +101,15 @@ class Graph:
     Attributes:
         whole: as above.
         lines: for the index of a node, the line that made it.
+        names: for the index of a node, the ufunc that the line called.
     """
 
     def __init__(self, *, with_floats: bool = False, whole: bool = False) -> None:
         self._with_floats = with_floats
         self.whole = whole
         self.lines: dict[int, str] = {}
+        self.names: dict[int, str] = {}
+        self._name = ""
         self.nodes: list[Node] = []
         self._known: dict[object, Node] = {}
         self._operations = 0
@@ -124,9 +128,28 @@ class Graph:
             node = Node(len(self.nodes), op, args, scalar, data)
             if self.whole:
                 self.lines[node.index] = running_line()
+                self.names[node.index] = self._name
             self.nodes.append(node)
             self._known[key] = node
         return node
+
+    @contextmanager
+    def as_part_of(self, name: str) -> Iterator[None]:
+        """Note that nodes made in the block are parts of this ufunc."""
+        self._name = name
+        try:
+            yield
+        finally:
+            self._name = ""
+
+    def forget_since(self, count: int) -> None:
+        """Remove all nodes but the first `count`, which none of these needs."""
+        for node in self.nodes[count:]:
+            self._known.popitem()
+            self._operations -= bool(node.args)
+            self.lines.pop(node.index, None)
+            self.names.pop(node.index, None)
+        del self.nodes[count:]
 
     def describe_nodes(self) -> list[object]:
         """Return all nodes in a form that can be compared with that of another graph."""

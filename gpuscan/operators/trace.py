@@ -210,7 +210,15 @@ def _call(function: Callable[..., object], arguments: Sequence[object], name: st
     except OperatorError:
         raise
     except Exception as error:
+        if isinstance(error.__cause__, OperatorError):
+            raise error.__cause__ from None  # NumPy asked a traced value for a number
         place = quote_traceback(error.__traceback__) or quote_definition(function)
+        if isinstance(error, IndexError) and ("valid indices" in str(error) or "used as indices" in str(error)):
+            raise OperatorError(
+                f"{name} indexes a NumPy array with a value that is known only on the GPU; for a table, write "
+                "np.select([i == 0, i == 1, ...], table), and look up what depends on x alone before the loop, as a "
+                f"part of xs{place}"
+            ) from error
         raise OperatorError(f"{name} raised {type(error).__name__} while it was traced: {error}{place}") from error
 
 

@@ -152,10 +152,14 @@ class Traced(ArrayOperators):
             )
         if not any(part is Ellipsis for part in parts) and not (self.graph.whole and self.shape):
             if not self.shape:
+                entries = (
+                    "for entries, pass arrays with an axis more than the loop's"
+                    if self.graph.whole
+                    else "only a declared trailing axis has entries: gs.operator(function, element_axes=1)"
+                )
                 raise operator_error(
                     f"the function indexes {abbreviate(index)} into one {self.scalar.name} number; only a bundle has "
-                    "fields (pass a tuple of arrays), and only a declared trailing axis has entries: "
-                    "gs.operator(function, element_axes=1)"
+                    f"fields (pass a tuple of arrays), and {entries}"
                 )
             text = ", ".join(str(part) for part in parts)
             raise operator_error(f"[{text}] would index the scanned axes of an array; write [..., {text}]")
@@ -187,7 +191,8 @@ class Traced(ArrayOperators):
 
     def _number(self, *_: object) -> NoReturn:
         raise operator_error(
-            "the function turns a value that is known only on the GPU into a Python number (int, float, math.*); "
+            "the function turns a value that is known only on the GPU into a Python number (int, float, np.float64, "
+            "math.*); "
             "write .astype(np.int32), np.exp, np.sqrt and their like, and np.where(condition, a, b) where it decides"
         )
 
@@ -200,8 +205,9 @@ class Traced(ArrayOperators):
                 numbers[at] = Traced(self.graph, np.asarray(self.nodes[at], dtype=object), self.scalar)
             return numbers
         raise operator_error(
-            "a traced value does not become a NumPy array; write np.stack([a, b], axis=-1) for a vector of numbers, "
-            "and one np.where for each field of a tuple"
+            "a traced value does not become a NumPy array; write .astype(dtype) to convert it, np.stack([a, b], "
+            "axis=-1) for a vector of numbers, np.select([i == 0, i == 1, ...], values) for a table, and one "
+            "np.where for each field of a tuple"
         )
 
     def __getattr__(self, name: str) -> Callable[..., object]:
@@ -457,7 +463,8 @@ def call_ufunc(ufunc: np.ufunc, inputs: Sequence[object]) -> tuple[Traced, ...]:
     scalars = [find_scalar(dtype) for dtype in loop]
     arrays = [operand(graph, value, scalar) for value, scalar in zip(inputs, scalars[: ufunc.nin], strict=True)]
     try:
-        found = elementwise(graph, lambda *nodes: build(graph, name, nodes, scalars[-1]), arrays, scalars[-1])
+        with graph.as_part_of(name):
+            found = elementwise(graph, lambda *nodes: build(graph, name, nodes, scalars[-1]), arrays, scalars[-1])
         return (Traced(graph, found.nodes, found.scalar, weak=weak) if weak else found,)
     except NoSuchForm as error:
         raise operator_error(f"np.{name} of {error} has no form on a GPU; {_instead(name, dtypes)}") from None

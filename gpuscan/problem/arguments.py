@@ -292,7 +292,7 @@ def resolve_axis(axis: int | None, shape: tuple[int, ...], own: int = 0) -> int:
         TypeError: the axis is not an integer.
     """
     if not shape:
-        raise ValueError(
+        raise np.exceptions.AxisError(
             "an array of shape () was passed, which has no axis to scan along. Pass x[np.newaxis] to scan a single "
             "element"
         )

@@ -282,3 +282,23 @@ def test_objects_with_their_own_ufuncs_take_over(device: gs.Device) -> None:
     a = device.asarray(A)
     other: Any = Other()
     assert (a + other, other * a) == ("mine", "mine")
+
+
+def test_axes_of_a_single_number_are_those_of_numpy(device: gs.Device) -> None:
+    number = np.array(3, np.float32)
+    ours = device.asarray(number)
+    for function in (np.sum, np.prod, np.max, np.min, np.any, np.all):
+        for axis in (0, -1, None, ()):
+            wanted = np.asarray(function(number, axis=axis))
+            found = np.asarray(function(ours, axis=axis))
+            assert (found.shape, found.dtype, found) == (wanted.shape, wanted.dtype, wanted)
+        for bad in (1, (0,)):
+            with pytest.raises(np.exceptions.AxisError, match=r"shape \(\) was passed, which has no axis"):
+                function(ours, axis=bad)
+    spread: Any
+    for spread in (np.mean, np.std, np.var):
+        for bad in (0, -1, (0,)):
+            with pytest.raises(np.exceptions.AxisError, match=r"shape \(\) was passed, which has no axis"):
+                spread(ours, axis=bad)
+    with pytest.raises(np.exceptions.AxisError, match="axis=2 was passed"):
+        np.mean(device.asarray(np.ones(3, np.float32)), axis=2)

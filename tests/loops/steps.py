@@ -343,7 +343,7 @@ REFUSALS = [
     Case("sign that may change", "multiply", lambda h, x: np.maximum(h * x[0], x[1]), F(0), "x u"),
     Case("reorder of stock", r"computes np\.where", lambda s, x: np.where(s - x < 5, 20, s - x), I(20), "j"),
     Case("limited slope", r"computes np\.minimum", lambda h, x: h + np.clip(x - h, F(-0.1), F(0.1)), F(0), "x"),
-    Case("conjugate", r"\(such as np.conj\)", lambda h, x: np.conj(h) * x, np.complex64(1), "x"),
+    Case("conjugate", r"computes np\.conjugate", lambda h, x: np.conj(h) * x, np.complex64(1), "x"),
     Case("power", "power", lambda h, x: np.power(h, F(0.5)) + x, F(1), "positive"),
     Case("too many states", "500", lambda h, x: (h + x) % 500, I(0), "j"),
     Case("product of two carries", "multiply", lambda c, x: (c[0] * c[1] + x, c[1] - F(0.1) * c[0]), (F(0), F(1)), "x"),

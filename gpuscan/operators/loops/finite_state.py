@@ -15,13 +15,14 @@ Tables are packed: up to 2, 4 and 16 states take 1, 2 and 4 bits each, and up to
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from gpuscan.elements import scalar_of
+from gpuscan.elements import compute_dtype, scalar_of
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, numpy_function, reachable
 from gpuscan.operators.loops.stage import Composition, LeavesClassError, Numbers, Part, Stage
@@ -33,15 +34,20 @@ UINT32 = scalar_of(np.dtype(np.uint32))
 MAX_STATES = 64
 # Sets with more values are not followed further.
 _MAX_VALUES = 1024
-# The most combinations of conditions that are looked at.
-_MAX_BRANCHES = 2048
+# The most combinations of values for which an operation is computed.
+_MAX_COMBINATIONS = 4 * _MAX_VALUES
+# The most looks at the values of a node. After these, cases are no longer distinguished. They take about a second.
+_MAX_LOOKS = 200_000
+# One look is counted for each group of this many values that are computed.
+_PER_LOOK = 8
 
-# The most combinations of values for which a comparison is computed.
-_MAX_COMPARED = 64
 # Operations on floats that round.
 _ROUNDED = frozenset({"add", "subtract", "multiply", "divide", "remainder", "power", "square", "reciprocal"})
 
 State = tuple[bool | int, ...]
+# The values that a node can have; None if they are not known to be few.
+Values = frozenset[Any] | None
+Interval = tuple[int | None, int | None]
 
 
 class TooManyStatesError(LeavesClassError):
@@ -164,17 +170,17 @@ def derive(part: Part) -> Stage:
     """
     if any(node.scalar.kind == "complex" for node in part.states):
         raise LeavesClassError(part.results[0], rank=-1)
-    states = _closure(part)
+    states, complete = _closure(part)
     whole = all(float(value).is_integer() for state in states for value in state)
     for node in reachable(part.results):
         if part.varies(node) and node.scalar.kind == "float" and node.op in _ROUNDED and not whole:
             raise LeavesClassError(node, rank=-1)  # where rounding ends in a cycle depends on `init`
     if len(states) > MAX_STATES:
-        raise TooManyStatesError(part.results[0], len(states), len(states) <= _MAX_VALUES)
+        raise TooManyStatesError(part.results[0], len(states), complete)
     numbers = {state: place for place, state in enumerate(states)}
     maps = TableMaps(tuple(states), tuple(node.scalar.name for node in part.states))
-    entries = [_index(part.graph, _apply(part, state), numbers) for state in states]
     graph = part.graph
+    entries = [_index(graph, _apply(part, state, graph), numbers) for state in states]
     words = []
     for start in range(0, len(entries), maps.per_word):
         word = entries[start]
@@ -186,45 +192,52 @@ def derive(part: Part) -> Stage:
     return Stage("finite-state", law, part.places, tuple(words), None, maps)
 
 
-def _apply(part: Part, state: State | None) -> list[Node]:
-    """Return the results of the step for a state."""
-    if state is None:
-        return part.results
-    values = zip(part.states, state, strict=True)
-    constants = {node: part.graph.constant(value, node.scalar) for node, value in values}
-    inputs = {node: node for node in reachable(part.results) if node.op == "input"}
-    return copy_nodes(part.results, part.graph, inputs | constants)
+def _apply(part: Part, state: State | None, graph: Graph) -> list[Node]:
+    """Return the results of the step for a state, as nodes of a graph."""
+    inputs = {}
+    for node in reachable(part.results):
+        if node.op == "input":
+            argument, field, component = node.data
+            inputs[node] = graph.input(argument, field, component, node.scalar)
+    if state is not None:
+        inputs |= {node: graph.constant(value, node.scalar) for node, value in zip(part.states, state, strict=True)}
+    return copy_nodes(part.results, graph, inputs)
 
 
-def _closure(part: Part) -> list[State]:
-    """Return all states, in order."""
+def _closure(part: Part) -> tuple[list[State], bool]:
+    """Return the states in order, and False if there may be more of them. These are more than a table has.
+
+    Raises:
+        LeavesClassError: the set of states is not known to be finite.
+    """
+    known: set[State] = set()
     if all(values is not None for values in part.initial) and part.initial:
         rows = np.broadcast_arrays(*(values for values in part.initial if values is not None))
         known = set(zip(*(row.reshape(-1).tolist() for row in rows), strict=True))
         if len(known) > _MAX_VALUES:
             known = set()
-    else:
-        known = set()
-    if not known:
-        found = _outcomes(_apply(part, None))
-        if found is None:
-            raise _unknown(part)
-        known = found
-    waiting = list(known)
-    while waiting and len(known) <= _MAX_VALUES:
-        found = _outcomes(_apply(part, waiting.pop()))
+    # Without known values, the states are all that the step can return.
+    waiting: list[State | None] = [*known] or [None]
+    looks = _MAX_LOOKS
+    while waiting and len(known) <= _MAX_VALUES and (looks > 0 or len(known) <= MAX_STATES):
+        # Each state has a graph of its own, so that the step's graph does not grow with their number.
+        outcomes = _Outcomes(_apply(part, waiting.pop(), Graph()))
+        # If there are too many states, they are only counted, which needs no cases.
+        found = outcomes.find(looks if len(known) <= MAX_STATES else 0)
+        looks -= outcomes.looks
         if found is None:
             raise _unknown(part)
         waiting += found - known
         known |= found
-    return sorted(known)
+    return sorted(known), not waiting and len(known) <= _MAX_VALUES
 
 
 def _unknown(part: Part) -> LeavesClassError:
     """Return the error for a part that may have many different values."""
     count = 1
+    intervals = _intervals(reachable(part.results))
     for node in part.results:
-        low, high = _interval(node, {})
+        low, high = intervals[node.index]
         if low is None or high is None or high - low + 1 >= 2 ** min(node.scalar.bits, 31):
             return LeavesClassError(node, rank=0)
         count *= high - low + 1
@@ -247,11 +260,29 @@ def _index(graph: Graph, results: Sequence[Node], numbers: dict[State, int]) -> 
     return index
 
 
-def _index_of_one(graph: Graph, node: Node, numbers: dict[State, int]) -> Node:
+def _index_of_one(graph: Graph, result: Node, numbers: dict[State, int]) -> Node:
+    # The result, and what it chooses between, in the order in which they are computed.
+    chosen, waiting = {result.index: result}, [result]
+    while waiting:
+        node = waiting.pop()
+        for arg in node.args[1:] if node.op == "select" else ():
+            if arg.index not in chosen:
+                chosen[arg.index] = arg
+                waiting.append(arg)
+    found: dict[int, Node] = {}
+    for at in sorted(chosen):
+        node = chosen[at]
+        if node.op == "select":
+            found[at] = graph.select(node.args[0], *(found[arg.index] for arg in node.args[1:]))
+        else:
+            found[at] = _index_of_value(graph, node, numbers)
+    return found[result.index]
+
+
+def _index_of_value(graph: Graph, node: Node, numbers: dict[State, int]) -> Node:
     if node.is_constant:
-        return graph.constant(numbers[(node.value.item(),)], UINT32)
-    if node.op == "select":
-        return graph.select(node.args[0], *(_index_of_one(graph, arg, numbers) for arg in node.args[1:]))
+        # A value outside the set is in a branch with conditions that exclude each other, so it is never chosen.
+        return graph.constant(numbers.get((node.value.item(),), 0), UINT32)
     if all(value == place for (value,), place in numbers.items()):
         return graph.cast(node, UINT32)
     index = graph.constant(0, UINT32)
@@ -273,164 +304,174 @@ def _equals(graph: Graph, node: Node, value: object) -> Node:
 # ----- What nodes can be
 
 
-def _outcomes(nodes: Sequence[Node]) -> set[State] | None:
-    """Return the values that some nodes can have together; None if these are not known to be few."""
-    found: set[State] = set()
-    waiting: list[dict[int, bool]] = [{}]
-    branches = 0
-    while waiting:
-        decided = waiting.pop()
-        branches += 1
-        condition = None if branches > _MAX_BRANCHES else _find_undecided(nodes, decided)
-        if condition is not None:
-            waiting += [decided | {condition.index: value} for value in (True, False)]
-            continue
-        sets = [_values(node, decided, {}) for node in nodes]
-        if any(values is None for values in sets):
-            return None
-        found.update(itertools.product(*(values for values in sets if values is not None)))
-        if len(found) > _MAX_VALUES:
-            return found
-    return found
+_TRUE, _FALSE, _EITHER = frozenset({True}), frozenset({False}), frozenset({True, False})
+# Operations on bools that are no conditions of their own.
+_LOGICAL = frozenset({"logical_not", "logical_and", "logical_or"})
 
 
-def _decision(node: Node, decided: dict[int, bool]) -> bool | None:
-    """Return the value of a condition that follows from decided ones."""
-    if node.index in decided:
-        return decided[node.index]
-    if node.is_constant:
-        return bool(node.value)
-    if node.op == "logical_not":
-        inner = _decision(node.args[0], decided)
-        return None if inner is None else not inner
-    if node.op in ("logical_and", "logical_or"):
-        parts = [_decision(arg, decided) for arg in node.args]
-        strong = node.op == "logical_or"
-        if strong in parts:
-            return strong
-        return None if None in parts else not strong
-    if node.op == "select":
-        which = _decision(node.args[0], decided)
-        return None if which is None else _decision(node.args[1 if which else 2], decided)
-    # A comparison of numbers that are known under these conditions.
-    sets = [_values(arg, decided, {}) for arg in node.args]
-    if sets and None not in sets and int(np.prod([len(each) for each in sets if each is not None])) <= _MAX_COMPARED:
-        found = _compute(node, [each for each in sets if each is not None])
-        if found is not None and len(found) == 1:
-            return bool(found.pop())
-    return None
+class _Outcomes:
+    """The values that some nodes can have together.
 
+    The values depend on conditions. A case is a combination of decisions on them.
 
-def _find_undecided(nodes: Sequence[Node], decided: dict[int, bool]) -> Node | None:
-    """Return a condition that the values still depend on."""
-    seen: set[int] = set()
-    waiting = list(reversed(nodes))
-    while waiting:
-        node = waiting.pop()
-        if node.index in seen:
-            continue
-        seen.add(node.index)
-        if node.op == "select":
-            value = _decision(node.args[0], decided)
-            if value is None:
-                return _atom(node.args[0], decided)
-            waiting.append(node.args[1 if value else 2])
-        elif node.scalar == BOOL and node.args and _decision(node, decided) is None and _is_shared(node, nodes):
-            return _atom(node, decided)
-        else:
-            waiting.extend(node.args)
-    return None
+    Args:
+        nodes: the nodes.
 
+    Attributes:
+        size: how many nodes they are computed from.
+        looks: how many times the values of a node were looked at.
+    """
 
-def _is_shared(node: Node, nodes: Sequence[Node]) -> bool:
-    """Return True for a bool of a tuple of states: its value decides several of them together."""
-    return len(nodes) > 1 and node.op not in ("logical_not", "logical_and", "logical_or")
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes, self._order = nodes, reachable(nodes)
+        self._intervals = _intervals(self._order)
+        self._computed: dict[tuple[int, tuple[Values, ...]], Values] = {}
+        self.size, self.looks = len(self._order), 0
 
+    def find(self, limit: int) -> set[State] | None:
+        """Return the values; None if these are not known to be few.
 
-def _atom(node: Node, decided: dict[int, bool]) -> Node:
-    while node.op in ("logical_not", "logical_and", "logical_or"):
-        node = next(arg for arg in node.args if _decision(arg, decided) is None)
-    # What the condition itself depends on comes first.
-    return _find_undecided(node.args, decided) or node
-
-
-def _values(node: Node, decided: dict[int, bool], known: dict[int, Any]) -> set[Any] | None:
-    """Return the values that a node can have, given some conditions; None if these are not known to be few."""
-    if node.index in known:
-        found: set[Any] | None = known[node.index]
-        return found
-    found = known[node.index] = _values_of(node, decided, known)
-    return found
-
-
-def _values_of(node: Node, decided: dict[int, bool], known: dict[int, object]) -> set[Any] | None:
-    if node.is_constant:
-        return {node.value.item()}
-    if node.scalar == BOOL:
-        value = _decision(node, decided)
-        if value is not None:
-            return {value}
-    if node.op == "select":
-        value = _decision(node.args[0], decided)
-        branches = node.args[1:] if value is None else [node.args[1 if value else 2]]
-        sets = [_values(arg, decided, known) for arg in branches]
-        return None if None in sets else set().union(*(each for each in sets if each is not None))
-    args = [_values(arg, decided, known) for arg in node.args]
-    if node.args and None not in args:
-        return _compute(node, [each for each in args if each is not None])
-    if node.scalar == BOOL:
-        return {True, False}
-    low, high = _interval(node, {})
-    if low is None or high is None or high - low >= _MAX_VALUES:
-        return None
-    return set(range(low, high + 1))
-
-
-def _compute(node: Node, sets: Sequence[set[object]]) -> set[Any] | None:
-    """Return the results of an operation on all combinations of values."""
-    size = int(np.prod([len(each) for each in sets]))
-    if size > 4 * _MAX_VALUES:
-        return None
-    results = set()
-    with np.errstate(all="ignore"):
-        for values in itertools.product(*sets):
-            typed = [np.asarray(value, arg.scalar.dtype) for value, arg in zip(values, node.args, strict=True)]
-            if node.op == "cast":
-                found = typed[0].astype(node.scalar.dtype)
-            elif node.op in ("view", "complex"):
+        Args:
+            limit: after this many looks, no more conditions are decided, and the result may have extra values.
+        """
+        found: set[State] = set()
+        waiting: list[dict[int, bool]] = [{}]
+        while waiting:
+            decided = waiting.pop()
+            values = self._case(decided)
+            condition = self._find_undecided(values) if self.looks < limit else None
+            if condition is not None:
+                waiting += [decided | {condition.index: value} for value in (True, False)]
+                continue
+            sets = [values[node.index] for node in self._nodes]
+            known = [each for each in sets if each is not None]
+            if len(known) < len(sets):
                 return None
+            found.update(itertools.islice(itertools.product(*known), _MAX_VALUES + 1))
+            if len(found) > _MAX_VALUES:
+                return found
+        return found
+
+    def _case(self, decided: Mapping[int, bool]) -> dict[int, Values]:
+        """Return the values of all nodes, given some conditions."""
+        values: dict[int, Values] = {}
+        for node in self._order:
+            at = node.index
+            if at in decided:
+                values[at] = _TRUE if decided[at] else _FALSE
+                continue
+            args = tuple(values[arg.index] for arg in node.args)
+            key = (at, args)
+            if key not in self._computed:
+                found = self._computed[key] = self._values_of(node, args)
+                self.looks += 0 if found is None else len(found) // _PER_LOOK
+            values[at] = self._computed[key]
+        self.looks += self.size
+        return values
+
+    def _values_of(self, node: Node, args: Sequence[Values]) -> Values:
+        if node.is_constant:
+            return frozenset({node.value.item()})
+        if node.op == "select":
+            condition, yes, no = args
+            if condition in (_TRUE, _FALSE):
+                return yes if condition == _TRUE else no
+            return None if yes is None or no is None else yes | no
+        known = [each for each in args if each is not None]
+        if node.args and len(known) == len(args):
+            found = _compute(node, known)
+            if found is not None:
+                return found
+        if node.scalar == BOOL:
+            return _EITHER
+        low, high = self._intervals[node.index]
+        return None if low is None or high is None or high - low >= _MAX_VALUES else frozenset(range(low, high + 1))
+
+    def _find_undecided(self, values: Mapping[int, Values]) -> Node | None:
+        """Return a condition that the values of the nodes still depend on."""
+        found, node = None, self._find_choice(self._nodes, values)
+        while node is not None:
+            while node.op in _LOGICAL:
+                node = next(arg for arg in node.args if values[arg.index] == _EITHER)
+            # What the condition itself depends on comes first.
+            found, node = node, self._find_choice(node.args, values)
+        return found
+
+    def _find_choice(self, nodes: Sequence[Node], values: Mapping[int, Values]) -> Node | None:
+        """Return the condition of the first choice that is open, or a bool that several states share."""
+        seen: set[int] = set()
+        waiting = list(reversed(nodes))
+        while waiting:
+            node = waiting.pop()
+            if node.index in seen:
+                continue
+            seen.add(node.index)
+            open_bool = node.scalar == BOOL and values[node.index] == _EITHER
+            if node.op == "select":
+                condition = node.args[0]
+                if values[condition.index] == _EITHER:
+                    return condition
+                waiting.append(node.args[1 if values[condition.index] == _TRUE else 2])
+            elif open_bool and node.args and len(self._nodes) > 1 and node.op not in _LOGICAL:
+                return node
             else:
-                found = np.asarray(numpy_function(node.op)(*typed))
-            results.add(found.item())
+                waiting.extend(node.args)
+        return None
+
+
+def _compute(node: Node, sets: Sequence[frozenset[Any]]) -> Values:
+    """Return the results of an operation on all combinations of values; None if they are too many, or NaN."""
+    if prod(map(len, sets)) > _MAX_COMBINATIONS or node.op in ("view", "complex"):
+        return None
+    grids = []
+    for axis, (values, arg) in enumerate(zip(sets, node.args, strict=True)):
+        shape = [len(values) if other == axis else 1 for other in range(len(sets))]
+        grids.append(np.array(list(values), compute_dtype(arg.scalar)).reshape(shape))
+    with np.errstate(all="ignore"):
+        if node.op == "cast":
+            found = grids[0].astype(node.scalar.dtype).astype(compute_dtype(node.scalar))
+        else:
+            found = np.asarray(numpy_function(node.op)(*grids))
+    results = frozenset(found.ravel().tolist())
     return results if len(results) <= _MAX_VALUES and not any(value != value for value in results) else None
 
 
-def _interval(node: Node, known: dict[int, tuple[int | None, int | None]]) -> tuple[int | None, int | None]:
-    """Return the least and the greatest integer that a node can be, or None for each that is not known."""
+def _intervals(nodes: Sequence[Node]) -> dict[int, Interval]:
+    """Return the least and the greatest integer that each node can be, or None for each that is not known.
+
+    Args:
+        nodes: the nodes, each after its arguments.
+    """
+    found: dict[int, Interval] = {}
+    for node in nodes:
+        found[node.index] = _interval(node, [found[arg.index] for arg in node.args])
+    return found
+
+
+def _interval(node: Node, args: Sequence[Interval]) -> Interval:
     if node.scalar.kind not in ("signed", "unsigned"):
         return None, None
     if node.is_constant:
         return int(node.value), int(node.value)
     limits = np.iinfo(node.scalar.dtype)
-    op, args = node.op, node.args
+    op = node.op
     if op == "remainder":
-        low, high = _interval(args[1], known)
+        low, high = args[1]
         return (0, high - 1) if low is not None and high is not None and low > 0 else (limits.min, limits.max)
     if op in ("minimum", "maximum"):
-        sides = [_interval(arg, known) for arg in args]
-        lows, highs = ([each[i] for each in sides if each[i] is not None] for i in (0, 1))
+        lows, highs = ([each[i] for each in args if each[i] is not None] for i in (0, 1))
         pick = min if op == "minimum" else max
         return pick(lows), pick(highs)  # type: ignore[type-var]
     if op == "bitwise_and":
-        highs = [high for low, high in (_interval(arg, known) for arg in args) if low is not None and low >= 0]
+        highs = [high for low, high in args if low is not None and low >= 0]
         known_highs = [high for high in highs if high is not None]
         return (0, min(known_highs)) if known_highs else (limits.min, limits.max)
-    if op == "cast" and args[0].scalar.kind in ("signed", "unsigned"):
-        low, high = _interval(args[0], known)
+    if op == "cast" and node.args[0].scalar.kind in ("signed", "unsigned"):
+        low, high = args[0]
         if low is not None and high is not None and low >= limits.min and high <= limits.max:
             return low, high
     if op == "select":
-        sides = [_interval(arg, known) for arg in args[1:]]
+        sides = args[1:]
         if all(low is not None and high is not None for low, high in sides):
             return min(s[0] for s in sides), max(s[1] for s in sides)  # type: ignore[type-var]
     return limits.min, limits.max

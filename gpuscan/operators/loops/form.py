@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuscan.array_types import AnyArray
 from gpuscan.errors import LoopError
-from gpuscan.operators.expression_graph import Node, reachable
+from gpuscan.operators.expression_graph import MAX_OPERATIONS, Graph, Node, TooManyOperationsError, reachable
 from gpuscan.operators.loops import (
     affine,
     bitwise,
@@ -148,25 +148,50 @@ _COMMON = frozenset(
 def _stage_of(part: Part, taken: set[int]) -> Stage:
     """Return the stage of a part, and note that its numbers are taken."""
     refusals: list[LeavesClassError] = []
+    too_long = ""
+    graph = part.graph
     for derive_class in CLASSES:
+        before = len(graph.nodes)
         try:
             stage = derive_class(part)
             taken.update(part.places)
             return stage
         except LeavesClassError as error:
             refusals.append(error)
-    raise _refusal(part, refusals)
+        except TooManyOperationsError:
+            graph.forget_since(before)
+            too_long = f"the form has more than {MAX_OPERATIONS:,} operations"
+        except RecursionError:
+            too_long = too_long or "its operations follow each other in a chain that is too long to derive a form from"
+    raise _too_long(part, too_long) if too_long else _refusal(part, refusals)
+
+
+def _name_numbers(part: Part) -> str:
+    """Return the numbers of a part as messages name them."""
+    labels = [part.step.labels[place] for place in part.places]
+    return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
+
+
+def _too_long(part: Part, why: str) -> LoopError:
+    """Return the error for a part with too many operations: it names the last one."""
+    node = part.results[0]
+    place = part.graph.lines.get(node.index, "") or quote_definition(part.step.function)
+    what = _name_numbers(part)
+    last = spell(part.graph, node)
+    return LoopError(
+        f"the associative form of {part.step.name} was asked for, but {what} ends with {last}, and {why}. "
+        f'Write the step with fewer operations, or pass method="sequential"{place}'
+    )
 
 
 def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
     """Return the error for a part that belongs to no class: it names the operation that led furthest."""
     many = next((each for each in refusals if isinstance(each, TooManyStatesError)), None)
-    labels = [part.step.labels[place] for place in part.places]
-    name = part.step.name
-    what = labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
+    several = len(part.places) > 1
+    name, what = part.step.name, _name_numbers(part)
     if many is not None and many.whole:
         return LoopError(
-            f"the associative form of {name} was asked for, but {what} {'takes' if len(labels) == 1 else 'take'} "
+            f"the associative form of {name} was asked for, but {what} {'take' if several else 'takes'} "
             f"{many.count} different values, and tables of "
             f'finite states have at most {finite_state.MAX_STATES}. Take fewer values, or pass method="sequential"'
             + part.graph.lines.get(many.node.index, "")
@@ -176,13 +201,15 @@ def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
     best = max(refusals, key=lambda each: (each.rank >= 0, each.node.op not in _COMMON, each.rank, -each.node.index))
     node = best.node
     why = best.why
-    told = f"{spell(node)} {why}" if best.why else f"it computes {spell(node)} on the carry"
+    chooses = node.op == "select" and part.varies(node.args[0])
+    spelled = spell(part.graph, node) + (" with a condition that depends on the carry" if chooses else "")
+    told = f"{spelled} {why}" if why else f"it computes {spelled}{'' if chooses else ' on the carry'}"
     advice = (
         'Write it with operations of one of the classes in gpuscan.loop\'s documentation, or pass method="sequential"'
     )
     if any(n.scalar.kind == "float" for n in part.states):
         advice += ', or for a step with derivatives method="newton"'
-    if len(labels) > 1:
+    if several:
         advice += ". A carry is split into parts if its numbers depend on each other in one direction only"
     place = part.graph.lines.get(node.index, "") or quote_definition(part.step.function)
     return LoopError(
@@ -191,14 +218,17 @@ def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
     )
 
 
-def spell(node: Node) -> str:
+def spell(graph: Graph, node: Node) -> str:
     """Return an operation as a user knows it."""
     names = {
         "input": "a value",
-        "select": "np.where with a condition that depends on the carry",
+        "select": "np.where",
         "cast": f".astype(np.{node.scalar.name})",
         "complex": "a complex number of its parts (such as np.conj)",
     }
+    called = graph.names.get(node.index)
+    if called and called != node.op:
+        return f"np.{called}"
     if node.op == "view":
         return f".view(np.{node.scalar.name})"
     if node.op in ("multiply", "add", "divide", "subtract"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -18,6 +19,11 @@ Polynomial: TypeAlias = Mapping[Monomial, Fraction]
 
 # Polynomials with more terms are not expanded: the node is taken as it is.
 _MAX_TERMS = 24
+# The operations that are expanded.
+_EXPANDED = frozenset({"add", "subtract", "multiply", "negative"})
+
+# The polynomials of the nodes of each graph, for `simplify`.
+_known: WeakKeyDictionary[Graph, dict[Node, Polynomial]] = WeakKeyDictionary()
 
 
 def polynomial_of(node: Node) -> Polynomial:
@@ -30,14 +36,20 @@ def difference(one: Node, other: Node) -> Polynomial:
     return add(polynomial_of(one), polynomial_of(other), -1)
 
 
-def _expand(node: Node, known: dict[int, Polynomial]) -> Polynomial:
-    found = known.get(node.index)
-    if found is None:
-        found = known[node.index] = _of(node, known)
-    return found
+def _expand(node: Node, known: dict[Node, Polynomial]) -> Polynomial:
+    """Return the polynomial of a node. `known` also gets the polynomials of its arguments."""
+    waiting = [node]
+    while waiting:
+        last = waiting[-1]
+        missing = [arg for arg in last.args if arg not in known] if last.op in _EXPANDED else []
+        waiting += missing
+        if not missing:
+            known[last] = _of(last, known)
+            waiting.pop()
+    return known[node]
 
 
-def _of(node: Node, known: dict[int, Polynomial]) -> Polynomial:
+def _of(node: Node, known: Mapping[Node, Polynomial]) -> Polynomial:
     atom: Polynomial = {((node.index, 1),): Fraction(1)}
     if node.is_constant:
         if type(node.data) is not bytes:
@@ -47,14 +59,14 @@ def _of(node: Node, known: dict[int, Polynomial]) -> Polynomial:
             return atom
         return {(): Fraction(value.item())} if value else {}
     if node.op in ("add", "subtract", "multiply"):
-        left, right = (_expand(arg, known) for arg in node.args)
+        left, right = (known[arg] for arg in node.args)
         if node.op == "multiply":
             found = multiply(left, right) if len(left) * len(right) <= _MAX_TERMS else None
         else:
             found = add(left, right, 1 if node.op == "add" else -1)
         return atom if found is None or len(found) > _MAX_TERMS else found
     if node.op == "negative":
-        return add({}, _expand(node.args[0], known), -1)
+        return add({}, known[node.args[0]], -1)
     return atom
 
 
@@ -84,7 +96,7 @@ def simplify(graph: Graph, node: Node) -> Node:
     """Return a node of the same value: 0, a number or a single product if the terms of a sum cancel to that."""
     if node.is_constant or node.op not in ("add", "subtract") or node.scalar.kind in ("bool", "complex"):
         return node
-    found = polynomial_of(node)
+    found = _expand(node, _known.setdefault(graph, {}))
     if len(found) > 1:
         return node
     if not found:

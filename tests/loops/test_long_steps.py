@@ -1,0 +1,89 @@
+"""Steps of hundreds of operations: derived, and equal to the loop, or refused with the name of an operation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from tests.loops import oracle
+
+F = np.float32
+
+
+def crc8(s: Any, x: Any) -> Any:
+    s = s ^ x
+    for _ in range(8):
+        s = np.where((s & 0x80) != 0, (s << 1) ^ 7, s << 1)
+    return s
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint32])
+def test_a_checksum_takes_too_many_values(dtype: Any) -> None:
+    x = np.arange(5, dtype=dtype)
+    with pytest.raises(gs.LoopError, match="carry takes 256 different values"):
+        gs.loop_form(lambda s, x: crc8(s, x) & 0xFF, dtype(0), x)
+
+
+def test_a_checksum_without_a_mask_is_refused_for_its_operation() -> None:
+    with pytest.raises(gs.LoopError, match=r"computes np\.not_equal on the carry"):
+        gs.loop_form(crc8, np.uint32(0), np.arange(5, dtype=np.uint32))
+    with pytest.raises(gs.LoopError, match="carry takes 256 different values"):
+        gs.loop_form(crc8, np.uint8(0), np.arange(5, dtype=np.uint8))
+
+
+def residues(s: Any, x: Any) -> Any:
+    for j in range(40):
+        s = (s + x) % 3 + (s == j)
+    return s
+
+
+def many_resets(s: Any, x: Any) -> Any:
+    for j in range(30):
+        s = np.where((s == j % 9) & (x > j), (j * 5) % 9, s)
+    return s
+
+
+def continued_fraction(s: Any, x: Any) -> Any:
+    for _ in range(60):
+        s = 1 / (s + x)
+    return s
+
+
+@pytest.mark.parametrize(
+    ("step", "kind", "init"),
+    [(residues, "finite-state", np.int32(0)), (many_resets, "finite-state", np.int32(0)),
+     (continued_fraction, "mobius", F(1))],
+)  # fmt: skip
+def test_a_long_step_is_derived_and_equals_its_loop(step: Any, kind: str, init: Any) -> None:
+    x = np.random.default_rng(3).integers(1, 40, 50).astype(init.dtype)
+    found = gs.loop(step, init, x, device="numpy")
+    assert found.form is not None
+    assert found.form.kind == kind
+    oracle.check(found, oracle.run(step, init, x))
+
+
+def test_a_form_of_too_many_operations_is_refused_and_the_loop_itself_runs() -> None:
+    def step(s: Any, x: Any) -> Any:
+        for j in range(200):
+            s = (s + x * j) % 61
+        return s
+
+    x = np.arange(4, dtype=np.int32)
+    for _ in range(2):
+        with pytest.raises(gs.LoopError, match=r'np.remainder, and the form has more than 10,000.*method="sequential"'):
+            gs.loop(step, np.int32(5), x, device="numpy")
+    found = gs.loop(step, np.int32(5), x, method="sequential", device="numpy")
+    oracle.check(found, oracle.run(step, np.int32(5), x))
+
+
+def test_a_chain_that_is_too_long_is_refused() -> None:
+    def step(s: Any, x: Any) -> Any:
+        for j in range(600):
+            s = np.logaddexp(s + x, F(j))
+        return s
+
+    with pytest.raises(gs.LoopError, match=r'np.logaddexp, and its operations follow.*method="sequential"'):
+        gs.loop_form(step, F(0), np.zeros(4, F))

@@ -1,0 +1,68 @@
+"""What a loop says of steps and arguments that it does not take: the user's operation, and what to write instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from tests.loops import oracle
+
+F = np.float32
+I = np.int32
+TABLE = np.array([1, 2, 0], I)
+NUMBERS = np.zeros(4, F)
+INTEGERS = np.arange(4, dtype=I) % 3
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "init"),
+    [
+        ("gcd", lambda s, x: np.gcd(s, x), I(1)),
+        ("lcm", lambda s, x: np.lcm(s, x), I(1)),
+        ("logaddexp2", lambda s, x: np.logaddexp2(s * s, x), F(1)),
+        ("absolute", lambda s, x: abs(s) - x, F(1)),
+    ],
+)
+def test_a_refusal_names_the_ufunc_that_the_step_calls(name: str, step: Any, init: Any) -> None:
+    x = INTEGERS if init.dtype == I else NUMBERS
+    with pytest.raises(gs.LoopError, match=rf"it computes np\.{name} on the carry"):
+        gs.loop_form(step, init, x)
+
+
+def test_a_condition_on_the_carry_is_named_once() -> None:
+    with pytest.raises(gs.LoopError, match=r"np\.where with a condition that depends on the carry, which leads"):
+        gs.loop_form(lambda s, x: np.where(s > 1, s - x, s + x), F(0), NUMBERS)
+
+
+@pytest.mark.parametrize("method", ["auto", "sequential"])
+def test_a_table_that_is_indexed_is_written_as_a_choice(method: Any) -> None:
+    run: dict[str, Any] = {"method": method, "device": "numpy"}
+    with pytest.raises(gs.OperatorError, match=r"indexes a NumPy array with a value.*np\.select.*part of xs"):
+        gs.loop(lambda s, x: TABLE[s], I(0), INTEGERS, **run)
+    with pytest.raises(gs.OperatorError, match=r"np\.select.*for a table"):
+        gs.loop(lambda s, x: np.take(TABLE, s), I(0), INTEGERS, **run)
+    found = gs.loop(lambda s, x: np.select([s == i for i in range(3)], TABLE), I(0), INTEGERS, **run)
+    oracle.check(found, oracle.run(lambda s, x: TABLE[s], I(0), INTEGERS))
+
+
+@pytest.mark.parametrize("convert", [np.float64, np.float32, float])
+def test_a_conversion_is_written_with_astype(convert: Any) -> None:
+    with pytest.raises(gs.OperatorError, match=r"write \.astype\("):
+        gs.loop_form(lambda s, x: convert(s) + x, F(0), NUMBERS)
+
+
+def test_an_index_into_a_number_asks_for_an_axis_more() -> None:
+    with pytest.raises(gs.OperatorError, match=r"indexes 0 into one float32 number.*an axis more") as caught:
+        gs.loop_form(lambda s, x: s[0] + x, F(0), NUMBERS)
+    assert "element_axes" not in str(caught.value)
+
+
+def test_missing_arguments_are_asked_for() -> None:
+    for missing in (None, (None, NUMBERS)):
+        with pytest.raises(TypeError, match=r"xs with None.*np\.arange\(n\)"):
+            gs.loop(lambda s, x: s + 1, F(0), missing)
+    with pytest.raises(TypeError, match="init with None"):
+        gs.loop(lambda s, x: s + 1, None, NUMBERS)
