@@ -111,7 +111,8 @@ def loop(
     ``staged``        several of these, for parts of the carry that depend on each other in one direction
     ================  =================================================================================================
 
-    A bucket may also be written as ``s - np.minimum(s, x)``, which gpuscan takes for ``np.maximum(s - x, 0)``.
+    A bucket may also be written as ``s - np.minimum(s, x)``, which gpuscan takes for ``np.maximum(s - x, 0)``. A clamp
+    to constants may have one ``np.where`` for each bound. A shift register, ``(s << 1) | flag``, is affine.
     ``np.where`` with a condition on x chooses between maps of a class, or resets the carry. A reset is a flag: no value
     of an earlier step, not even NaN, reaches a later step.
 
