@@ -14,6 +14,7 @@ from gpuscan.operators.loops import (
     bitwise,
     extremum,
     finite_state,
+    first_value,
     log_plus,
     max_times,
     mobius,
@@ -36,6 +37,7 @@ CLASSES: tuple[Callable[[Part], Stage], ...] = (
     bitwise.derive,
     mobius.derive,
     finite_state.derive,
+    first_value.derive,
 )
 
 
