@@ -104,14 +104,16 @@ def loop(
     ``log-plus``      ``np.logaddexp(h + a, b)``
     ``max-times``     ``np.maximum(a * h, b)`` for a that is provably not negative
     ``clamp``         ``np.clip(h + a, low, high)``; for floats also ``np.clip(a * h + b, low, high)``; one bound or two
-    ``extremum``      ``np.maximum(h, b)``, or ``np.where(v > best, ...)`` with all that belongs to the best
+    ``extremum``      ``np.maximum(h, b)``, or ``np.where(v > best, ...)`` with all that belongs to the best; the first
+                      value that is not missing, ``np.where(np.isnan(h), v, h)`` or ``np.where(h < 0, v, h)``
     ``mobius``        ``(a * h + b) / (c * h + d)``
     ``bitwise``       ``(h & m) ^ x``, ``|``, ``~``, and bools
     ``finite-state``  any function, if h takes at most 64 values
     ``staged``        several of these, for parts of the carry that depend on each other in one direction
     ================  =================================================================================================
 
-    A bucket may also be written as ``s - np.minimum(s, x)``, which gpuscan takes for ``np.maximum(s - x, 0)``.
+    A bucket may also be written as ``s - np.minimum(s, x)``, which gpuscan takes for ``np.maximum(s - x, 0)``. A clamp
+    to constants may have one ``np.where`` for each bound. A shift register, ``(s << 1) | flag``, is affine.
     ``np.where`` with a condition on x chooses between maps of a class, or resets the carry. A reset is a flag: no value
     of an earlier step, not even NaN, reaches a later step.
 

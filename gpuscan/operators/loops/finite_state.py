@@ -25,6 +25,7 @@ import numpy as np
 from gpuscan.elements import compute_dtype, scalar_of
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, numpy_function, reachable
+from gpuscan.operators.loops.intervals import intervals_of
 from gpuscan.operators.loops.stage import Composition, LeavesClassError, Numbers, Part, Stage
 from gpuscan.operators.traced_array import Number
 
@@ -47,7 +48,6 @@ _ROUNDED = frozenset({"add", "subtract", "multiply", "divide", "remainder", "pow
 State = tuple[bool | int, ...]
 # The values that a node can have; None if they are not known to be few.
 Values = frozenset[Any] | None
-Interval = tuple[int | None, int | None]
 
 
 class TooManyStatesError(LeavesClassError):
@@ -235,7 +235,7 @@ def _closure(part: Part) -> tuple[list[State], bool]:
 def _unknown(part: Part) -> LeavesClassError:
     """Return the error for a part that may have many different values."""
     count = 1
-    intervals = _intervals(reachable(part.results))
+    intervals = intervals_of(reachable(part.results))
     for node in part.results:
         low, high = intervals[node.index]
         if low is None or high is None or high - low + 1 >= 2 ** min(node.scalar.bits, 31):
@@ -324,7 +324,7 @@ class _Outcomes:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes, self._order = nodes, reachable(nodes)
-        self._intervals = _intervals(self._order)
+        self._intervals = intervals_of(self._order)
         self._computed: dict[tuple[int, tuple[Values, ...]], Values] = {}
         self.size, self.looks = len(self._order), 0
 
@@ -434,44 +434,3 @@ def _compute(node: Node, sets: Sequence[frozenset[Any]]) -> Values:
             found = np.asarray(numpy_function(node.op)(*grids))
     results = frozenset(found.ravel().tolist())
     return results if len(results) <= _MAX_VALUES and not any(value != value for value in results) else None
-
-
-def _intervals(nodes: Sequence[Node]) -> dict[int, Interval]:
-    """Return the least and the greatest integer that each node can be, or None for each that is not known.
-
-    Args:
-        nodes: the nodes, each after its arguments.
-    """
-    found: dict[int, Interval] = {}
-    for node in nodes:
-        found[node.index] = _interval(node, [found[arg.index] for arg in node.args])
-    return found
-
-
-def _interval(node: Node, args: Sequence[Interval]) -> Interval:
-    if node.scalar.kind not in ("signed", "unsigned"):
-        return None, None
-    if node.is_constant:
-        return int(node.value), int(node.value)
-    limits = np.iinfo(node.scalar.dtype)
-    op = node.op
-    if op == "remainder":
-        low, high = args[1]
-        return (0, high - 1) if low is not None and high is not None and low > 0 else (limits.min, limits.max)
-    if op in ("minimum", "maximum"):
-        lows, highs = ([each[i] for each in args if each[i] is not None] for i in (0, 1))
-        pick = min if op == "minimum" else max
-        return pick(lows), pick(highs)  # type: ignore[type-var]
-    if op == "bitwise_and":
-        highs = [high for low, high in args if low is not None and low >= 0]
-        known_highs = [high for high in highs if high is not None]
-        return (0, min(known_highs)) if known_highs else (limits.min, limits.max)
-    if op == "cast" and node.args[0].scalar.kind in ("signed", "unsigned"):
-        low, high = args[0]
-        if low is not None and high is not None and low >= limits.min and high <= limits.max:
-            return low, high
-    if op == "select":
-        sides = args[1:]
-        if all(low is not None and high is not None for low, high in sides):
-            return min(s[0] for s in sides), max(s[1] for s in sides)  # type: ignore[type-var]
-    return limits.min, limits.max

@@ -14,6 +14,7 @@ from gpuscan.operators.loops import (
     bitwise,
     extremum,
     finite_state,
+    first_value,
     log_plus,
     max_times,
     mobius,
@@ -36,6 +37,7 @@ CLASSES: tuple[Callable[[Part], Stage], ...] = (
     bitwise.derive,
     mobius.derive,
     finite_state.derive,
+    first_value.derive,
 )
 
 
@@ -149,7 +151,8 @@ def _stage_of(part: Part, taken: set[int]) -> Stage:
     """Return the stage of a part, and note that its numbers are taken."""
     refusals: list[LeavesClassError] = []
     too_long = ""
-    graph = part.graph
+    # The results have nodes of their own, which no class may remove.
+    graph, _ = part.graph, part.results
     for derive_class in CLASSES:
         before = len(graph.nodes)
         try:

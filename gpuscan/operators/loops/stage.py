@@ -12,7 +12,7 @@ import numpy as np
 from gpuscan.array_types import AnyArray
 from gpuscan.operators.derivatives import Calculus
 from gpuscan.operators.expression_graph import BOOL, Graph, Node
-from gpuscan.operators.loops import polynomials
+from gpuscan.operators.loops import canonical, polynomials
 from gpuscan.operators.loops.step import Step, nodes_on
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.traced_array import Number, Traced
@@ -59,8 +59,8 @@ class Part:
 
     @cached_property
     def results(self) -> list[Node]:
-        """The new numbers."""
-        return [self.step.results[place] for place in self.places]
+        """The new numbers, in operations that the classes know."""
+        return canonical.rewrite(self.graph, [self.step.results[place] for place in self.places], self.states)
 
     @cached_property
     def varying(self) -> set[int]:

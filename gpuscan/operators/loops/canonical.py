@@ -1,0 +1,132 @@
+"""Rewrite operations of a step as those that the classes of loops know, where the results are the same.
+
+- A clamp by comparisons, ``np.where(y < low, low, np.where(y > high, high, y))``, is ``np.clip(y, low, high)`` for
+  numbers with ``low <= high``. It keeps NaN as well.
+- A shift register, ``(s << k) | x`` with x from 0 to 2**k - 1, is ``(s << k) + x``: the lowest k bits of the shifted
+  number are 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuscan.operators.evaluation import copy_nodes
+from gpuscan.operators.expression_graph import Graph, Node, reachable
+from gpuscan.operators.loops.intervals import Interval, intervals_of
+
+_LESS = ("less", "less_equal")
+_GREATER = ("greater", "greater_equal")
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A bound of a number.
+
+    Attributes:
+        low: True for a bound from below.
+        limit: the bound, a constant.
+        chosen: True if the number itself is compared, without the bounds inside.
+    """
+
+    low: bool
+    limit: Node
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class _Bounded:
+    """A number with bounds, the innermost first."""
+
+    base: Node
+    bounds: tuple[_Bound, ...]
+
+
+def rewrite(graph: Graph, results: Sequence[Node], states: Sequence[Node]) -> list[Node]:
+    """Return nodes of the same values. Only nodes that depend on the states are rewritten."""
+    order = reachable(results)
+    varying = {node.index for node in states}
+    intervals = intervals_of(order)
+    bounded: dict[Node, _Bounded] = {}
+    found: dict[Node, Node] = {}
+    for node in order:
+        bounded[node], found[node] = _bounds_of(node, bounded), node
+        if not any(arg.index in varying for arg in node.args):
+            continue
+        varying.add(node.index)
+        limits = _limits(bounded[node])
+        before = len(graph.nodes)
+        if node.op == "select" and limits is not None:
+            low, high = limits
+            new = found[bounded[node].base]
+            new = graph.apply("minimum", (new, high), node.scalar) if high is not None else new
+            new = graph.apply("maximum", (new, low), node.scalar) if low is not None else new
+        elif _is_register(node, intervals):
+            new = graph.apply("add", [found[arg] for arg in node.args], node.scalar)
+        elif all(found[arg] is arg for arg in node.args):
+            continue
+        else:
+            (new,) = copy_nodes([node], graph, {arg: found[arg] for arg in node.args})
+        found[node] = new
+        # Messages name the line and the function of the node that was rewritten.
+        for made in graph.nodes[before:]:
+            graph.lines[made.index] = graph.lines.get(node.index, "")
+            graph.names[made.index] = "where" if node.op == "select" else graph.names.get(node.index, "")
+    return [found[node] for node in results]
+
+
+def _is_register(node: Node, intervals: Mapping[int, Interval]) -> bool:
+    """Return True for ``(s << k) | x`` with x from 0 to 2**k - 1."""
+    if node.op not in ("bitwise_or", "bitwise_xor"):
+        return False
+    for shifted, other in (node.args, node.args[::-1]):
+        if shifted.op == "left_shift" and shifted.args[1].is_constant:
+            places = int(shifted.args[1].value)
+            low, high = intervals[other.index]
+            if 0 < places < node.scalar.bits and low is not None and high is not None and 0 <= low <= high < 2**places:
+                return True
+    return False
+
+
+def _bounds_of(node: Node, known: Mapping[Node, _Bounded]) -> _Bounded:
+    """Return the bounds that a node applies to a number."""
+    alone = _Bounded(node, ())
+    if node.scalar.kind not in ("signed", "unsigned", "float"):
+        return alone
+    if node.op in ("minimum", "maximum"):
+        for limit, number in (node.args, node.args[::-1]):
+            if limit.is_constant and not number.is_constant:
+                inner = known[number]
+                return _Bounded(inner.base, (*inner.bounds, _Bound(node.op == "maximum", limit, False)))
+    if node.op == "select" and node.args[0].op in (*_LESS, *_GREATER):
+        condition, yes, no = node.args
+        first, second = condition.args
+        limit, number = (first, second) if first.is_constant else (second, first)
+        # The limit is taken where the comparison holds. For floats, NaN would make a difference otherwise.
+        takes = yes is limit or (no is limit and node.scalar.kind != "float")
+        inner = known[no if yes is limit else yes]
+        if limit.is_constant and takes and inner.base is number:
+            below = (condition.op in _LESS) == (limit is second)
+            return _Bounded(number, (*inner.bounds, _Bound(below == (yes is limit), limit, True)))
+    return alone
+
+
+def _limits(bounded: _Bounded) -> tuple[Node | None, Node | None] | None:
+    """Return the lower and the upper bound of a clamp of two bounds or more; None if it is none."""
+    if len(bounded.bounds) < 2:
+        return None
+    low: Node | None = None
+    high: Node | None = None
+    for bound in bounded.bounds:
+        value = bound.limit.value
+        fits = (low is None or low.value <= value) and (high is None or value <= high.value)
+        # A chosen limit between the bounds inside is a bound as well. Another one would be undone by them.
+        if value != value or (bound.chosen and not fits):
+            return None
+        if bound.low:
+            low = bound.limit if low is None or low.value < value else low
+            high = bound.limit if high is not None and high.value < value else high
+        else:
+            high = bound.limit if high is None or high.value > value else high
+            low = bound.limit if low is not None and low.value > value else low
+    return low, high

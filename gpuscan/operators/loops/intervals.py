@@ -1,0 +1,57 @@
+"""The least and the greatest integer that each node of a step can be, whatever the carry and x are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from gpuscan.operators.expression_graph import BOOL, Node
+
+Interval: TypeAlias = tuple[int | None, int | None]
+
+
+def intervals_of(nodes: Sequence[Node]) -> dict[int, Interval]:
+    """Return the least and the greatest integer that each node can be, or None for each that is not known.
+
+    Args:
+        nodes: the nodes, each after its arguments.
+    """
+    found: dict[int, Interval] = {}
+    for node in nodes:
+        found[node.index] = _interval(node, [found[arg.index] for arg in node.args])
+    return found
+
+
+def _interval(node: Node, args: Sequence[Interval]) -> Interval:
+    if node.scalar.kind not in ("signed", "unsigned"):
+        return None, None
+    if node.is_constant:
+        return int(node.value), int(node.value)
+    limits = np.iinfo(node.scalar.dtype)
+    op = node.op
+    if op == "remainder":
+        low, high = args[1]
+        return (0, high - 1) if low is not None and high is not None and low > 0 else (limits.min, limits.max)
+    if op in ("minimum", "maximum"):
+        lows, highs = ([each[i] for each in args if each[i] is not None] for i in (0, 1))
+        pick = min if op == "minimum" else max
+        return pick(lows), pick(highs)  # type: ignore[type-var]
+    if op == "bitwise_and":
+        highs = [high for low, high in args if low is not None and low >= 0]
+        known_highs = [high for high in highs if high is not None]
+        return (0, min(known_highs)) if known_highs else (limits.min, limits.max)
+    if op == "right_shift" and node.scalar.kind == "unsigned" and node.args[1].is_constant:
+        return 0, int(limits.max) >> int(node.args[1].value)
+    if op == "cast" and node.args[0].scalar == BOOL:
+        return 0, 1
+    if op == "cast" and node.args[0].scalar.kind in ("signed", "unsigned"):
+        low, high = args[0]
+        if low is not None and high is not None and low >= limits.min and high <= limits.max:
+            return low, high
+    if op == "select":
+        sides = args[1:]
+        if all(low is not None and high is not None for low, high in sides):
+            return min(s[0] for s in sides), max(s[1] for s in sides)  # type: ignore[type-var]
+    return limits.min, limits.max

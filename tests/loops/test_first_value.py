@@ -1,0 +1,68 @@
+"""Loops that keep the first value that is not missing, with -1 or NaN for a missing one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from tests.loops import oracle
+
+F = np.float32
+I = np.int32
+RNG = np.random.default_rng(5)
+# Many values in front are missing themselves, so that later ones replace them.
+PLACES = np.concatenate([RNG.integers(-9, 0, 60), RNG.integers(-9, 10, 60)]).astype(I)
+GAPS = np.concatenate([np.full(60, np.nan), RNG.normal(size=60)]).astype(F)
+FLAGS = RNG.random(120) < 0.1
+
+STEPS: dict[str, tuple[Any, Any, Any]] = {
+    "less than 0": (lambda c, x: np.where(c < 0, x, c), I(-1), PLACES),
+    "not at least 0": (lambda c, x: np.where(c >= 0, c, x), F(-1), GAPS),
+    "limit on the left": (lambda c, x: np.where(~np.less_equal(0, c), x, c), I(-1), PLACES),
+    "equal, where a flag is set": (lambda c, x: np.where((c == -1) & x[1], x[0], c), I(-1), (PLACES, FLAGS)),
+    "NaN": (lambda c, x: np.where(np.isnan(c), x, c), F(np.nan), GAPS),
+    "not NaN": (lambda c, x: np.where(~np.isnan(c), c, x), F(np.nan), GAPS),
+    "NaN is unequal to itself": (lambda c, x: np.where(c != c, x, c), F(np.nan), GAPS),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_first_value_is_kept(name: str, reverse: bool) -> None:
+    step, init, xs = STEPS[name]
+    found = gs.loop(step, init, xs, reverse=reverse, device="numpy")
+    assert found.form is not None
+    assert found.form.kind == "extremum"
+    oracle.check(found, oracle.run(step, init, xs, reverse=reverse))
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_device_keeps_the_first_value(device: gs.Device, name: str) -> None:
+    step, init, xs = STEPS[name]
+    moved = tuple(map(device.asarray, xs)) if isinstance(xs, tuple) else device.asarray(xs)
+    for first in (init, device.asarray(np.asarray(init))):
+        oracle.check(gs.loop(step, first, moved), oracle.run(step, init, xs))
+
+
+def test_each_row_has_its_own_state_and_the_form_says_what_is_missing() -> None:
+    step, _, xs = STEPS["less than 0"]
+    init = np.array([-1, 4, -1], I)
+    found = gs.loop(step, init, xs.reshape(40, 3), device="numpy")
+    oracle.check(found, oracle.run(step, init, xs.reshape(40, 3)))
+    assert "h[t] = v if h[t-1] < 0 else h[t-1]" in str(found.form)
+
+
+def test_a_value_in_init_is_the_first() -> None:
+    init = np.array([np.nan, 3, np.nan], F)
+    x = GAPS.reshape(40, 3)
+    found = gs.loop(lambda c, x: np.where(np.isnan(c), x, c), init, x, device="numpy")
+    oracle.check(found, oracle.run(lambda c, x: np.where(np.isnan(c), x, c), init, x))
+    assert found[0][1] == 3
+
+
+def test_a_state_that_is_compared_with_the_input_is_refused() -> None:
+    with pytest.raises(gs.LoopError, match=r"np\.less on the carry"):
+        gs.loop_form(lambda c, x: np.where(c < x, 2 * x, c), I(-1), PLACES)

@@ -1,0 +1,111 @@
+"""Clamps that are written with comparisons, and shift registers: random ones are the loop or are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from tests.loops import oracle
+
+F = np.float32
+I = np.int32
+
+
+def integers(seed: int) -> Any:
+    return np.random.default_rng(seed).integers(-9, 10, 200).astype(I)
+
+
+def floats(seed: int) -> Any:
+    x = np.random.default_rng(seed).normal(size=200).astype(F) * F(4)
+    x[50] = np.nan
+    return x
+
+
+CLAMPS = {
+    "if and elif": lambda c, x: np.where(c + x < 0, 0, np.where(c + x > 90, 90, c + x)),
+    "the upper bound first": lambda c, x: np.where(c + x > 90, 90, np.where(c + x <= 0, 0, c + x)),
+    "limits on the left": lambda c, x: np.where(np.greater(0, c + x), 0, np.where(np.less_equal(90, c + x), 90, c + x)),
+    "np.select": lambda c, x: np.select([c + x < 0, c + x > 90], [0, 90], c + x),
+    "np.minimum inside": lambda c, x: np.where(c + x < 0, 0, np.minimum(c + x, 90)),
+}
+
+
+@pytest.mark.parametrize("name", CLAMPS)
+def test_a_clamp_by_comparisons_is_derived(name: str) -> None:
+    step = CLAMPS[name]
+    for init, x in ((I(3), integers(1)), (F(3), floats(1))):
+        found = gs.loop(step, init, x, device="numpy")
+        assert found.form is not None
+        assert found.form.kind == "clamp"
+        oracle.check(found, oracle.run(step, init, x))
+
+
+def test_a_leaking_clamp_is_derived() -> None:
+    def step(c: Any, x: Any) -> Any:
+        y = F(0.9) * c + x
+        return np.where(y < -2, F(-2), np.where(y > 3, F(3), y))
+
+    found = gs.loop(step, F(1), floats(2), device="numpy")
+    assert found.form is not None
+    assert found.form.kind == "clamp"
+    oracle.check(found, oracle.run(step, F(1), floats(2)))
+
+
+@pytest.mark.parametrize("dtype", [I, F])
+def test_random_chains_of_comparisons_are_the_loop_or_refused(dtype: Any) -> None:
+    derived = 0
+    for seed in range(60):
+
+        def step(c: Any, x: Any, seed: int = seed) -> Any:
+            rng = np.random.default_rng(seed)
+            y = c + x
+            result = y
+            for limit in rng.integers(-30, 31, int(rng.integers(2, 4))).tolist():
+                kind = int(rng.integers(6))
+                if kind == 0:
+                    result = np.where(y < limit, dtype(limit), result)
+                elif kind == 1:
+                    result = np.where(y >= limit, dtype(limit), result)
+                elif kind == 2:
+                    result = np.where(y > limit, result, dtype(limit))
+                elif kind == 3:
+                    result = np.where(limit < y, dtype(limit), result)
+                else:
+                    result = (np.minimum if kind == 4 else np.maximum)(result, dtype(limit))
+            return result
+
+        x = integers(seed) if dtype is I else floats(seed)
+        try:
+            found = gs.loop(step, dtype(1), x, device="numpy")
+        except gs.LoopError:
+            continue
+        derived += 1
+        oracle.check(found, oracle.run(step, dtype(1), x))
+    assert derived > 10
+
+
+REGISTERS = {
+    "a flag": ("affine", lambda s, x: (s << 1) | (x > 0), np.uint32(5)),
+    "a signed register": ("affine", lambda s, x: (x > 0) | (s << 1), I(-5)),
+    "eight bits": ("affine", lambda s, x: ((s << 1) ^ (x > 0)) & 0xFF, np.uint32(5)),
+    "a digit": ("affine", lambda s, x: (s << 4) | (x & 15), I(5)),
+    "a high byte": ("affine", lambda s, x: (s << 8) | (x.astype(np.uint32) >> 24), np.uint32(5)),
+    "three bits": ("finite-state", lambda s, x: ((s << 1) | (x > 0)) & 7, np.uint8(5)),
+}
+
+
+@pytest.mark.parametrize("name", REGISTERS)
+def test_a_shift_register_is_derived(name: str) -> None:
+    kind, step, init = REGISTERS[name]
+    found = gs.loop(step, init, integers(3), device="numpy")
+    assert found.form is not None
+    assert found.form.kind == kind
+    oracle.check(found, oracle.run(step, init, integers(3)))
+
+
+def test_bits_that_overlap_are_not_added() -> None:
+    with pytest.raises(gs.LoopError, match=r"np\.left_shift on the carry"):
+        gs.loop_form(lambda s, x: (s << 1) | (x & 3), np.uint32(5), integers(3).astype(np.uint32))
