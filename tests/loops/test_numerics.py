@@ -281,3 +281,62 @@ def test_long_sums_are_within_rounding() -> None:
     exact = oracle.run(lambda h, x: 0.999 * h + x, 0.0, x.astype(float))
     found = gs.loop(lambda h, x: a * h + x, F(0), x, device="numpy")
     assert np.abs(found[1] - exact[1][0]).max() < 1e-3
+
+
+# Steps of several numbers, the kind of their class, and init. The input is (x, y, flag).
+COUPLED: dict[str, tuple[Any, str, Any]] = {
+    "delays": (lambda h, x: np.array([x[0], h[0], h[1]]), "affine", np.zeros(3, F)),
+    "delays and a mean": (
+        lambda h, x: np.array([x[0], h[0], h[1], h[3] * F(0.5) + h[2]]),
+        "affine",
+        np.zeros(4, F),
+    ),
+    "numbers that change places": (lambda h, x: np.array([h[1], h[0] + x[0]]), "affine", np.zeros(2, F)),
+    "two means and their sum": (
+        lambda h, x: np.array([h[0] * F(0.5) + x[0], h[1] * F(0.5) + x[1], h[0] * F(0.5) + h[2] * F(0.3)]),
+        "affine",
+        np.zeros(3, F),
+    ),
+    "one of two is reset": (
+        lambda h, x: (np.where(x[2], x[1], h[1] * F(0.5) + h[0] * F(0.2) + x[0]), h[0] * F(0.5) + F(0.1)),
+        "affine",
+        (F(0), F(0)),
+    ),
+    "change of places by a flag": (
+        lambda c, x: (np.where(x[2], c[1], c[0] / 2) + x[0], np.where(x[2], c[0] / 2, c[1])),
+        "affine",
+        (F(0), F(0)),
+    ),
+    "delays of a maximum": (
+        lambda h, x: np.array([x[0], np.maximum(h[0] + 1, x[1]), np.maximum(h[1] + x[0], 0)]),
+        "max-plus",
+        np.zeros(3, F),
+    ),
+    "delays of a log of a sum": (
+        lambda h, x: np.array([x[0], np.logaddexp(h[0] + 1, 0), np.logaddexp(h[1] + 2, 0)]),
+        "log-plus",
+        np.zeros(3, F),
+    ),
+}
+
+
+def inputs_of_three(seed: int, size: int = 60) -> Any:
+    values = [np.nan] if seed % 2 else [np.nan, np.inf]
+    x, y = (strewn(values, seed + each, size) for each in (0, 1000))
+    late = np.random.default_rng(seed).random(size) < 0.7
+    # Few numbers are not finite, so that some states are finite again.
+    return np.where(late, np.nan_to_num(x, posinf=1), x), np.nan_to_num(y, posinf=1), np.roll(late, 3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", COUPLED)
+def test_nan_of_a_number_reaches_those_alone_that_depend_on_it(name: str, seed: int) -> None:
+    step, kind, init = COUPLED[name]
+    check(step, init, inputs_of_three(seed), kind)
+
+
+def test_nan_stays_in_its_numbers_on_every_adapter(device: gs.Device) -> None:
+    xs = inputs_of_three(1, 500)
+    for name in ("delays and a mean", "one of two is reset", "delays of a maximum"):
+        step, _, init = COUPLED[name]
+        oracle.check(gs.loop(step, init, tuple(map(device.asarray, xs))), oracle.run(step, init, xs))

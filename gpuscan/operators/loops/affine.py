@@ -141,7 +141,7 @@ def derive(part: Part) -> Stage:
         return derive_stage(PlusTimes(part), scales=True)
     stage = derive_stage(PlusTimes(_Inner(part.step, part.places, part.initial, masked[0])), scales=False)
     assert isinstance(stage.composition, MatrixMaps)
-    composition = MaskedMaps(PlusTimes, stage.composition.pattern, masked[1])
+    composition = MaskedMaps(PlusTimes, stage.composition.pattern, bits=masked[1])
     return replace(stage, law=f"h[t] = (a h[t-1] + b) mod 2**{masked[1]}", composition=composition)
 
 

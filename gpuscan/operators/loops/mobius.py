@@ -49,14 +49,14 @@ def scale_matrix(*numbers: Number) -> list[Number]:
 
 
 def quotient_of(number: Number) -> list[Number]:
-    """Return two numbers whose quotient is the number. Of an infinity, both are finite and the second one is 0."""
+    """Return two numbers that have this number as their quotient. For an infinity, the second one is 0."""
     infinite, zero, one = np.isinf(number), np.zeros_like(number), np.ones_like(number)
     return [np.where(infinite, np.where(number > 0, one, -one), number), np.where(infinite, zero, one)]
 
 
 @dataclass(frozen=True)
 class MobiusMaps(Composition):
-    """Maps (a, b, c, d). Those with a = c = 0 are constant, and keep NaN of the state alone."""
+    """Maps (a, b, c, d). A map with a = c = 0 is constant, except that it keeps NaN of the state."""
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         a, b, c, d = left

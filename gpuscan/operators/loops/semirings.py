@@ -9,7 +9,7 @@ any functions is. The identity is A = 1, b = 0, in the semiring's 1 and 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -20,7 +20,7 @@ from gpuscan.array_types import AnyDType
 from gpuscan.elements import scalar_of
 from gpuscan.operators.adjoint import ONE, ZERO, Pattern, pattern_of
 from gpuscan.operators.derivatives import Calculus
-from gpuscan.operators.expression_graph import Graph, Node
+from gpuscan.operators.expression_graph import Graph, Node, reachable
 from gpuscan.operators.loops.stage import (
     Composition,
     Numbers,
@@ -35,6 +35,8 @@ from gpuscan.operators.loops.stage import (
 )
 from gpuscan.operators.traced_array import Number
 
+# How many powers of a matrix have their structures compared. Longer periods are those of larger matrices.
+_MAX_POWERS = 64
 INT32, INT64 = scalar_of(np.dtype(np.int32)), scalar_of(np.dtype(np.int64))
 
 
@@ -112,6 +114,8 @@ class Forms:
 
     def __init__(self, semiring: Semiring) -> None:
         self.semiring, self.part = semiring, semiring.part
+        # The indices of weights that are absent under a condition.
+        self.absent: set[int] = set()
         self._known: dict[int, Form] = {}
 
     def of(self, node: Node) -> Form:
@@ -201,7 +205,16 @@ class Forms:
             self.semiring.zero(like) if each is None else self.semiring.one(like) if each is ONE else each
             for each in (one, other)
         ]
-        return self.semiring.graph.select(condition, *nodes)
+        found = self.semiring.graph.select(condition, *nodes)
+        if one is None or other is None:
+            self.absent.add(found.index)
+        return found
+
+    def may_be_absent(self, weight: object) -> bool:
+        """Return True if a weight is absent under some condition."""
+        if not isinstance(weight, Node):
+            return weight is None
+        return any(node.index in self.absent for node in reachable([weight]))
 
     def choice(self, condition: Node, yes: Form, no: Form) -> Form:
         """Return the form of ``np.where(condition, yes, no)``."""
@@ -231,10 +244,13 @@ class MatrixMaps(Composition):
     Attributes:
         semiring: the class of the semiring.
         pattern: the class of each entry of A; see `gpuscan.operators.transitions`.
+        sparse: the classes of entries that may be absent, which is the semiring's 0. NaN and infinities of a number are
+            not multiplied by them.
     """
 
     semiring: type[Semiring]
     pattern: Pattern
+    sparse: frozenset[int] = frozenset()
 
     @property
     def stored(self) -> int:
@@ -249,8 +265,17 @@ class MatrixMaps(Composition):
         def entry(numbers: Numbers, kind: int) -> Number | None:
             return numbers[kind] if kind >= 0 else None
 
-        def product(one: object, other: object) -> Any:
-            return other if one is None else one if other is None else times(one, other)
+        def product(row: int, other: Number | None, column: int = ONE) -> Any:
+            """Return the product of the right entry of one class and a number of the left, of a class as well."""
+            one = entry(right, row)
+            if one is None or other is None:
+                return other if one is None else one
+            found = times(one, other)
+            for number, kind in ((one, row), (other, column)):
+                if kind in self.sparse:
+                    nothing = np.full_like(like, self.semiring.nothing(like))
+                    found = np.where(number == nothing, nothing, found)
+            return found
 
         found: dict[int, Number] = {}
         for i in size:
@@ -258,7 +283,7 @@ class MatrixMaps(Composition):
                 kind = self.pattern[i][j]
                 if kind >= 0 and kind not in found:
                     terms = [
-                        product(entry(right, self.pattern[i][k]), entry(left, self.pattern[k][j]))
+                        product(self.pattern[i][k], entry(left, self.pattern[k][j]), self.pattern[k][j])
                         for k in size
                         if ZERO not in (self.pattern[i][k], self.pattern[k][j])
                     ]
@@ -267,9 +292,7 @@ class MatrixMaps(Composition):
                     found[kind] = reduce(plus, terms) if terms else np.full_like(like, self.semiring.nothing(like))
         vector = []
         for i in size:
-            terms = [
-                product(entry(right, self.pattern[i][j]), left[stored + j]) for j in size if self.pattern[i][j] != ZERO
-            ]
+            terms = [product(self.pattern[i][j], left[stored + j]) for j in size if self.pattern[i][j] != ZERO]
             vector.append(reduce(plus, [*terms, right[stored + i]]))
         return [*(found[kind] for kind in range(stored)), *vector]
 
@@ -402,7 +425,10 @@ def derive_stage(semiring: Semiring, *, scales: bool) -> Stage:
                 )
     matrix = [stored[kind] for kind in range(len(stored))]
     wide_numbers = tuple(semiring.calculus.wide(node) for node in (*matrix, *shifts))
-    composition = MatrixMaps(type(semiring), pattern)
+    sparse: frozenset[int] = frozenset()
+    if like.scalar.kind == "float" and semiring.kind != "max-times":
+        sparse = _sparse_classes(pattern, [[forms.may_be_absent(each) for each in row] for row in entries], entries)
+    composition = MatrixMaps(type(semiring), pattern, sparse)
     law = semiring.law if len(found) == 1 else semiring.law.replace("a ", "A ") + describe_pattern(pattern)
     return Stage(semiring.kind, law, part.places, wide_numbers, found[0].constant, composition)
 
@@ -422,6 +448,20 @@ def _derive_scaled_stage(forms: Forms, form: Form) -> Stage:
         numbers = (semiring.calculus.wide(semiring.zero(weight) if shift is None else shift),)
     scaled = compute_nodes(semiring.graph, scale_number, semiring.calculus.wide(weight))
     return Stage(semiring.kind, semiring.law, part.places, (*scaled, *numbers), form.constant, composition)
+
+
+def _sparse_classes(
+    pattern: Pattern, absent: Sequence[Sequence[bool]], entries: Sequence[Sequence[object]]
+) -> frozenset[int]:
+    """Return the classes of the entries that are absent in some products of matrices, and present in others."""
+    there = np.array([[entry is not None for entry in row] for row in entries])
+    sure = ~np.array(absent)
+    some, every = there, sure
+    met, always = there.copy(), sure.copy()
+    for _ in range(_MAX_POWERS):
+        some, every = some @ there, every @ sure
+        met, always = met | some, always & every
+    return frozenset(pattern[i][j] for i, j in zip(*np.nonzero(met & ~always), strict=True) if pattern[i][j] >= 0)
 
 
 def describe_pattern(pattern: Pattern) -> str:

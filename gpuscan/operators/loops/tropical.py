@@ -329,7 +329,7 @@ class _Clamps:
         return _Clamp(pick(yes.shift, no.shift, 0), low, high, constant, value)
 
     def bounds(self, clamp: _Clamp) -> tuple[Node | None, Node | None]:
-        """Return the bounds. Those of a constant map are its value."""
+        """Return the bounds. Where the map is constant, they are its value."""
         if clamp.is_constant:
             return clamp.value, clamp.value
         if clamp.constant is None or clamp.value is None:
