@@ -76,6 +76,10 @@ class Semiring:
     def sum(self, a: Node, b: Node) -> Node:
         raise NotImplementedError
 
+    def sum_shifts(self, a: Node, b: Node) -> Node:
+        """Return the sum of two constants, with NaN if one of them is NaN."""
+        return self.sum(a, b)
+
     def product(self, a: Node, b: Node) -> Node:
         raise NotImplementedError
 
@@ -152,7 +156,7 @@ class Forms:
         return Form({place: weight for place, weight in weights.items() if weight is not None}, shift, constant, value)
 
     def _sum(self, one: Node | None, other: Node | None) -> Node | None:
-        return self.semiring.sum(one, other) if one is not None and other is not None else one or other
+        return self.semiring.sum_shifts(one, other) if one is not None and other is not None else one or other
 
     def _plus(self, a: Any, b: Any) -> Any:
         if a is None or b is None:
