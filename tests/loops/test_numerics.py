@@ -168,6 +168,12 @@ def test_a_slope_that_grows_beyond_every_float_is_on_the_right_side_of_its_bound
     check(lambda h, x: np.clip(x[0] * h + x[1], -1, 1), F(0), (factors, x), "clamp")
 
 
+def test_nan_of_an_input_that_is_added_and_subtracted_stays() -> None:
+    x = np.array([1, np.nan, 2, 3], F)
+    check(lambda h, x: (h + x[0]) - x[0], F(1), (x, x), "affine")
+    check(lambda h, x: np.where(x[0] > 1, 1, (F(0.5) * h + x[0]) - x[0]), F(1), (x, x), "affine")
+
+
 def test_nan_stays_in_its_row() -> None:
     x = np.ones((40, 3), F)
     x[5, 1] = np.nan

@@ -61,10 +61,11 @@ class MobiusMaps(Composition):
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         a, b, c, d = left
         e, f, g, h = right
-        product = e * a + f * c, e * b + f * d, g * a + h * c, g * b + h * d
+        # A constant map ends with its own f / h. NaN is in b, if it is in the left map at all.
         zero = np.zeros_like(e)
-        alone = (e == zero) & (g == zero) & ~np.isnan(b + d)
-        return scale_matrix(*(np.where(alone, own, each) for own, each in zip(right, product, strict=True)))
+        alone = (e == zero) & (g == zero)
+        c, d = np.where(alone, e, c), np.where(alone, np.ones_like(d), d)
+        return scale_matrix(e * a + f * c, e * b + f * d, g * a + h * c, g * b + h * d)
 
     def start(self, state: Numbers) -> list[Number]:
         zero = np.zeros_like(state[0])

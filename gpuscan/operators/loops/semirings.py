@@ -76,6 +76,10 @@ class Semiring:
     def sum(self, a: Node, b: Node) -> Node:
         raise NotImplementedError
 
+    def sum_shifts(self, a: Node, b: Node) -> Node:
+        """Return the sum of two constants, with NaN if one of them is NaN."""
+        return self.sum(a, b)
+
     def product(self, a: Node, b: Node) -> Node:
         raise NotImplementedError
 
@@ -152,7 +156,7 @@ class Forms:
         return Form({place: weight for place, weight in weights.items() if weight is not None}, shift, constant, value)
 
     def _sum(self, one: Node | None, other: Node | None) -> Node | None:
-        return self.semiring.sum(one, other) if one is not None and other is not None else one or other
+        return self.semiring.sum_shifts(one, other) if one is not None and other is not None else one or other
 
     def _plus(self, a: Any, b: Any) -> Any:
         if a is None or b is None:
@@ -313,13 +317,11 @@ def rescale(factor: Number, exponent: Number, times: int = 1) -> tuple[Number, N
     unit, root = powers(factor.dtype)
     for _ in range(times):
         size = np.abs(factor)
-        large, small = size >= root, (size < 1 / root) & (size > 0)
-        step = np.full_like(factor, 1)
-        scale = np.where(large, np.full_like(factor, 1 / unit), np.where(small, np.full_like(factor, unit), step))
-        factor = factor * scale
-        exponent = exponent + large.astype(np.int32) - small.astype(np.int32)
-    # The exponents of 0, infinity and NaN mean nothing, and would add up.
-    return factor, np.where((size > 0) & (size <= unit), exponent, np.zeros_like(exponent))
+        steps = (size >= root).astype(np.int32) - (size < 1 / root).astype(np.int32)
+        factor = factor * normal_power_of_two(steps * -int(np.log2(unit)), factor)
+        exponent = exponent + steps
+    # The exponents of 0 and of an infinity, which are their own doubles, mean nothing and would add up.
+    return factor, np.where(factor + factor == factor, np.zeros_like(exponent), exponent)
 
 
 def scale_number(number: Number) -> tuple[Number, Number]:
@@ -336,7 +338,7 @@ def multiply_scaled(factor: Number, exponent: Number, number: Number) -> Number:
     _, root = powers(factor.dtype)
     half = int(np.log2(root))
     exponent = np.clip(exponent, -5, 5)
-    sign = np.clip(exponent, -1, 1)
+    sign = np.sign(exponent)
     quarter = normal_power_of_two(exponent * (half // 2) - sign * (half // 4), factor)
     for _ in range(4):
         number = number * quarter

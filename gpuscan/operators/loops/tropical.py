@@ -63,7 +63,7 @@ def is_beyond(number: Number, low: bool, high: bool) -> Any:
         low, high: True if there are such bounds.
     """
     if low and high:
-        return np.isinf(number)
+        return np.abs(number) == np.full_like(number, np.inf)
     return number == np.full_like(number, -np.inf if low else np.inf)
 
 
