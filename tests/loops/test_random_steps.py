@@ -99,3 +99,13 @@ def test_resets_inside_bounds_sums_and_products(kinds: list[Operation], seed: in
         xs = (*rng.normal(size=(2, 40)).astype(F), *flags)
         derived += compare(operations, F(rng.normal()), xs)
     assert derived > 5
+
+
+def test_integers_narrower_than_the_carry() -> None:
+    """Assert that a conversion that wraps around is not taken for one that keeps the number."""
+
+    def step(h: Any, x: Any) -> Any:
+        return np.maximum((h + x).astype(np.int8), 0).astype(np.int32)
+
+    with pytest.raises(gs.LoopError, match="128 different values"):
+        gs.loop(step, np.int32(100), np.array([100, 1, 1], np.int32), device="numpy")

@@ -306,7 +306,9 @@ class _Clamps:
     def _cast(self, node: Node) -> _Clamp:
         (arg,) = node.args
         kinds = arg.scalar.kind, node.scalar.kind
-        if kinds != ("float", "float") and not all(kind in _INTEGERS for kind in kinds):
+        # Integers that are narrower than the carry wrap around.
+        wraps = node.scalar.kind != "float" and node.scalar.bits < self.scalar.bits
+        if wraps or (kinds != ("float", "float") and not all(kind in _INTEGERS for kind in kinds)):
             raise LeavesClassError(node, f"converts the carry to {node.scalar.name}")
         return self.of(arg)
 
@@ -424,7 +426,8 @@ class MaxPlus(Semiring):
             amount = self.number(args[1])
             negative = self.graph.apply("negative", (amount,), amount.scalar)
             return forms.scale(forms.of(args[0]), negative)
-        if op == "cast" and node.scalar.kind == args[0].scalar.kind:
+        wraps = node.scalar.kind != "float" and any(node.scalar.bits < each.scalar.bits for each in self.part.states)
+        if op == "cast" and node.scalar.kind == args[0].scalar.kind and not wraps:
             return forms.of(args[0])
         found = chosen_extremum(node)
         if found is not None and found.name == self.extremum and node.scalar.kind != "float":
