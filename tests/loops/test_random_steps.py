@@ -107,5 +107,10 @@ def test_integers_narrower_than_the_carry() -> None:
     def step(h: Any, x: Any) -> Any:
         return np.maximum((h + x).astype(np.int8), 0).astype(np.int32)
 
+    def wide(h: Any, x: Any) -> Any:
+        return np.maximum(h.astype(np.int64) + x, 0).astype(np.int32)
+
+    x = np.array([100, 1, -300], np.int32)
     with pytest.raises(gs.LoopError, match="128 different values"):
-        gs.loop(step, np.int32(100), np.array([100, 1, 1], np.int32), device="numpy")
+        gs.loop(step, np.int32(100), x, device="numpy")
+    assert gs.loop(wide, np.int32(100), x, device="numpy").ys.tolist() == [200, 201, 0]

@@ -307,7 +307,7 @@ class _Clamps:
         (arg,) = node.args
         kinds = arg.scalar.kind, node.scalar.kind
         # Integers that are narrower than the carry wrap around.
-        wraps = node.scalar.kind != "float" and node.scalar.bits < self.scalar.bits
+        wraps = node.scalar.kind != "float" and node.scalar.bits < self.part.states[0].scalar.bits
         if wraps or (kinds != ("float", "float") and not all(kind in _INTEGERS for kind in kinds)):
             raise LeavesClassError(node, f"converts the carry to {node.scalar.name}")
         return self.of(arg)
