@@ -269,8 +269,9 @@ def histogram(
     if given is not None:
         return _sum_by_bin(numbers, home.asarray(given).reshape(-1), found, count), edges
     if not numbers.size or not count:
-        return new_array(home, np.zeros(count, np.uint32)), edges
-    counts = Array._of(home, count_bins(numbers, found))
+        counts = new_array(home, np.zeros(count, np.uint32))
+    else:
+        counts = Array._of(home, count_bins(numbers, found))
     return (counts, edges) if on_device else (counts.numpy().astype(np.int64), edges)
 
 
@@ -287,7 +288,8 @@ def _edges_of(numbers: Array, bins: int | str | ArrayLike, limits: tuple[float, 
         falls = bins.size > 1 and bool(map_arrays(lambda a, b: a > b, bins[:-1], bins[1:]).any())
         if falls:
             raise ValueError("bins were passed with edges that fall; pass edges in rising order: gpuscan.sort(bins)")
-        return bins.astype(numbers.dtype, copy=False)
+        # Edges of another dtype are few, and not all of them are numbers of this one.
+        return bins if bins.dtype == numbers.dtype else bins.numpy()
     sample = np.zeros(0, np.float32 if numbers.dtype.name == "bfloat16" else numbers.dtype)
     if np.ndim(bins) == 0 and limits is None and numbers.size:
         sample = _bounds_of(numbers)

@@ -142,7 +142,7 @@ class SelectiveScan:
     def _whole(self, array: Array) -> tuple[int, ...]:
         """Return the shape of an array with all batches or one, and with all channels if it is not one for many."""
         lead, own = self.shape[: STATES - 2], array.shape[: STATES - 2]
-        by_channel = array.shape[TIME] == 1 or array.shape[STATES] == 1
+        by_channel = array.shape[TIME] == 1 or array is self.u or array is self.dt
         channels = self.shape[STATES - 2 : STATES] if by_channel else array.shape[STATES - 2 : STATES]
         return (*(lead if prod(own) > 1 else own), *channels, *array.shape[STATES:])
 
@@ -179,7 +179,7 @@ class SelectiveScan:
             own, given = self._sources(device, self.arrays, part)
             found = StateRun(device, own).gradients(grad_y[part], grad_last[part])
             if given is not None:
-                found[1] = map_arrays(softplus_gradient, found[1], given)
+                found[1] = map_arrays(softplus_gradient, found[1].reshape(given.shape), given)
             return _read_all(device, found)
 
         for part, found in in_flight(compute_part, self._state_parts()):

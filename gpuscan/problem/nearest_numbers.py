@@ -21,7 +21,8 @@ def nearest_in(dtype: AnyDType, numbers: AnyArray, *, up: bool) -> tuple[AnyArra
         info = np.iinfo(dtype)
         wide = numbers if numbers.dtype.kind in "iu" else (np.ceil if up else np.floor)(numbers.astype(np.float64))
         if wide.dtype.kind == "f":
-            # The powers of two are exact.
+            # NaN comes after all numbers. The powers of two are exact.
+            wide = np.where(np.isnan(wide), np.inf, wide)
             exists = (wide < float(info.max + 1)) if up else (wide >= float(info.min))
             inside = (wide >= float(info.min)) & (wide < float(info.max + 1))
         else:
@@ -45,7 +46,7 @@ def nearest_in(dtype: AnyDType, numbers: AnyArray, *, up: bool) -> tuple[AnyArra
 def _rounded_in(info: np.iinfo[Any], number: float, *, up: bool) -> tuple[int, bool]:
     """Return what `nearest_in` does, where integers are rounded to float64 before they are compared."""
     end = int(info.max if up else info.min)
-    if np.isnan(number) or (number > float(end) if up else number < float(end)):
+    if number > float(end) if up else number < float(end):
         return end, False
     # Halfway to the next float on the other side, which an integer is rounded to if that is even.
     other = np.nextafter(number, -np.inf if up else np.inf)

@@ -614,3 +614,18 @@ def test_integers_that_are_no_floats(device: gs.Device, dtype: str) -> None:
         for side in ("left", "right"):
             wanted = np.searchsorted(ordered, places, side)
             np.testing.assert_array_equal(gs.searchsorted(ordered, places, side=side, device=device), wanted)
+
+
+def test_edges_of_another_dtype(device: gs.Device) -> None:
+    """Count with edges on the device that the array's dtype does not have, with NaN as an edge, and with one edge."""
+    unsigned, signed = np.array([1, 2, 3], np.uint64), np.array([0, 1, 1, 2], np.int32)
+    for x, edges in ((unsigned, np.array([-1, 2, 5])), (signed, np.array([0.5, 1.5, 2], np.float32))):
+        counts, kept = gs.histogram(device.asarray(x), device.asarray(edges))
+        np.testing.assert_array_equal(counts.numpy(), np.histogram(x, edges)[0])
+        np.testing.assert_array_equal(kept.numpy(), edges)
+    for dtype in ("int32", "uint8", "int64", "float32"):
+        numbers = signed.astype(dtype)
+        for bounds in ([-1.0, np.nan], [0, 1, np.nan], [np.nan, np.nan], [-np.inf, 1, np.inf], [1.0]):
+            found, wanted = gs.histogram(numbers, bounds, device=device)[0], np.histogram(numbers, bounds)[0]
+            np.testing.assert_array_equal(found, wanted)
+            assert found.dtype == wanted.dtype

@@ -115,6 +115,29 @@ def test_on_devices(device: gs.Device, form: str) -> None:
                     assert_near(one, other, 1e-4)
 
 
+@pytest.mark.parametrize("form", ["complex", "one state"])
+def test_gradients_of_arrays_of_the_host(device: gs.Device, form: str) -> None:
+    """Compute the gradient with softplus by several kernels, and of one state with weights that many channels share."""
+    rng = np.random.default_rng(0)
+    if form == "complex":
+        decays = -rng.random((2, 3)) + 1j * rng.normal(size=(2, 3))
+        weights = rng.normal(size=(2, 2, 3)) + 1j * rng.normal(size=(2, 2, 3))
+        given = dict(
+            zip(NAMES, (rng.normal(size=(3, 2, 20)), rng.normal(size=(3, 2, 20)), decays, *weights), strict=False)
+        )
+    else:
+        shapes = ((1, 4, 17), (1, 4, 17), (4, 1), (1, 1, 17), (1, 1, 17))
+        given = dict(zip(NAMES, (rng.normal(size=shape) for shape in shapes), strict=False))
+        given["A"] = -np.exp(given["A"])
+    grad = np.cos(given["u"])
+    exact = gs.selective_scan_vjp(**given, grad_y=grad, delta_softplus=True, device="numpy")
+    found = gs.selective_scan_vjp(**narrow(given | {"grad_y": grad}), delta_softplus=True, device=device)
+    for one, other in zip(found, exact, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            assert_near(one, other, 1e-4)
+
+
 @pytest.mark.parametrize("heads", [1, 2])
 def test_steps(device: gs.Device, heads: int) -> None:
     """Take the steps of a scan one by one, also with heads and groups, and compare with the scan."""
