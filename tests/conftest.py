@@ -47,10 +47,10 @@ if SWIFTSHADER.exists() and not any(name in os.environ for name in DRIVER_VARIAB
 # tests start have them too.
 TESTS_OF_WHAT_USERS_GET = ("api.test_scan.", "api.test_contract.", "codegen.", "planning.", "test_docs.", "tools.")
 
-# Tests of which each software adapter runs a case. What they test depends on subgroups, limits and schedulers, in which
+# Each software adapter runs a case of these tests. What they test depends on subgroups, limits and schedulers, in which
 # two adapters of one backend differ. Tests of other folders run the same kernels through the public functions.
 TESTS_OF_ADAPTERS = ("tests/engine/", "tests/device/")
-# Tests of which each backend runs a case. They compile unusual code, which naga translates for each backend.
+# Each backend runs a case of these tests. They compile unusual code, which naga translates for each backend.
 TESTS_OF_BACKENDS = ("tests/codegen/", "tests/loops/", "tests/operators/")
 
 # The devices that the fixture `device` has opened.

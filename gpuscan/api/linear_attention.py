@@ -413,11 +413,10 @@ class _Call:
         length = self.arrays.k.shape[1]
         one = largest_numbers(keys, values, length, self.arrays.g.ndim == 4)
         own_heads = max(1, min(heads, limit // one))
+        own_batches = max(1, min(batches, limit // (one * heads)))
         if not self.on_device and own_heads == heads:
             # Whole batches are contiguous, so they are copied at the speed of the bus.
-            own = max(1, ARRAYS.piece_bytes // (4 * length * heads * max(keys, values)))
-            limit = min(limit, own * one * heads)
-        own_batches = max(1, min(batches, limit // (one * heads)))
+            own_batches = max(1, min(own_batches, ARRAYS.piece_bytes // (4 * length * heads * max(keys, values))))
         for batch in range(0, batches, own_batches):
             for head in range(0, heads, own_heads):
                 yield slice(batch, batch + own_batches), slice(head, head + own_heads)

@@ -49,7 +49,7 @@ class SelectiveScan:
 
     Attributes:
         u: the input: it depends on all axes but the states.
-        dt: the step sizes, in the shape of `u`; with `softplus`, numbers whose softplus the step sizes are.
+        dt: the step sizes, in the shape of `u`; with `softplus`, the numbers that it takes to give the step sizes.
         A: the decays: they do not depend on time.
         B: the weights of the input.
         C: the weights of the output.
@@ -78,8 +78,7 @@ class SelectiveScan:
         """Return y, in the shape of `u`, and the states after the last step, with a time axis of length 1."""
         device = resolve_device(device_for(self.arrays) if self.device is None else self.device)
         if device is None:
-            steps = softplus(self.dt) if self.softplus else self.dt
-            return stages.selective_scan(self.u, steps, self.A, self.B, self.C)
+            return stages.selective_scan(self.u, self._steps, self.A, self.B, self.C)
         y = np.empty(self.u.shape, self.u.dtype)
         last = np.empty((*self.shape[:TIME], 1), self.A.dtype)
         if self._fits(device):
@@ -117,6 +116,11 @@ class SelectiveScan:
             for wait in found:
                 wait()
         return y, last
+
+    @property
+    def _steps(self) -> Array:
+        """The step sizes."""
+        return softplus(self.dt) if self.softplus else self.dt
 
     def _sources(
         self, device: Device, arrays: Sequence[Array], part: Part
@@ -167,8 +171,8 @@ class SelectiveScan:
         """
         device = resolve_device(device_for(self.arrays) if self.device is None else self.device)
         if device is None:
-            steps = softplus(self.dt) if self.softplus else self.dt
-            of_u, of_dt, *others = stages.selective_gradient(self.u, steps, self.A, self.B, self.C, grad_y, grad_last)
+            arrays = self.u, self._steps, self.A, self.B, self.C
+            of_u, of_dt, *others = stages.selective_gradient(*arrays, grad_y, grad_last)
             return of_u, softplus_gradient(of_dt, self.dt) if self.softplus else of_dt, *others
         sizes = prod(self._channels), self._channels[2], *self.shape[STATES:]
         if self._fits(device) and can_differentiate(device._context, *sizes):

@@ -141,7 +141,7 @@ def combine_code(
         signature, arguments, traced.fields, element, "Element", native_int64, wrap=not late, names=names, fixed=fixed
     )
     has_quick_steps = fixed and any(map(has_quick_form, nodes))
-    quick = _quick_code(arguments, traced, element, native_int64, names) if has_quick_steps else ""
+    quick = _quick_code(arguments, traced, nodes, element, native_int64, names) if has_quick_steps else ""
     return Code(
         source,
         helpers_of(source + quick),
@@ -202,17 +202,15 @@ def map_code(
 
 
 def _quick_code(
-    arguments: Sequence[tuple[str, Element]], traced: Result, element: Element, native_int64: bool,
-    names: Mapping[int, str],
+    arguments: Sequence[tuple[str, Element]], traced: Result, nodes: Sequence[Node], element: Element,
+    native_int64: bool, names: Mapping[int, str],
 ) -> str:  # fmt: skip
     """Return the functions by which kernels combine elements in quick steps; see `Code.quick`."""
-    nodes = reachable([node for each in traced.fields for node in each])
     operands = [arg for node in nodes if has_quick_form(node) for arg in node.args]
     inputs = sorted({arg.data[1:] for arg in operands if arg.op == "input"})
     sizes = "0xffffffffu"
     for position, component in inputs:
-        number = element.member("x", position) + (f"[{component}]" if element.fields[position].shape else "")
-        sizes = f"min({sizes}, f32_size({number}))"
+        sizes = f"min({sizes}, f32_size({_number_of('x', element, position, component)}))"
     combine = emit(
         "fn quick_combine(a: Element, b: Element, smallest: ptr<function, u32>) -> Element", arguments, traced.fields,
         element, "Element", native_int64, names=names, fixed=True, quick=True,
@@ -298,8 +296,8 @@ def emit(
         wrap: keep narrow integers in their range after each operation.
         names: names of numbers that the shader has already, by the index of their node.
         fixed: True if floats must have the same bits on every device.
-        quick: True to use the quick forms of these steps (see `spell_node`), and to note how small their operands are,
-            apart from those that are numbers of the arguments.
+        quick: True to use the quick forms of these steps (see `spell_node`), and to note how small their operands are.
+            The numbers of the arguments are not looked at.
     """
     results = [node for field in fields for node in field]
     nodes = reachable(results)
@@ -343,8 +341,13 @@ def _text(
     if node.op == "input":
         argument, field, component = node.data
         name, element = arguments[argument]
-        return Text(element.member(name, field) + (f"[{component}]" if element.fields[field].shape else ""))
+        return Text(_number_of(name, element, field, component))
     return spell_node(node, [texts[arg.index] for arg in node.args], native_int64, wrap, fixed, quick)
+
+
+def _number_of(name: str, element: Element, field: int, component: int) -> str:
+    """Return how WGSL spells a number of an element with this name."""
+    return element.member(name, field) + (f"[{component}]" if element.fields[field].shape else "")
 
 
 def _construct_result(

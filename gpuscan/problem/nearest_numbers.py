@@ -33,7 +33,7 @@ def nearest_in(dtype: AnyDType, numbers: AnyArray, *, up: bool) -> tuple[AnyArra
         if wide.dtype.kind == "f" and dtype.itemsize == 8:
             # NumPy compares 64-bit integers with floats in float64, which rounds them.
             for place in np.flatnonzero(np.abs(wide) >= _EXACT_IN_FLOAT64):
-                found.flat[place], exists.flat[place] = _rounded_in(info, float(wide.flat[place]), up=up)
+                found.flat[place], exists.flat[place] = _nearest_in_float64(info, float(wide.flat[place]), up=up)
         return found, exists
     wide = numbers.astype(np.float64)
     with np.errstate(over="ignore"):
@@ -43,7 +43,7 @@ def nearest_in(dtype: AnyDType, numbers: AnyArray, *, up: bool) -> tuple[AnyArra
     return np.where(passed, following, nearest), np.ones(numbers.shape, bool)
 
 
-def _rounded_in(info: np.iinfo[Any], number: float, *, up: bool) -> tuple[int, bool]:
+def _nearest_in_float64(info: np.iinfo[Any], number: float, *, up: bool) -> tuple[int, bool]:
     """Return what `nearest_in` does, where integers are rounded to float64 before they are compared."""
     end = int(info.max if up else info.min)
     if number > float(end) if up else number < float(end):

@@ -139,7 +139,7 @@ class Problem:
         return self.of_its_kind(leaves=(), kind=kind, layout_kind=kind)
 
     def as_rewrite_of(self, problem: Problem, rewrite: str) -> Problem:
-        """Return this problem with a kind: that of the problem from which it was made by a rewrite of this name."""
+        """Return this problem with the kind of the problem from which a rewrite of this name made it."""
         kinds = {"kind": problem.kind, "layout_kind": problem.layout_kind}
         return self.of_its_kind(**{name: kind and (rewrite, kind) for name, kind in kinds.items()})
 

@@ -15,21 +15,21 @@
 @group(0) @binding({{ kernel.binding_of("carry_out") }}) var<storage, read_write> carry_out: array<u32>;
 {% endif %}
 const TILES_PER_SPAN = {{ kernel.tiles_per_span }}u;
-// Pairs that an invocation reads before it writes, since each access takes long.
-const PAIRS = 4u;
+{#- Pairs that an invocation reads before it writes, since each access takes long. -#}
+{% set pairs = 4 %}
 var<workgroup> folds: array<{{ text.shared_item }}, WORKGROUP_SIZE>;
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(@builtin(local_invocation_index) invocation: u32) {
     for (var half = 1u; half < TILES_PER_SPAN; half *= 2u) {
         let distance = 2u * half * WORKGROUP_SIZE;
-        for (var last = (2u * invocation + 2u) * half - 1u; last < params.tiles; last += PAIRS * distance) {
-{% for pair in range(4) %}
+        for (var last = (2u * invocation + 2u) * half - 1u; last < params.tiles; last += {{ pairs }}u * distance) {
+{% for pair in range(pairs) %}
             let left{{ pair }} = read_total(last + {{ pair }}u * distance - half);
             let right{{ pair }} = read_total(last + {{ pair }}u * distance);
 {% endfor %}
             write_total(last, join(left0, right0));
-{% for pair in range(1, 4) %}
+{% for pair in range(1, pairs) %}
             if (last + {{ pair }}u * distance < params.tiles) {
                 write_total(last + {{ pair }}u * distance, join(left{{ pair }}, right{{ pair }}));
             }
@@ -69,8 +69,6 @@ fn main(@builtin(local_invocation_index) invocation: u32) {
     if (invocation != 0u) {
         return;
     }
-{% endif %}
-{% if spec.carry_out %}
     let words = item_to_words(fold);
 {% for word in range(kernel.item_words) %}
     carry_out[{{ word }}] = words[{{ word }}];

@@ -297,7 +297,7 @@ def affine(left: Any, right: Any) -> Any:
 
 
 def sum_with_constants(left: Any, right: Any) -> Any:
-    """Not associative, but the canonical order is defined for it, too."""
+    """Combine in a way that is not associative. The canonical order is defined for it, too."""
     return left * np.float32(0.5) - (right - np.float32(2**-70)) * np.float32(1e-30)
 
 

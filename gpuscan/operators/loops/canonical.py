@@ -1,4 +1,4 @@
-"""Rewrite operations of a step as those that the classes of loops know, where the results are the same.
+"""Rewrite operations of a step as operations that the classes of loops know, where the results are the same.
 
 - A clamp by comparisons, ``np.where(y < low, low, np.where(y > high, high, y))``, is ``np.clip(y, low, high)`` for
   numbers with ``low <= high``. It keeps NaN as well.

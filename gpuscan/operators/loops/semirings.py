@@ -35,7 +35,7 @@ from gpuscan.operators.loops.stage import (
 )
 from gpuscan.operators.traced_array import Number
 
-# How many powers of a matrix have their structures compared. Longer periods are those of larger matrices.
+# How many powers of a matrix have their structures compared. Only larger matrices have longer periods.
 _MAX_POWERS = 64
 INT32, INT64 = scalar_of(np.dtype(np.int32)), scalar_of(np.dtype(np.int64))
 

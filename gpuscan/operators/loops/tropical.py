@@ -52,6 +52,11 @@ def _add(a: Any, b: object) -> Any:
     return np.where(over, np.where(a < 0, np.full_like(a, limits.min), np.full_like(a, limits.max)), total)
 
 
+def _wraps(node: Node, part: Part) -> bool:
+    """Return True for a conversion to integers that are narrower than the carry: these wrap around."""
+    return node.scalar.kind != "float" and any(node.scalar.bits < state.scalar.bits for state in part.states)
+
+
 # ----- Maps of one number
 
 
@@ -306,9 +311,7 @@ class _Clamps:
     def _cast(self, node: Node) -> _Clamp:
         (arg,) = node.args
         kinds = arg.scalar.kind, node.scalar.kind
-        # Integers that are narrower than the carry wrap around.
-        wraps = node.scalar.kind != "float" and node.scalar.bits < self.part.states[0].scalar.bits
-        if wraps or (kinds != ("float", "float") and not all(kind in _INTEGERS for kind in kinds)):
+        if _wraps(node, self.part) or (kinds != ("float", "float") and not all(kind in _INTEGERS for kind in kinds)):
             raise LeavesClassError(node, f"converts the carry to {node.scalar.name}")
         return self.of(arg)
 
@@ -426,8 +429,7 @@ class MaxPlus(Semiring):
             amount = self.number(args[1])
             negative = self.graph.apply("negative", (amount,), amount.scalar)
             return forms.scale(forms.of(args[0]), negative)
-        wraps = node.scalar.kind != "float" and any(node.scalar.bits < each.scalar.bits for each in self.part.states)
-        if op == "cast" and node.scalar.kind == args[0].scalar.kind and not wraps:
+        if op == "cast" and node.scalar.kind == args[0].scalar.kind and not _wraps(node, self.part):
             return forms.of(args[0])
         found = chosen_extremum(node)
         if found is not None and found.name == self.extremum and node.scalar.kind != "float":

@@ -116,7 +116,7 @@ fn f32_exp2{{ suffix }}(x: f32) -> f32 {
     let bounded = clamp(x, -160.0f, 130.0f);
     let k = round(bounded);
     let r = signed_high_product(i32((bounded - k) * 2147483648.0f), {{ LN2_SIGNED }}) << 2u;
-    let power = exp_reduced(r, bitcast<u32>(k + 12582912.0f) - 0x4b400000u);
+    let power = exp_reduced(r, bitcast<u32>(integer_of(k)));
     let known = scaled_round{{ suffix }}(power, 0u);
     return bitcast<f32>(select(known, 0x7fc00000u, (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u));
 }

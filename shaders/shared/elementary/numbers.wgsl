@@ -53,6 +53,13 @@ fn words_negate(a: vec2<u32>, negated: bool) -> vec2<u32> {
 {% endif %}
 }
 {% endif %}
+{% if "integer_of" in helpers %}
+
+// The integer of a float that is whole and small. The low bits of a float near 3 * 2^22 count.
+fn integer_of(whole: f32) -> i32 {
+    return bitcast<i32>(whole + 12582912.0f) - 0x4b400000i;
+}
+{% endif %}
 {#- ----- Scaled numbers -#}
 {% if "scaled_from_bits" in helpers %}
 
@@ -174,6 +181,10 @@ fn scaled_root(a: vec2<u32>) -> vec2<u32> {
     return vec2<u32>(found, exponent);
 }
 {% endif %}
+{#- A significand without its lowest 8 bits: the nearest one, ties to even, or rounded to odd. -#}
+{% macro without_8_bits(significand, odd) -%}
+({{ significand }} >> 8u) {% if odd %}| select(0u, 1u, ({{ significand }} & 0xffu) != 0u){% else %}+ ((({{ significand }} & 0xffu) + 0x7fu + (({{ significand }} >> 8u) & 1u)) >> 8u){% endif %}
+{%- endmacro %}
 {% for suffix in ("", "_odd") %}
 {% if "scaled_round" + suffix in helpers %}
 
@@ -184,22 +195,14 @@ fn scaled_root(a: vec2<u32>) -> vec2<u32> {
 {% endif %}
 fn scaled_round{{ suffix }}(a: vec2<u32>, sign: u32) -> u32 {
     let exponent = bitcast<i32>(a.y) + 127i;
-{% if suffix %}
-    let normal = (a.x >> 8u) | select(0u, 1u, (a.x & 0xffu) != 0u);
-{% else %}
-    let normal = (a.x >> 8u) + (((a.x & 0xffu) + 0x7fu + ((a.x >> 8u) & 1u)) >> 8u);
-{% endif %}
+    let normal = {{ without_8_bits("a.x", suffix) }};
     if ((bitcast<u32>(exponent - 1i) < 254u) & (a.x != 0u)) {
         return ((bitcast<u32>(exponent - 1i) << 23u) + normal) | (sign & 0x80000000u);
     }
     let shift = bitcast<u32>(clamp(1i - exponent, 0i, 31i));
     let kept = a.x >> shift;
     let significand = kept | select(0u, 1u, (kept << shift) != a.x);
-{% if suffix %}
-    let whole = (significand >> 8u) | select(0u, 1u, (significand & 0xffu) != 0u);
-{% else %}
-    let whole = (significand >> 8u) + (((significand & 0xffu) + 0x7fu + ((significand >> 8u) & 1u)) >> 8u);
-{% endif %}
+    let whole = {{ without_8_bits("significand", suffix) }};
     let bits = (bitcast<u32>(max(exponent, 1i) - 1i) << 23u) + whole;
     return select(select(bits, 0x7f800000u, exponent > 254i), 0u, a.x == 0u) | (sign & 0x80000000u);
 }

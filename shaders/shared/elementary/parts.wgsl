@@ -21,7 +21,7 @@ fn exp_parts(x: f32) -> vec2<u32> {
     let bounded = clamp(x, -128.0f, 128.0f);
     let k = round(bounded * {{ LOG2_E_FLOAT }});
     let rest = i32(bounded * 4294967296.0f - k * {{ LN2_FEW_BITS[0] }});
-    let whole = bitcast<i32>(k + 12582912.0f) - 0x4b400000i;  // the low bits of a float near 3 * 2^22 count
+    let whole = integer_of(k);
     return vec2<u32>(bitcast<u32>(rest - ((whole * {{ LN2_FEW_BITS[1] }}) >> 4u)), bitcast<u32>(whole));
 }
 {% endif %}
