@@ -16,16 +16,15 @@ from gpuscan.operators.operator import Operator
 from gpuscan.operators.parameters import Expression, concatenate, present
 from gpuscan.operators.trace import Result, trace_map, trace_operator
 from gpuscan.operators.user_wgsl import enclose_source, has_loops
+from gpuscan.operators.quick_steps import QuickSteps, bounds_code, find_quick_steps, float_components
 from gpuscan.operators.wgsl_arithmetic import (
     Text,
     atomic_of,
     commutes,
-    has_quick_form,
     is_order_free,
     literal,
     low_bits_suffice,
     neutral_of,
-    only_sums,
     spell_node,
 )
 from gpuscan.sizes import concrete
@@ -48,10 +47,9 @@ class Code(HashedOnce):
         result: the element that it returns.
         foreign: True for WGSL of the user's, which must be kept apart from gpuscan's.
         loops: True if it has loops, so that gpuscan counts their iterations.
-        quick: with fixed bits, ``quick_combine``, which computes faster if its steps have forms for that, and
-            ``smallest_of``, which tells for an element how small the operands are; "" without such steps.
-        only_sums: True if the function consists of sums and differences. If the numbers of elements are no smaller than
-            the quick forms allow, their sums need no check.
+        quick: with fixed bits, ``quick_combine``, which computes faster if its steps have quick forms, and functions
+            that tell whether it may be used (see `quick_steps`); "" without such steps.
+        quick_products, unknown_bounds: as `QuickSteps.has_products` and `QuickSteps.has_unknown`.
         wraps_late: True if its narrow integers may leave their range and are right in their low bits only. They are
             wrapped when they are stored.
         order_free: True if the order and the grouping in which elements are combined change no bit of the result
@@ -72,7 +70,8 @@ class Code(HashedOnce):
     helpers: tuple[str, ...]
     result: Element
     quick: str = ""
-    only_sums: bool = False
+    quick_products: bool = False
+    unknown_bounds: bool = False
     foreign: bool = False
     loops: bool = False
     wraps_late: bool = False
@@ -140,14 +139,16 @@ def combine_code(
     source = emit(
         signature, arguments, traced.fields, element, "Element", native_int64, wrap=not late, names=names, fixed=fixed
     )
-    has_quick_steps = fixed and any(map(has_quick_form, nodes))
-    quick = _quick_code(arguments, traced, nodes, element, native_int64, names) if has_quick_steps else ""
+    quick, steps = "", None
+    if fixed:
+        quick, steps = _quick_code(arguments, traced, nodes, element, native_int64, names)
     return Code(
         source,
         helpers_of(source + quick),
         element,
         quick=quick,
-        only_sums=only_sums(nodes),
+        quick_products=steps is not None and steps.has_products,
+        unknown_bounds=steps is not None and steps.has_unknown,
         wraps_late=late,
         order_free=is_order_free(traced.fields),
         commutes=commutes(traced.fields),
@@ -204,18 +205,22 @@ def map_code(
 def _quick_code(
     arguments: Sequence[tuple[str, Element]], traced: Result, nodes: Sequence[Node], element: Element,
     native_int64: bool, names: Mapping[int, str],
-) -> str:  # fmt: skip
-    """Return the functions by which kernels combine elements in quick steps; see `Code.quick`."""
-    operands = [arg for node in nodes if has_quick_form(node) for arg in node.args]
-    inputs = sorted({arg.data[1:] for arg in operands if arg.op == "input"})
-    sizes = "0xffffffffu"
-    for position, component in inputs:
-        sizes = f"min({sizes}, f32_size({_number_of('x', element, position, component)}))"
+) -> tuple[str, QuickSteps]:  # fmt: skip
+    """Return the functions by which kernels combine elements in quick steps, and what is known of these."""
+    spelled = {
+        node.index: names.get(node.index) or literal(node.value, node.scalar, native_int64).text
+        for node in nodes
+        if node.is_constant
+    }
+    steps = find_quick_steps(nodes, traced.fields, element, lambda node: spelled[node.index])
+    if not steps.nodes:
+        return "", steps
     combine = emit(
-        "fn quick_combine(a: Element, b: Element, smallest: ptr<function, u32>) -> Element", arguments, traced.fields,
-        element, "Element", native_int64, names=names, fixed=True, quick=True,
+        "fn quick_combine(a: Element, b: Element) -> Element", arguments, traced.fields, element, "Element",
+        native_int64, names=names, fixed=True, quick=steps.nodes,
     )  # fmt: skip
-    return f"fn smallest_of(x: Element) -> u32 {{\n    return {sizes};\n}}\n\n{combine}"
+    numbers = [_number_of("x", element, *place) for place in float_components(element)]
+    return f"{bounds_code(steps, numbers)}\n\n{combine}", steps
 
 
 class _Captured:
@@ -282,7 +287,7 @@ LINE_WIDTH = 100
 def emit(
     signature: str, arguments: Sequence[tuple[str, Element]], fields: Sequence[Sequence[Node]], result: Element,
     result_type: str, native_int64: bool, wrap: bool = True, names: Mapping[int, str] | None = None,
-    fixed: bool = False, quick: bool = False,
+    fixed: bool = False, quick: frozenset[int] = frozenset(),
 ) -> str:  # fmt: skip
     """Return the WGSL of a function.
 
@@ -296,14 +301,13 @@ def emit(
         wrap: keep narrow integers in their range after each operation.
         names: names of numbers that the shader has already, by the index of their node.
         fixed: True if floats must have the same bits on every device.
-        quick: True to use the quick forms of these steps (see `spell_node`), and to note how small their operands are.
-            The numbers of the arguments are not looked at.
+        quick: the indices of the nodes that take their quick form.
     """
     results = [node for field in fields for node in field]
     nodes = reachable(results)
     uses = Counter(arg.index for node in nodes for arg in node.args)
     uses.update(node.index for node in results)
-    checked = {arg.index for node in nodes if quick and has_quick_form(node) for arg in node.args if arg.op != "input"}
+    hidden = {arg.index for node in nodes if node.index in quick for arg in node.args if arg.is_constant}
     lines: list[str] = []
     texts: dict[int, Text] = {}
     for node in nodes:
@@ -313,12 +317,11 @@ def emit(
                 'write .astype(np.float32), or pass device="numpy"'
             )
         name = (names or {}).get(node.index)
-        text = Text(name) if name else _text(node, texts, arguments, native_int64, wrap, fixed, quick)
+        text = Text(name) if name else _text(node, texts, arguments, native_int64, wrap, fixed, node.index in quick)
         leaf = node.op in ("input", "constant")
-        if node.index in checked:
-            number = f"f32_hidden(bitcast<u32>({text.text}))" if node.is_constant else text.text
-            text = Text(f"v{len(lines)}")
-            lines += [f"let {text.text} = {number};", f"*smallest = min(*smallest, f32_size({text.text}));"]
+        if node.index in hidden:
+            lines.append(f"let v{len(lines)} = f32_hidden(bitcast<u32>({text.text}));")
+            text = Text(f"v{len(lines) - 1}")
         elif not (leaf or _is_return(node, uses, results)) and (uses[node.index] > 1 or len(text.text) > INLINE_WIDTH):
             lines.append(f"let v{len(lines)} = {text.text};")
             text = Text(f"v{len(lines) - 1}")

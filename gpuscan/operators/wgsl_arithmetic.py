@@ -366,11 +366,6 @@ def has_quick_form(node: Node) -> bool:
     return bool(node.args) and form_of(node.args[0].scalar, True) == "f32" and FIXED["f32"].get(node.op) in QUICK
 
 
-def only_sums(nodes: Sequence[Node]) -> bool:
-    """Return True if all nodes are inputs, and sums and differences."""
-    return all(node.op in ("input", "add", "subtract") for node in nodes)
-
-
 def _operation(node: Node, form: str, args: list[Text]) -> Text:
     op = node.op
     if form.startswith("wide"):

@@ -1,69 +1,63 @@
 {#- The canonical order of reproducible="everywhere" within a tile: first the scan of the left half, then the total of
     the left half joined with each item of the scan of the right half (Sklansky 1960). Halves begin at multiples of
     their size, so that every tile of a power of two gives the same bits.
-    Where the operator has quick steps, items are joined by these. If an operand is so small that they may have other
-    bits (shared/arithmetic_fixed.wgsl), the items are joined again by exact steps, in loops, because these are long. -#}
+    Where the operator has quick steps, many items are joined by these at a time if bounds of their numbers tell that no
+    step meets a subnormal (see gpuscan/operators/quick_steps.py). Otherwise they are joined by exact steps, in loops,
+    because these are long. -#}
 {% set chunk = kernel.tile.chunk %}
-{% set quick, only_sums = spec.combine.quick, spec.combine.only_sums %}
+{% set quick = spec.combine.quick %}
 {% set value = ".value" if kernel.segmented else "" %}
-{#- True if quick steps have the bits of the exact ones: no operand is below 2^-62, but for zeros. -#}
-{% set is_exact = "smallest >= 0x40ffffffu" %}
 {#- The chunk `name` without its first item and with `item` at its end, so that loops need no index. -#}
 {% macro turned(name, item) -%}
 Chunk({% for position in range(1, chunk) %}{{ name }}[{{ position }}], {% endfor %}{{ item }})
 {%- endmacro %}
-{% macro exact_join(a, b) %}join({{ a }}, {{ b }}){% endmacro %}
-{% macro quick_join(a, b) %}join_quickly({{ a }}, {{ b }}, &smallest){% endmacro %}
-{#- Scan a chunk: `c<level>_<position>` are the items when halves of 2^level elements are joined. -#}
-{% macro scan_levels(join) %}
-{% for position in range(chunk) %}
-    let c0_{{ position }} = chunk[{{ position }}];
+{#- The smallest sizes of some items, given their WGSL. -#}
+{% macro sizes_in(items) -%}
+{% set ns = namespace(text="") %}
+{% for item in items %}
+{% set ns.text = "smaller_sizes(%s, sizes_of(%s%s))" % (ns.text, item, value) if ns.text else "sizes_of(%s%s)" % (item, value) %}
 {% endfor %}
-{% set ns = namespace(half=1, level=0) %}
-{% for _ in range(8) %}{% if ns.half < chunk %}
-{% for position in range(chunk) %}
-{% set at = "c%d_%d" % (ns.level, position) %}
-    let c{{ ns.level + 1 }}_{{ position }} = {{ join("c%d_%d" % (ns.level, position // ns.half * ns.half - 1), at) if position // ns.half % 2 else at }};
-{% if quick and not only_sums and position // ns.half % 2 and 2 * ns.half < chunk %}
-    smallest = min(smallest, smallest_of(c{{ ns.level + 1 }}_{{ position }}{{ value }}));
-{% endif %}
-{% endfor %}
-{% set ns.half = ns.half * 2 %}
-{% set ns.level = ns.level + 1 %}
-{% endif %}{% endfor %}
-    let scanned = Chunk({% for position in range(chunk) %}c{{ ns.level }}_{{ position }}{{ ", " if not loop.last }}{% endfor %});
-{% endmacro %}
+{{- ns.text -}}
+{%- endmacro %}
+{#- The chunk `name` where halves of `half` elements are joined by the function `join`. -#}
+{% macro level(name, half, join) -%}
+Chunk({% for position in range(chunk) %}{{ "%s(%s[%d], %s[%d])" % (join, name, position // half * half - 1, name, position) if position // half % 2 else "%s[%d]" % (name, position) }}{{ ", " if not loop.last }}{% endfor %})
+{%- endmacro %}
 {% macro chunks_in_halves() %}
 {% if quick %}
 {{ quick }}
 
-fn smallest_in(chunk: Chunk) -> u32 {
-    var smallest = smallest_of(chunk[0]{{ value }});
+// Of the items of the invocation's chunk.
+var<private> own_bounds: Bounds;
+
+fn sizes_in(chunk: Chunk) -> Sizes {
+    var sizes = sizes_of(chunk[0]{{ value }});
 {% for position in range(1, chunk) %}
-    smallest = min(smallest, smallest_of(chunk[{{ position }}]{{ value }}));
+    sizes = smaller_sizes(sizes, sizes_of(chunk[{{ position }}]{{ value }}));
 {% endfor %}
-    return smallest;
+    return sizes;
 }
 
-{% if only_sums %}
-// The smallest number of the invocation's chunk when it was checked. Sums of it and of numbers that were checked are
-// multiples of the same power of 2, so they need no check.
-var<private> own_smallest: u32;
+// Return whether items of these sizes can be joined with items of the chunk by quick steps.
+fn can_join_quickly(leads: Sizes) -> bool {
+    var lowest = 0i;
+    own_bounds = lower_bounds(own_bounds, combine_bounds(bounds_of(leads), own_bounds, &lowest));
+    return lowest >= -126i;
+}
 
-{% endif %}
-// Join two items in quick steps. `smallest` falls to the smallest operand that is not a number of the items.
-fn join_quickly(a: Item, b: Item, smallest: ptr<function, u32>) -> Item {
+fn join_quickly(a: Item, b: Item) -> Item {
 {% if kernel.segmented %}
     let heads = a.head {{ "+" if spec.reduces_segments else "|" }} b.head;
-    return pick(b.head != 0u, Item(b.value, heads), Item(quick_combine(a.value, b.value, smallest), heads));
+    return pick(b.head != 0u, Item(b.value, heads), Item(quick_combine(a.value, b.value), heads));
 {% else %}
-    return quick_combine(a, b, smallest);
+    return quick_combine(a, b);
 {% endif %}
 }
 
-fn scan_chunk_exactly(chunk: Chunk) -> Chunk {
+// Scan a chunk in which halves of `begin` elements are to be joined next.
+fn scan_chunk_exactly(chunk: Chunk, begin: u32) -> Chunk {
     var scanned = chunk;
-    for (var half = 1u; half < CHUNK; half *= 2u) {
+    for (var half = begin; half < CHUNK; half *= 2u) {
         var lead = scanned[0];
         for (var position = 0u; position < CHUNK; position++) {
             var item = scanned[0];
@@ -74,33 +68,66 @@ fn scan_chunk_exactly(chunk: Chunk) -> Chunk {
             scanned = {{ turned("scanned", "item") }};
         }
     }
+    own_bounds = bounds_of(sizes_in(scanned));
     return scanned;
 }
 
 fn scan_chunk(chunk: Chunk) -> Chunk {
-    var smallest = smallest_in(chunk);
-{{ scan_levels(quick_join) -}}
-{% if only_sums %}
-    own_smallest = smallest;
+{% if spec.combine.quick_products or spec.combine.unknown_bounds %}
+    var scanned = chunk;
+    var half = 1u;  // halves up to this size are scanned
+    own_bounds = bounds_of(sizes_in(chunk));
+{% set ns = namespace(half=1) %}
+{% for _ in range(8) %}{% if ns.half < chunk %}
+{% set leads = [] %}
+{% for lead in range(ns.half - 1, chunk, 2 * ns.half) %}{{ leads.append("scanned[%d]" % lead) or "" }}{% endfor %}
+    if (half == {{ ns.half }}u && can_join_quickly({{ sizes_in(leads) }})) {
+        scanned = {{ level("scanned", ns.half, "join_quickly") }};
+        half = {{ 2 * ns.half }}u;
+{% if spec.combine.unknown_bounds %}
+        own_bounds = bounds_of(sizes_in(scanned));
 {% endif %}
-    if ({{ is_exact }}) {
-        return scanned;
     }
-    return scan_chunk_exactly(chunk);
+{% set ns.half = ns.half * 2 %}
+{% endif %}{% endfor %}
+    if (half < CHUNK) {
+        scanned = scan_chunk_exactly(scanned, half);
+    }
+    return scanned;
+{% else %}
+    own_bounds = bounds_of(sizes_in(chunk));
+    var lowest = 0i;
+    _ = combine_bounds(own_bounds, own_bounds, &lowest);
+    if (lowest < -126i) {
+        return scan_chunk_exactly(chunk, 1u);
+    }
+    let s1 = chunk;
+{% set ns = namespace(half=1) %}
+{% for _ in range(8) %}{% if ns.half < chunk %}
+    let s{{ 2 * ns.half }} = {{ level("s%d" % ns.half, ns.half, "join_quickly") }};
+{% set ns.half = ns.half * 2 %}
+{% endif %}{% endfor %}
+    return s{{ chunk }};
+{% endif %}
 }
 
 fn join_pair(a: Item, b: Item) -> Item {
-    var smallest = min(smallest_of(a{{ value }}), smallest_of(b{{ value }}));
-    let joined = join_quickly(a, b, &smallest);
-    if ({{ is_exact }}) {
-        return joined;
+    var lowest = 0i;
+    _ = combine_bounds(bounds_of(sizes_of(a{{ value }})), bounds_of(sizes_of(b{{ value }})), &lowest);
+    if (lowest >= -126i) {
+        return join_quickly(a, b);
     }
     return join(a, b);
 }
 {% else %}
 fn scan_chunk(chunk: Chunk) -> Chunk {
-{{ scan_levels(exact_join) -}}
-    return scanned;
+    let s1 = chunk;
+{% set ns = namespace(half=1) %}
+{% for _ in range(8) %}{% if ns.half < chunk %}
+    let s{{ 2 * ns.half }} = {{ level("s%d" % ns.half, ns.half, "join") }};
+{% set ns.half = ns.half * 2 %}
+{% endif %}{% endfor %}
+    return s{{ chunk }};
 }
 
 fn join_pair(a: Item, b: Item) -> Item {
@@ -110,23 +137,26 @@ fn join_pair(a: Item, b: Item) -> Item {
 
 // Join `lead` with every item of the chunk.
 fn join_halves(lead: Item, chunk: Chunk) -> Chunk {
-{% if quick %}
-    var smallest = min(smallest_of(lead{{ value }}), {{ "own_smallest" if only_sums else "smallest_in(chunk)" }});
-    let joined = Chunk({% for position in range(chunk) %}join_quickly(lead, chunk[{{ position }}], &smallest){{ ", " if not loop.last }}{% endfor %});
-    if ({{ is_exact }}) {
+{% macro joined(join) %}Chunk({% for position in range(chunk) %}{{ join }}(lead, chunk[{{ position }}]){{ ", " if not loop.last }}{% endfor %}){% endmacro %}
+{% if not quick %}
+    return {{ joined("join") }};
+{% else %}
+    if (can_join_quickly(sizes_of(lead{{ value }}))) {
+{% if spec.combine.unknown_bounds %}
+        let joined = {{ joined("join_quickly") }};
+        own_bounds = bounds_of(sizes_in(joined));
         return joined;
+{% else %}
+        return {{ joined("join_quickly") }};
+{% endif %}
     }
     var rest = chunk;
     for (var position = 0u; position < CHUNK; position++) {
         let item = join(lead, rest[0]);
         rest = {{ turned("rest", "item") }};
     }
-{% if only_sums %}
-    own_smallest = smallest_in(rest);
-{% endif %}
+    own_bounds = bounds_of(sizes_in(rest));
     return rest;
-{% else %}
-    return Chunk({% for position in range(chunk) %}join(lead, chunk[{{ position }}]){{ ", " if not loop.last }}{% endfor %});
 {% endif %}
 }
 {%- endmacro %}
@@ -135,13 +165,13 @@ fn join_halves(lead: Item, chunk: Chunk) -> Chunk {
     before i, before i without its lowest set bit, and so on, from the nearest one on. -#}
 {% macro join_totals() %}
 fn join_totals(invocation: u32, own: Item) {
-    var item = own;
-    scratch[invocation] = {{ text.to_shared("item") }};
+    scratch[invocation] = {{ text.to_shared("own") }};
     for (var half = 1u; half < WORKGROUP_SIZE; half *= 2u) {
         workgroupBarrier();
-        if ((invocation + 1u) % (2u * half) == 0u) {
-            item = join_pair({{ text.from_shared("scratch[invocation - half]") }}, item);
-            scratch[invocation] = {{ text.to_shared("item") }};
+        let last = (2u * invocation + 2u) * half - 1u;  // neighbours join, so that few subgroups do
+        if (last < WORKGROUP_SIZE) {
+            let item = join_pair({{ text.from_shared("scratch[last - half]") }}, {{ text.from_shared("scratch[last]") }});
+            scratch[last] = {{ text.to_shared("item") }};
         }
     }
     workgroupBarrier();
