@@ -1,12 +1,14 @@
 """Hold short runs back, so that several of them are submitted together, or with the read of their results.
 
-A submission takes longer than a short scan: about 36 us on an H200. What a queue holds goes to the GPU before anything
+A submission takes longer than a short scan: about 36 us on an H200. So a run waits for others if it is short, if it
+follows others at once, or while the GPU has work. What a queue holds goes to the GPU before anything
 else that is submitted to the device, also by a caller's own program, so no one sees the difference.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
@@ -52,6 +54,9 @@ class HoldingQueue(ABC):
         # How many runs they belong to.
         self._held_runs = 0
         self._held_bytes = 0
+        # The time until which the GPU has work, at least, and the time at which the list was full.
+        self._busy_until = 0.0
+        self._last_full = 0.0
         # Held from the moment at which runs are taken off the list until they are submitted, so that no other
         # submission comes between. A signal handler of the same thread may submit, too.
         self._lock = threading.RLock()
@@ -103,8 +108,16 @@ class HoldingQueue(ABC):
         self._held += commands
         self._held_runs += 1
         self._held_bytes += nbytes
-        if self._held_runs >= TRANSFERS.held_runs or self._held_bytes > TRANSFERS.held_bytes:
+        if self._held_runs >= TRANSFERS.held_runs or self._held_bytes > self._most_held_bytes():
             self.flush()
+            self._last_full = time.perf_counter()
+
+    def _most_held_bytes(self) -> int:
+        now = time.perf_counter()
+        if self._busy_until - now > TRANSFERS.submission_seconds:
+            return TRANSFERS.held_bytes_while_busy
+        in_burst = now - self._last_full < TRANSFERS.burst_seconds
+        return TRANSFERS.held_bytes_in_burst if in_burst else TRANSFERS.held_bytes
 
     def flush(self, copies: Sequence[Copy] = ()) -> None:
         """Submit the held runs and then copies from buffer to buffer, if there are any, in one submission.
@@ -146,7 +159,9 @@ class HoldingQueue(ABC):
                 self._send(commands)
 
     def _forget(self, taken: int) -> None:
-        """Take runs off the list."""
+        """Take runs off the list, which were submitted."""
+        seconds = self._held_bytes / TRANSFERS.most_bytes_per_second
+        self._busy_until = max(self._busy_until, time.perf_counter()) + seconds
         del self._held[:taken]
         self._held_bytes = self._held_runs = 0
 

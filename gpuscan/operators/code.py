@@ -14,9 +14,9 @@ from gpuscan.errors import OperatorError
 from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.parameters import Expression, concatenate, present
+from gpuscan.operators.quick_steps import QuickSteps, bounds_code, find_quick_steps, float_components
 from gpuscan.operators.trace import Result, trace_map, trace_operator
 from gpuscan.operators.user_wgsl import enclose_source, has_loops
-from gpuscan.operators.quick_steps import QuickSteps, bounds_code, find_quick_steps, float_components
 from gpuscan.operators.wgsl_arithmetic import (
     Text,
     atomic_of,

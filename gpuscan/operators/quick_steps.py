@@ -1,10 +1,10 @@
 """Find which steps with fixed bits have a quick form, and write how small the numbers of a result can be.
 
 Sums, differences and products have quick forms, which have the bits of the exact ones if neither an operand nor the
-result is subnormal. Kernels combine many elements at a time, so they do not look at each number. They keep two exponents
-for a component of all elements together: each number is 0 or at least ``2^least``, and each is a multiple of ``2^step``.
-So a product is 0 or at least the product of the least factors, and a sum is a multiple of the smaller step, which it
-keeps when it is rounded. If no such bound is below 2^-126, no number is subnormal.
+result is subnormal. Kernels combine many elements at a time, so they do not look at each number. For each component of
+these elements they keep two exponents: every number is 0 or at least ``2^least``, and is a multiple of ``2^step``. So a
+product is 0 or at least the product of the least factors, and a sum is a multiple of the smaller step, which it keeps
+when it is rounded. If no such bound is below 2^-126, no number is subnormal.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ class QuickSteps:
     Attributes:
         nodes: the indices of the nodes that take quick forms.
         lines: the statements that compute the bounds of the result, and `lowest`, the lowest of all exponents.
-        has_products: True if some of the steps are products. Without, elements within the same bounds have results within
-            these.
+        has_products: True if some of the steps are products. If not, results are within the bounds of all elements.
         has_unknown: True if nothing is known about some number of the result.
     """
 

@@ -25,7 +25,7 @@ from gpuscan.planning.row_tiles import tile_of_few_columns, tile_of_rows
 from gpuscan.planning.spec import ACCESS_BYTES, ScanSpec
 from gpuscan.planning.strategies import ends_loops, starts_in_order
 from gpuscan.planning.tile_shapes import ColumnTile, RowTile, Tile, TileShape
-from gpuscan.planning.tiles import recomputes_scan
+from gpuscan.planning.tiles import recomputes_scan, totals_tile
 from gpuscan.planning.tuned_tiles import UNTUNED, Tuned, best_tile
 from gpuscan.planning.workgroup_memory import exchanges_chunks
 from gpuscan.sizes import concrete, has_size
@@ -206,6 +206,9 @@ def plan_scan(
         tiles, dispatches = stages_of_parts(kernel, tile, spec)
     else:
         tiles, dispatches = tile_stages(kernel, tile, spec, length, one_workgroup_folds)
+        if spec.everywhere:
+            totals = totals_tile(tile, spec, capabilities)
+            dispatches = [(replace(k, tile=totals) if k.stage == "scan_totals" else k, n) for k, n in dispatches]
     limit = capabilities.limits["max-compute-workgroups-per-dimension"]
     return ScanPlan(
         strategy=strategy,

@@ -39,6 +39,15 @@ class Transfers:
     # Runs held back at most, and their bytes. lavapipe: ten calls of a plan and a wait take 250 us, 660 without.
     held_runs: int = 16
     held_bytes: int = 64 << 20
+    # Bytes held while the GPU has work for longer than a submission takes. The time of that work is estimated by the
+    # bytes that a fast GPU reads in a scan, so that it is not overestimated: an H200 scans 134 MB in 75 us.
+    held_bytes_while_busy: int = 512 << 20
+    submission_seconds: float = 60e-6
+    most_bytes_per_second: float = 2e12
+    # Bytes held in a burst: if the list was full this short a time before. H200, eight reductions of 134 MB: 68 us
+    # each in place of 100.
+    held_bytes_in_burst: int = 192 << 20
+    burst_seconds: float = 200e-6
     # Seconds in which a wait polls again and again, before the driver puts the thread to sleep. H200: 40
     # us less for each wait with 300 us, since the driver wakes a thread late.
     spin_seconds: float = 200e-6

@@ -282,10 +282,10 @@ def test_shaders_of_gpus(device: gs.Device) -> None:
 
 
 def sizes(seed: int, length: int) -> Array:
-    """Return numbers around the size below which steps are exact ones, runs of usual numbers, and zeros."""
+    """Return numbers around the sizes below which steps are exact ones, runs of usual numbers, and zeros."""
     rng = np.random.default_rng(seed)
     exponents = np.where(
-        rng.integers(0, 40, length) == 0, rng.integers(-149, -50, length), rng.integers(-64, 3, length)
+        rng.integers(0, 40, length) == 0, rng.integers(-149, 127, length), rng.integers((-64, -106)[seed % 2], 3, length)
     )
     usual = np.repeat(rng.integers(0, 2, -(-length // 64)), 64)[:length] == 1
     x = rng.standard_normal(length) * np.exp2(np.where(usual, 0, exponents))
@@ -301,11 +301,18 @@ def sum_with_constants(left: Any, right: Any) -> Any:
     return left * np.float32(0.5) - (right - np.float32(2**-70)) * np.float32(1e-30)
 
 
+def with_quotients(left: Any, right: Any) -> Any:
+    """Combine by a step whose size depends on numbers that are subtracted."""
+    return np.maximum(left * right, right) - np.abs(left) / (right * right + np.float32(1))
+
+
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("operator", ["add", "multiply", affine, sum_with_constants])
+@pytest.mark.parametrize("operator", ["add", "multiply", affine, sum_with_constants, with_quotients])
 def test_steps_around_the_smallest_usual_number(device: gs.Device, operator: Any, seed: int) -> None:
     length = (4096, 4097, 20_011)[seed]
     x = sizes(seed, length)
+    if seed == 1:
+        device = device_as_if(device, adapter_type="DiscreteGPU")
     if operator == "multiply":
         x = np.where(np.abs(x) > 0, x * np.float32(2) ** -np.round(np.log2(np.abs(x) + (x == 0)) * 0.97), x)
     given = (np.random.default_rng(seed).uniform(0.5, 1, length).astype(np.float32), x) if operator is affine else x

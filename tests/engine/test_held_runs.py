@@ -91,15 +91,36 @@ def test_waits_last_until_the_gpu_is_done(own_device: gs.Device, monkeypatch: py
 def test_large_runs_are_not_held(
     own_device: gs.Device, submissions: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hold_runs(monkeypatch, held_bytes=X.nbytes)
+    alone: dict[str, float] = {"burst_seconds": 0.0, "submission_seconds": 1e9}
+    hold_runs(monkeypatch, held_bytes=X.nbytes, **alone)
     device = device_as_if(own_device, unsafe=True, **TRUSTED)
     source, result = device.asarray(X), device.empty(X.shape, X.dtype)
     assert steps(submissions, lambda: gs.scan(source, out=result, strategy="fallback"), 6)[2:] in (
         [0, 1, 0, 1],
         [1, 0, 1, 0],
     )
-    hold_runs(monkeypatch, held_bytes=X.nbytes - 1)
+    hold_runs(monkeypatch, held_bytes=X.nbytes - 1, **alone)
     assert steps(submissions, lambda: gs.scan(source, out=result, strategy="fallback"))[1:] == [1, 1, 1]
+
+
+def test_large_runs_are_held_in_bursts_and_while_the_gpu_has_work(
+    own_device: gs.Device, submissions: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = device_as_if(own_device, unsafe=True, **TRUSTED)
+    source, result = device.asarray(X), device.empty(X.shape, X.dtype)
+
+    def scan() -> None:
+        gs.scan(source, out=result, strategy="fallback")
+
+    scan()
+    device.synchronize()
+    in_pairs = ([0, 1, 0, 1], [1, 0, 1, 0])
+    hold_runs(monkeypatch, held_bytes=0, held_bytes_in_burst=X.nbytes, burst_seconds=1e9, submission_seconds=1e9)
+    assert steps(submissions, scan, 6)[2:] in in_pairs
+    device.synchronize()
+    hold_runs(monkeypatch, held_bytes=0, held_bytes_while_busy=X.nbytes, most_bytes_per_second=1.0, burst_seconds=0.0)
+    assert steps(submissions, scan, 6)[2:] in in_pairs
+    assert_same(result.numpy(), np.cumsum(X, dtype=np.uint32))
 
 
 def test_a_held_report_tells_of_a_timeout(

@@ -263,8 +263,8 @@ def find_tuned_tiles(device: gs.Device) -> dict[tuple[int, int], TileShape]:
     return dict(device._context.tuned)
 
 
-def hold_runs(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
-    """Change how many runs, and of how many bytes, queues hold back."""
+def hold_runs(monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
+    """Change how many runs, and of how many bytes, queues hold back, and when."""
     monkeypatch.setattr(held_runs, "TRANSFERS", replace(TRANSFERS, **limits))
 
 
