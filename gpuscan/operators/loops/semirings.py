@@ -332,18 +332,14 @@ def scale_number(number: Number) -> tuple[Number, Number]:
 def multiply_scaled(factor: Number, exponent: Number, number: Number) -> Number:
     """Return ``factor * unit**exponent * number`` without an overflow or underflow that the result has not.
 
-    No exponent beyond 5 gives a number. The factor takes half a unit towards the exponent, so it enlarges what the rest
-    enlarges. So each of the four products with a quarter of the rest is between the number and the result.
+    No exponent beyond 5 gives a number. Two quarters of the power change the number by a root of the unit at least, and
+    the factor and a third quarter by no more than that in the other direction. So all products are between the number
+    and the result.
     """
-    _, root = powers(factor.dtype)
-    half = int(np.log2(root))
-    exponent = np.clip(exponent, -5, 5)
-    sign = np.sign(exponent)
-    quarter = normal_power_of_two(exponent * (half // 2) - sign * (half // 4), factor)
-    for _ in range(4):
-        number = number * quarter
-    near: Number = factor * normal_power_of_two(sign * half, factor)
-    return near * number
+    unit, _ = powers(factor.dtype)
+    quarter = normal_power_of_two(np.clip(exponent, -5, 5) * (int(np.log2(unit)) // 4), factor)
+    product: Number = number * quarter * quarter * (factor * quarter) * quarter
+    return product
 
 
 @dataclass(frozen=True)
