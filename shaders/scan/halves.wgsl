@@ -151,9 +151,9 @@ fn join_halves(lead: Item, chunk: Chunk) -> Chunk {
 {% endif %}
     }
     var rest = chunk;
-    for (var position = 0u; position < CHUNK; position++) {
-        let item = join(lead, rest[0]);
-        rest = {{ turned("rest", "item") }};
+{% set together = [chunk, 1 if kernel.target.is_cpu_adapter else 4] | min %}
+    for (var position = 0u; position < CHUNK; position += {{ together }}u) {
+        rest = Chunk({% for position in range(together, chunk) %}rest[{{ position }}], {% endfor %}{% for position in range(together) %}join(lead, rest[{{ position }}]){{ ", " if not loop.last }}{% endfor %});
     }
     own_bounds = bounds_of(sizes_in(rest));
     return rest;
