@@ -285,7 +285,9 @@ def sizes(seed: int, length: int) -> Array:
     """Return numbers around the sizes below which steps are exact ones, runs of usual numbers, and zeros."""
     rng = np.random.default_rng(seed)
     exponents = np.where(
-        rng.integers(0, 40, length) == 0, rng.integers(-149, 127, length), rng.integers((-64, -106)[seed % 2], 3, length)
+        rng.integers(0, 40, length) == 0,
+        rng.integers(-149, 127, length),
+        rng.integers((-64, -106)[seed % 2], 3, length),
     )
     usual = np.repeat(rng.integers(0, 2, -(-length // 64)), 64)[:length] == 1
     x = rng.standard_normal(length) * np.exp2(np.where(usual, 0, exponents))

@@ -53,6 +53,13 @@ CASES: dict[str, tuple[int, int, dict[str, Any]]] = {
     "vectors of four, backwards": (8, 1, {"reverse": True, "exclusive": True, "initial": 3}),
     "several elements, backwards": (5, 4, {"reverse": True}),
 }
+# Vectors that begin within words: the type of their numbers, the width, the chunk, and what is asked for.
+NARROW: dict[str, tuple[str, int, int, dict[str, Any]]] = {
+    "bytes": ("uint8", 5, 4, {"exclusive": True, "initial": 7}),
+    "bytes, an even number of words": ("uint8", 3, 8, {}),
+    "halves of words": ("uint16", 7, 2, {"initial": 3}),
+    "halves of words, backwards": ("uint16", 3, 4, {"reverse": True}),
+}
 
 
 @pytest.mark.parametrize(("number", "case"), list(enumerate(CASES)))
@@ -65,6 +72,24 @@ def test_every_way_in_and_out(device: gs.Device, number: int, case: str) -> None
         poison(device, wanted.nbytes)
         (got,) = scan_with(device, make_problem(x, MAPS, axis=0, **options), strategy, tile=tile_on(device, chunk))
         assert_same(got, wanted, strategy)
+
+
+@pytest.mark.parametrize(("number", "case"), list(enumerate(NARROW)))
+def test_vectors_that_begin_within_words(device: gs.Device, number: int, case: str) -> None:
+    dtype, width, chunk, options = NARROW[case]
+    tile = tile_on(device, chunk)
+    seed = (options["initial"],) if "initial" in options else None
+    for length in (1500, 1501, 4 * chunk + 3):
+        x = vectors(width, dtype, length)
+        wanted = by_hand(x, **options | {"initial": seed})
+        problem = make_problem(x, MAPS, axis=0, **options)
+        for strategy in strategies_in_turn(device, number):
+            poison(device, wanted.nbytes)
+            (got,) = scan_with(device, problem, strategy, tile=tile)
+            assert_same(got, wanted, (length, strategy))
+    x = vectors(width, dtype, 1500)
+    traits = traits_of(plan_with(device, make_problem(x, MAPS, axis=0, **options), "three_dispatch", tile=tile))
+    assert traits["scan"].uses_workgroup_memory == (tile.subgroup_size > 0)
 
 
 def test_sizes_about_every_boundary(device: gs.Device) -> None:

@@ -338,7 +338,9 @@ def test_elements_that_take_several_accesses_are_staged() -> None:
     assert not is_staged(spec("float32", "float32", shapes=[(4, 4), (4,)], row_length=2**20), gpu())
     rows = spec(shapes=[(3,)], rows=2**10, row_length=2**10)
     assert not is_staged(rows, gpu(), "lookback"), "its tiles end where rows do"
-    assert not is_staged(spec("uint8", shapes=[(5,)], row_length=2**20), gpu()), "begins within a word"
+    assert is_staged(spec("uint8", shapes=[(5,)], row_length=2**20), gpu()), "begins within a word"
+    assert not is_staged(spec("uint8", shapes=[(13,)], row_length=2**20), gpu()), "too long"
+    assert not is_staged(spec("uint8", row_length=2**20), gpu()), "one access for a chunk"
 
 
 def test_the_widest_elements_get_full_workgroups() -> None:
