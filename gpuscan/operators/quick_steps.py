@@ -22,7 +22,9 @@ SIGNIFICAND_BITS = 24
 ZERO_EXPONENT = 128
 # What is no smaller than its arguments are.
 _CHOICES = frozenset({"minimum", "maximum", "fmin", "fmax"})
-_SAME_SIZE = frozenset({"negative", "absolute", "positive", "copysign"})
+_SAME_SIZE = frozenset({"negative", "absolute"})
+# What tells NaN apart, which quick steps give other bits on other devices.
+_READS_NAN = frozenset({"signbit", "copysign", "view"})
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def find_quick_steps(
 ) -> QuickSteps:
     """Return the quick steps of a function of two elements, ``a`` and ``b``.
 
-    A step takes its quick form if bounds of both operands are known.
+    A step takes its quick form if bounds of both operands are known. None does in a function that tells NaN apart.
 
     Args:
         nodes: the function's nodes, arguments before results.
@@ -73,6 +75,8 @@ def find_quick_steps(
         element: the element that it takes and returns.
         spelled: returns the WGSL of a constant.
     """
+    if any(node.op in _READS_NAN for node in nodes):
+        return QuickSteps(frozenset())
     places = {place: index for index, place in enumerate(float_components(element))}
     known: dict[int, Bounds] = {}
     quick: set[int] = set()

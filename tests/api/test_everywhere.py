@@ -325,6 +325,17 @@ def test_steps_around_the_smallest_usual_number(device: gs.Device, operator: Any
         assert digest(found) == digest(wanted), options
 
 
+def test_signs_of_nan(device: gs.Device) -> None:
+    """Assert that NaN of a step has the same sign everywhere. x86 and NVIDIA give NaN of ``inf - inf`` other signs."""
+
+    def by_sign(left: Any, right: Any) -> Any:
+        return np.where(np.signbit((left - left) + (right - right)), left + np.float32(1), right)
+
+    x = np.where(np.arange(3000) % 7 == 3, np.inf, normal(3, 3000)).astype(np.float32)
+    wanted = gs.scan(x, by_sign, device="numpy", **EVERYWHERE)
+    assert digest(gs.scan(x, by_sign, device=device, **EVERYWHERE)) == digest(wanted)
+
+
 def test_calls_that_come_again(device: gs.Device) -> None:
     """Assert that programs of earlier calls serve arrays of other sizes, and none of the plain scan."""
     for length in (3000, 3000, 4500, 1700, 3000):
