@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import mpmath
+import numpy as np
 from mpmath import mp, mpf
 
 PATH = Path(__file__).resolve().parent.parent / "shaders" / "shared" / "elementary" / "constants.wgsl"
@@ -30,6 +31,18 @@ def polynomial(function: Callable[[Any], Any], low: float, high: float, degree: 
     numbers = [int(mpmath.nint(mpf(unit) ** power * each * mpf(2) ** bits)) for power, each in enumerate(found)]
     assert all(abs(number) < 2**31 for number in numbers)
     return "(" + ", ".join(map(str, numbers)) + ")"
+
+
+def floats(values: Iterable[Any]) -> str:
+    """Return the nearest numbers of float32 as literals."""
+    found = [np.format_float_positional(np.float32(mpmath.nstr(value, 20)), trim="0") for value in values]
+    return "(" + ", ".join(f'"{each}f"' for each in found) + ")"
+
+
+def split(value: Any, high_bits: int, low_bits: int) -> str:
+    """Return a constant as two floats: a multiple of 2^-high_bits, and the rest as a multiple of 2^-low_bits."""
+    high = mpmath.nint(value * mpf(2) ** high_bits) / mpf(2) ** high_bits
+    return floats([high, mpmath.nint((value - high) * mpf(2) ** low_bits) / mpf(2) ** low_bits])
 
 
 def series(first: int, coefficient: Callable[[int], Any]) -> Callable[[Any], Any]:
@@ -90,6 +103,7 @@ def wrap_assignment(name: str, value: str) -> str:
 
 def text() -> str:
     """Return the file."""
+    logarithm = series(3, lambda k: (-1) ** (k + 1) / mpf(k))
     third, half_root = mpf(1) / 3, mpf(1) / mpmath.sqrt(2)
     lines = {
         "(exp(r) - 1 - r) / r^2 for |r| <= 0.36": (
@@ -98,7 +112,16 @@ def text() -> str:
         ),
         "(log(1 + r) - r + r^2 / 2) / r^3 for |r| <= 1/8, in g = 4 r": (
             "LOG",
-            polynomial(series(3, lambda k: (-1) ** (k + 1) / mpf(k)), -0.125, 0.125, 6, 32, mpf(1) / 4),
+            polynomial(logarithm, -0.125, 0.125, 6, 32, mpf(1) / 4),
+        ),
+        "the same in r on floats for -0.136 <= r <= 0.125, without the last coefficient, which is -1/8": (
+            "LOG_FLOATS",
+            floats(mpmath.chebyfit(lambda r: logarithm(r) + r**5 / 8, [mpf(-0.136), mpf(0.125)], 5)[::-1]),
+        ),
+        "log(2) / 2^23, -log(13/16) and log(13/10) as sums of two floats with few bits": (
+            "LN2_FLOATS, LOG_16_13, LOG_13_10",
+            f"{split(mp.ln2 / 2**23, 39, 56)}, {split(mpmath.log(mpf(16) / 13), 16, 33)}, "
+            + split(mpmath.log(mpf(13) / 10), 16, 33),
         ),
         "1 - log(1 + w) / w for 0 <= w <= 1, in g = w - 1/2": (
             "LOG1P",

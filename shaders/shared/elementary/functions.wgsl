@@ -169,17 +169,34 @@ fn f32_tanh{{ suffix }}(x: f32) -> f32 {
 }
 {% endif %}
 {#- ----- Logarithms -#}
-{% for name in ("log", "log2", "log10") %}
+{% if "log_limit" in helpers and not suffix %}
+
+// The bits of the logarithm of a number that is not positive, infinite or NaN.
+fn log_limit(bits: u32) -> u32 {
+    return select(select(0x7fc00000u, bits, bits == 0x7f800000u), 0xff800000u, (bits << 1u) == 0u);
+}
+{% endif %}
+{% if "f32_log" + suffix in helpers %}
+
+fn f32_log{{ suffix }}(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    if (bits - 1u >= 0x7f7fffffu) {
+        return bitcast<f32>(log_limit(bits));
+    }
+    let parts = log_parts(bits);
+{% if suffix %}
+    return f32_join_odd(bitcast<f32>(parts.x), bitcast<f32>(parts.y), parts.z);
+{% else %}
+    return bitcast<f32>(parts.x) + bitcast<f32>(parts.y);
+{% endif %}
+}
+{% endif %}
+{% for name in ("log2", "log10") %}
 {% if "f32_" + name + suffix in helpers %}
 
 fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let a = scaled_from_bits(bits);
-{% if name == "log" %}
-    let words = log_words(a);
-    let sign = words.y;
-    let size = scaled_from_words(words_negate(words, sign >= 0x80000000u), 7u);
-{% else %}
     // The logarithm of the significand to this base, and {{ "k" if name == "log2" else "k log10(2)" }}.
     let above = a.x >= 0xb504f334u;
     let words = log_words(vec2<u32>(a.x, select(0u, 0xffffffffu, above)));
@@ -202,7 +219,6 @@ fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
     let none = select(power, part, k == 0u);
     let size = select(joined, none, (k == 0u) | ((words.x | words.y) == 0u));
     let sign = select(k, words.y, k == 0u);
-{% endif %}
     let known = select(scaled_round_normal{{ suffix }}(size, sign), 0u, bits == 0x3f800000u);
     let end = select(select(known, bits, bits == 0x7f800000u), 0xff800000u, (bits & 0x7fffffffu) == 0u);
     return bitcast<f32>(select(end, 0x7fc00000u, (bits > 0x7f800000u) & (bits != 0x80000000u)));

@@ -60,6 +60,25 @@ fn integer_of(whole: f32) -> i32 {
     return bitcast<i32>(whole + 12582912.0f) - 0x4b400000i;
 }
 {% endif %}
+{#- ----- Floats -#}
+{% if "f32_sealed" in helpers %}
+
+// The same number. Compilers that do not know that the word is 0 cannot fuse or reorder the steps around it.
+fn f32_sealed(x: f32, zero: u32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(x) ^ zero);
+}
+{% endif %}
+{% if "f32_join_odd" in helpers %}
+
+// The sum, rounded to odd. Either the first number is larger, or it is 0.
+fn f32_join_odd(high: f32, low: f32, zero: u32) -> f32 {
+    let sum = f32_sealed(high + low, zero);
+    let rest = bitcast<u32>(low - f32_sealed(sum - high, zero));
+    let bits = bitcast<u32>(sum);
+    let even = ((bits & 1u) == 0u) & ((rest << 1u) != 0u);
+    return bitcast<f32>(select(bits, bits + 1u - (((bits ^ rest) >> 31u) << 1u), even));
+}
+{% endif %}
 {#- ----- Scaled numbers -#}
 {% if "scaled_from_bits" in helpers %}
 

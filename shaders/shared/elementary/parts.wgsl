@@ -1,6 +1,6 @@
 {#- What several elementary functions consist of; see shared/elementary.wgsl. Comes in: helpers. -#}
-{% from "shared/elementary/constants.wgsl" import EXP, LOG, SIN, COS, ARCTAN, LN2, LN2_FEW_BITS, LN2_WORDS, LOG2_E_FLOAT,
-    MINUS_LOG_5_4, LOG_32_25, PI, TAN_PI_8, TWO_OVER_PI %}
+{% from "shared/elementary/constants.wgsl" import EXP, LOG, LOG_FLOATS, SIN, COS, ARCTAN, LN2, LN2_FEW_BITS, LN2_FLOATS,
+    LN2_WORDS, LOG2_E_FLOAT, LOG_13_10, LOG_16_13, MINUS_LOG_5_4, LOG_32_25, PI, TAN_PI_8, TWO_OVER_PI %}
 {% from "shared/elementary/horner.wgsl" import horner %}
 {#- ----- Exponentials -#}
 {% if "exp_fixed" in helpers %}
@@ -80,6 +80,41 @@ fn scaled_cosh(x: u32) -> vec2<u32> {
 }
 {% endif %}
 {#- ----- Logarithms -#}
+{% if "log_parts" in helpers %}
+
+// The natural logarithm of a positive float as vec4<u32>(high, low, zero, 0), the sum of two floats. The float is 2^k m
+// with 7/8 <= m < 7/4, and r = c m - 1 with c of 1, 13/16 and 5/8.
+fn log_parts(bits: u32) -> vec4<u32> {
+    let subnormal = bitcast<u32>(f32(bitcast<i32>(bits))) - 0x4a800000u;  // times 2^149 it is whole
+    let scaled = select(subnormal, bits, bits >= 0x800000u);
+    let power = (scaled - 0x3f600000u) & 0xff800000u;
+    let m = bitcast<f32>(scaled - power);
+    let k = f32(bitcast<i32>(power));  // times 2^23
+    let zero = bitcast<u32>(k) & 0xffffu;  // compilers do not know that k has few bits
+    let above = select(0.0f, 1.0f, m >= 1.125f);
+    let far = select(0.0f, 1.0f, m >= 1.3828125f);
+    let steps = above + far;
+    let c = 1.0f - 0.1875f * steps;
+    let shift = 0.015625f * above - 0.078125f * far;
+    let r = f32_sealed((m - (1.0f + 0.25f * steps)) * c + shift, zero);
+{% for part in range(2) %}
+    let offset{{ part }} = k * {{ LN2_FLOATS[part] }} + (above * {{ LOG_16_13[part] }} + far * {{ LOG_13_10[part] }});
+{% endfor %}
+    let offset = f32_sealed(offset0, zero);
+    // All steps so far are exact. log(1 + r) = r - r^2 / 2 + r^3 h
+    let h4 = {{ LOG_FLOATS[4] }} - 0.125f * r;
+{% for power in range(3, -1, -1) %}
+    let h{{ power }} = {{ LOG_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * r, zero);
+{% endfor %}
+    let square = f32_sealed(r * r, zero);
+    let bend = f32_sealed(f32_sealed(h0 * r, zero) * square, zero);
+    let high = f32_sealed(offset + r, zero);
+    let lost = f32_sealed(r - f32_sealed(high - offset, zero), zero);
+    let low = f32_sealed(lost + offset1, zero);
+    let rest = f32_sealed(low - 0.5f * square, zero) + bend;
+    return vec4<u32>(bitcast<u32>(high), bitcast<u32>(rest) ^ zero, zero, 0u);
+}
+{% endif %}
 {% if "log_words" in helpers %}
 
 // The natural logarithm, in two's complement with 56 fractional bits. The argument is 2^k m, and r = c m - 1 with c of
