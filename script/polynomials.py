@@ -10,6 +10,7 @@ of g^k is an integer: the coefficient times 2^bits.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import textwrap
 from collections.abc import Callable, Iterable
@@ -43,6 +44,42 @@ def split(value: Any, high_bits: int, low_bits: int) -> str:
     """Return a constant as two floats: a multiple of 2^-high_bits, and the rest as a multiple of 2^-low_bits."""
     high = mpmath.nint(value * mpf(2) ** high_bits) / mpf(2) ** high_bits
     return floats([high, mpmath.nint((value - high) * mpf(2) ** low_bits) / mpf(2) ** low_bits])
+
+
+def fit_near_zero(function: Callable[[Any], Any], low: float, high: float, degree: int, power: int) -> list[Any]:
+    """Return the polynomial with the smallest error times x^power, from the constant term on: by Remez's exchanges."""
+    points = [(mpf(low) + high) / 2 - (mpf(high) - low) / 2 * mpmath.cos(mp.pi * k / 300) for k in range(301)]
+    values = [function(x) for x in points]
+    weights = [max(abs(x) ** power, mpf(2) ** -60) for x in points]
+    chosen = [round(150 - 150 * float(mpmath.cos(mp.pi * k / (degree + 1)))) for k in range(degree + 2)]
+    for _ in range(8):
+        rows = [[points[k] ** each for each in range(degree + 1)] for k in chosen]
+        ends = [(-1) ** count / weights[k] for count, k in enumerate(chosen)]
+        found = mpmath.lu_solve(
+            mpmath.matrix([[*row, end] for row, end in zip(rows, ends, strict=True)]),
+            mpmath.matrix([values[k] for k in chosen]),
+        )
+        coefficients = [found[each] for each in range(degree + 1)]
+        errors = [
+            (mpmath.polyval(coefficients[::-1], x) - value) * weight
+            for x, value, weight in zip(points, values, weights, strict=True)
+        ]
+        # The largest error of each run of one sign
+        sizes = [abs(error) for error in errors]
+        runs = [list(run) for _, run in itertools.groupby(range(301), [error > 0 for error in errors].__getitem__)]
+        peaks = [max(run, key=sizes.__getitem__) for run in runs]
+        while len(peaks) > len(chosen):
+            peaks.pop(0 if sizes[peaks[0]] < sizes[peaks[-1]] else -1)
+        if len(peaks) < len(chosen):
+            break
+        chosen = peaks
+    return coefficients
+
+
+def round_to_bits(value: Any, bits: int) -> Any:
+    """Return a constant, rounded to this number of significant bits."""
+    unit = mpf(2) ** (mpmath.floor(mpmath.log(abs(value), 2)) + 1 - bits)
+    return mpmath.nint(value / unit) * unit
 
 
 def series(first: int, coefficient: Callable[[int], Any]) -> Callable[[Any], Any]:
@@ -89,6 +126,15 @@ def arctangent(y: Any) -> Any:
     return mpmath.fsum(-((-1) ** k) / mpf(2 * k + 1) * y ** (k - 1) for k in range(1, 120))
 
 
+def hyperbolic_tangent(g: Any) -> Any:
+    """Return (tanh(sqrt(g)) / sqrt(g) - 1) / g."""
+    terms = (
+        mpf(2) ** (2 * k) * (mpf(2) ** (2 * k) - 1) * mpmath.bernoulli(2 * k) / mpmath.factorial(2 * k) * g ** (k - 2)
+        for k in range(2, 60)
+    )
+    return mpmath.fsum(terms)
+
+
 def error_near_zero(y: Any) -> Any:
     """Return (2 / sqrt(pi) - erf(sqrt(y)) / sqrt(y)) / y."""
     terms = ((-1) ** (k + 1) / (mpmath.factorial(k) * (2 * k + 1)) * y ** (k - 1) for k in range(1, 60))
@@ -122,6 +168,25 @@ def text() -> str:
             "LN2_FLOATS, LOG_16_13, LOG_13_10",
             f"{split(mp.ln2 / 2**23, 39, 56)}, {split(mpmath.log(mpf(16) / 13), 16, 33)}, "
             + split(mpmath.log(mpf(13) / 10), 16, 33),
+        ),
+        "(exp(r) - 1 - r) / r^2 on floats for |r| <= 0.353": (
+            "EXP_FLOATS",
+            floats(fit_near_zero(series(2, lambda k: 1 / mpmath.factorial(k)), -0.353, 0.353, 5, 2)),
+        ),
+        "(tanh(x) / x - 1) / g on floats for g = x^2 <= 0.1226": (
+            "TANH_FLOATS",
+            floats(fit_near_zero(hyperbolic_tangent, 0, 0.1226, 5, 1)),
+        ),
+        "1 / (1 + w) on floats for 0 <= w <= 1/2, roughly": (
+            "RECIPROCAL_FLOATS",
+            floats(
+                round_to_bits(each, 12)
+                for each in mpmath.chebyfit(lambda w: 1 / (1 + w), [mpf(0), mpf("0.5")], 4)[::-1]
+            ),
+        ),
+        "log(2) as the sum of two floats with few bits, and log2(e) with 12 bits": (
+            "LN2_PAIR, LOG2_E_ROUGH",
+            f"{split(mp.ln2, 18, 36)}, {floats([round_to_bits(1 / mp.ln2, 12)])[1:-1]}",
         ),
         "1 - log(1 + w) / w for 0 <= w <= 1, in g = w - 1/2": (
             "LOG1P",

@@ -1,6 +1,6 @@
 {#- The elementary functions of float32; see shared/elementary.wgsl. Comes in: helpers. -#}
 {% from "shared/elementary/constants.wgsl" import LOG1P, LN2_SIGNED, PI, LOG2_E, LOG2_E_FLOAT, LOG10_E, LOG10_2, THIRD,
-    ERF, ERFC, TWO_OVER_ROOT_PI %}
+    ERF, ERFC, TWO_OVER_ROOT_PI, EXP_FLOATS, TANH_FLOATS, RECIPROCAL_FLOATS, LN2_PAIR, LOG2_E_ROUGH %}
 {% from "shared/elementary/horner.wgsl" import horner %}
 {#- ----- Trigonometric functions -#}
 {% for suffix in ("", "_odd") %}
@@ -150,22 +150,49 @@ fn f32_cosh{{ suffix }}(x: f32) -> f32 {
 {% endif %}
 {% if "f32_tanh" + suffix in helpers %}
 
-// With w = exp(-2 |x|): (1 - w) / (1 + w). Near 0 the argument is a factor of 1 - w, so that the error is relative.
+// From 0.35 on it is 2 / (1 + w) - 1 with w = exp(-2 |x|) = 2^k exp(r), below it x + x^3 h. The two share the steps of a
+// polynomial.
 fn f32_tanh{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let size = bits & 0x7fffffffu;
-    let parts = exp_parts(bitcast<f32>(size) * 2.0f);
-    let r = bitcast<i32>(0u - parts.x);
-    let slope = exp_slope(r);
-    let value = 0x80000000u + bitcast<u32>((r >> 1u) + signed_high_product(slope, r));
-    let near = parts.y == 0u;
-    let power = select(value >> min(parts.y - 1u, 31u), value << 1u, near);  // 32 fractional bits
-    let product = high_product((size << 8u) | 0x80000000u, (0x80000000u + bitcast<u32>(slope)) << 1u);
-    let quotient = high_product(select(~power, product, near), reciprocal_significand(0x80000000u + (power >> 1u)));
-    let zeros = countLeadingZeros(quotient);
-    let exponent = select(0xffffffffu, (size >> 23u) - 126u, near) - zeros;
-    let known = scaled_round_normal{{ suffix }}(vec2<u32>(quotient << zeros, exponent), bits);
-    return bitcast<f32>(select(select(known, bits, size < 0x39000000u), 0x7fc00000u, size > 0x7f800000u));
+    let near = size < 0x3eb33333u;
+    let a = bitcast<f32>(min(size, 0x41180000u));
+    let twice = a * -2.0f;
+    let rounded = bitcast<u32>(f32_rough(twice) * {{ LOG2_E_ROUGH }} + 12582912.0f);
+    let k = f32(bitcast<i32>(rounded) - 0x4b400000i);
+    let zero = bitcast<u32>(k) & 0xffffu;
+    let scale = bitcast<f32>((rounded << 23u) + 0x3f800000u);
+    let first = f32_sealed(twice - k * {{ LN2_PAIR[0] }}, zero);
+    let r = first - k * {{ LN2_PAIR[1] }};
+    let base = select(r, a, near);
+    let square = f32_sealed(base * base, zero);
+    let g = select(r, square, near);
+{% for power in range(5, -1, -1) %}
+    let c{{ power }} = select({{ EXP_FLOATS[power] }}, {{ TANH_FLOATS[power] }}, near);
+    let h{{ power }} = c{{ power }}{% if not loop.first %} + f32_sealed(h{{ power + 1 }} * g, zero){% endif %};
+{% endfor %}
+    let bend = f32_sealed(square * h0, zero);
+    // w as the sum of two floats, then 1 / (1 + w) by a guess with an error e
+    let high = f32_sealed(1.0f + first, zero) * scale;
+    let low = f32_sealed(bend - k * {{ LN2_PAIR[1] }}, zero) * scale;
+    let w = f32_rough(high + low);
+    let rest = f32_sealed(high - w, zero) + low;
+    let guess3 = {{ RECIPROCAL_FLOATS[3] }};
+{% for power in range(2, -1, -1) %}
+    let guess{{ power }} = f32_rough({{ RECIPROCAL_FLOATS[power] }} + w * guess{{ power + 1 }});
+{% endfor %}
+    let difference = f32_sealed(f32_sealed(1.0f - guess0, zero) - w * guess0, zero);
+    let e = f32_sealed(difference - f32_sealed(rest * guess0, zero), zero);
+    let change = f32_sealed(guess0 * (e + f32_sealed(e * e, zero)), zero);
+    let far_high = f32_sealed(2.0f * guess0 - 1.0f, zero);
+    let near_low = f32_sealed(a * bend, zero);
+{% if suffix %}
+    let found = bitcast<u32>(f32_join_odd(select(far_high, a, near), select(2.0f * change, near_low, near), zero));
+{% else %}
+    let found = bitcast<u32>(select(far_high, a, near) + select(2.0f * change, near_low, near));
+{% endif %}
+    let known = select(found | (bits & 0x80000000u), bits, size < 0x39000000u);
+    return bitcast<f32>(select(known, 0x7fc00000u, size > 0x7f800000u));
 }
 {% endif %}
 {#- ----- Logarithms -#}

@@ -68,6 +68,13 @@ fn f32_sealed(x: f32, zero: u32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) ^ zero);
 }
 {% endif %}
+{% if "f32_rough" in helpers %}
+
+// The number cut to 12 bits. A product of two such numbers is exact.
+fn f32_rough(x: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
+}
+{% endif %}
 {% if "f32_join_odd" in helpers %}
 
 // The sum, rounded to odd. Either the first number is larger, or it is 0.
