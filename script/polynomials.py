@@ -48,10 +48,10 @@ def split(value: Any, high_bits: int, low_bits: int) -> str:
 
 def fit_near_zero(function: Callable[[Any], Any], low: float, high: float, degree: int, power: int) -> list[Any]:
     """Return the polynomial with the smallest error times x^power, from the constant term on: by Remez's exchanges."""
-    points = [(mpf(low) + high) / 2 - (mpf(high) - low) / 2 * mpmath.cos(mp.pi * k / 300) for k in range(301)]
+    points = [(mpf(low) + high) / 2 - (mpf(high) - low) / 2 * mpmath.cos(mp.pi * (k + 0.5) / 101) for k in range(101)]
     values = [function(x) for x in points]
-    weights = [max(abs(x) ** power, mpf(2) ** -60) for x in points]
-    chosen = [round(150 - 150 * float(mpmath.cos(mp.pi * k / (degree + 1)))) for k in range(degree + 2)]
+    weights = [max(abs(x), mpf(2) ** -20) ** power for x in points]
+    chosen = [round(50 - 50 * float(mpmath.cos(mp.pi * k / (degree + 1)))) for k in range(degree + 2)]
     for _ in range(8):
         rows = [[points[k] ** each for each in range(degree + 1)] for k in chosen]
         ends = [(-1) ** count / weights[k] for count, k in enumerate(chosen)]
@@ -66,7 +66,7 @@ def fit_near_zero(function: Callable[[Any], Any], low: float, high: float, degre
         ]
         # The largest error of each run of one sign
         sizes = [abs(error) for error in errors]
-        runs = [list(run) for _, run in itertools.groupby(range(301), [error > 0 for error in errors].__getitem__)]
+        runs = [list(run) for _, run in itertools.groupby(range(101), [error > 0 for error in errors].__getitem__)]
         peaks = [max(run, key=sizes.__getitem__) for run in runs]
         while len(peaks) > len(chosen):
             peaks.pop(0 if sizes[peaks[0]] < sizes[peaks[-1]] else -1)
@@ -76,10 +76,26 @@ def fit_near_zero(function: Callable[[Any], Any], low: float, high: float, degre
     return coefficients
 
 
+def floats_near_zero(function: Callable[[Any], Any], low: float, high: float, degree: int, power: int) -> str:
+    """Return such a polynomial on floats, the last one with 12 bits. They make up for the rounding of the first."""
+    first = mpf(float(np.float32(float(fit_near_zero(function, low, high, degree, power)[0]))))
+    others = fit_near_zero(lambda x: (function(x) - first) / x, low, high, degree - 1, power + 1)
+    return floats([first, *others[:-1], round_to_bits(others[-1], 12)])
+
+
 def round_to_bits(value: Any, bits: int) -> Any:
     """Return a constant, rounded to this number of significant bits."""
     unit = mpf(2) ** (mpmath.floor(mpmath.log(abs(value), 2)) + 1 - bits)
     return mpmath.nint(value / unit) * unit
+
+
+def pieces(value: Any, bits: int, count: int) -> list[Any]:
+    """Return numbers with few bits and one more, which add up to a number between 1 and 2."""
+    found = []
+    for each in range(1, count + 1):
+        unit = mpf(2) ** (1 - bits * each)
+        found.append(mpmath.nint((value - sum(found)) / unit) * unit)
+    return [*found, value - sum(found)]
 
 
 def series(first: int, coefficient: Callable[[int], Any]) -> Callable[[Any], Any]:
@@ -149,6 +165,7 @@ def wrap_assignment(name: str, value: str) -> str:
 
 def text() -> str:
     """Return the file."""
+    quarter_turn = pieces(mp.pi / 2, 11, 3)
     logarithm = series(3, lambda k: (-1) ** (k + 1) / mpf(k))
     third, half_root = mpf(1) / 3, mpf(1) / mpmath.sqrt(2)
     lines = {
@@ -194,6 +211,16 @@ def text() -> str:
         ),
         "(1 - sin(r) / r) / g for g = r^2 / 2 <= 0.31": ("SIN", polynomial(sine, 0, 0.31, 4, 32)),
         "(g - 1 + cos(r)) / g^2 for g = r^2 / 2 <= 0.31": ("COS", polynomial(cosine, 0, 0.31, 4, 32)),
+        "(sin(r) / r - 1) / r^2 and (cos(r) - 1 + r^2 / 2) / r^4 on floats, in g = r^2 <= 0.62": (
+            "SIN_FLOATS, COS_FLOATS",
+            floats_near_zero(lambda g: -sine(g / 2) / 2, 0, 0.62, 3, 1)
+            + ", "
+            + floats_near_zero(lambda g: cosine(g / 2) / 4, 0, 0.62, 2, 2),
+        ),
+        "2 / pi, pi / 2 as the sum of four floats, three of them with 11 bits, and the sum of the last two": (
+            "TWO_OVER_PI_FLOAT, HALF_PI, HALF_PI_END",
+            f"{floats([2 / mp.pi])[1:-1]}, {floats(quarter_turn)}, {floats([sum(quarter_turn[2:])])[1:-1]}",
+        ),
         "(1 - arctan(t) / t) / g for g = t^2 <= 0.172": ("ARCTAN", polynomial(arctangent, 0, 0.172, 7, 32)),
         "(2 / sqrt(pi) - erf(x) / x) / g for g = x^2 <= 1/4": ("ERF", polynomial(error_near_zero, 0, 0.25, 6, 32)),
         "1 - erf(n + g) for |g| <= 1/2 and n of 1 to 4": (

@@ -8,6 +8,22 @@
 {% if "f32_" + name + suffix in helpers %}
 
 fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
+    if ((bitcast<u32>(x) & 0x7fffffffu) - 0x39800000u >= 0x0cc80000u) {
+        return f32_{{ name }}_far{{ suffix }}(x);
+    }
+    let wave = wave_near(x, {{ quarter }}u);
+{% if suffix %}
+    let size = f32_join_odd(bitcast<f32>(wave.x), bitcast<f32>(wave.y), wave.w);
+{% else %}
+    let size = bitcast<f32>(wave.x) + bitcast<f32>(wave.y);
+{% endif %}
+    return bitcast<f32>(bitcast<u32>(size) ^ ((wave.z << 30u) & 0x80000000u));
+}
+{% endif %}
+{% if "f32_" + name + "_far" + suffix in helpers %}
+
+// The same for any float.
+fn f32_{{ name }}_far{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let size = bits & 0x7fffffffu;
     let turn = scaled_turn(bits);

@@ -1,6 +1,7 @@
 {#- What several elementary functions consist of; see shared/elementary.wgsl. Comes in: helpers. -#}
 {% from "shared/elementary/constants.wgsl" import EXP, LOG, LOG_FLOATS, SIN, COS, ARCTAN, LN2, LN2_FEW_BITS, LN2_FLOATS,
-    LN2_WORDS, LOG2_E_FLOAT, LOG_13_10, LOG_16_13, MINUS_LOG_5_4, LOG_32_25, PI, TAN_PI_8, TWO_OVER_PI %}
+    LN2_WORDS, LOG2_E_FLOAT, LOG_13_10, LOG_16_13, MINUS_LOG_5_4, LOG_32_25, PI, TAN_PI_8, TWO_OVER_PI,
+    TWO_OVER_PI_FLOAT, HALF_PI, HALF_PI_END, SIN_FLOATS, COS_FLOATS %}
 {% from "shared/elementary/horner.wgsl" import horner %}
 {#- ----- Exponentials -#}
 {% if "exp_fixed" in helpers %}
@@ -203,6 +204,37 @@ fn scaled_turn(x: u32) -> vec4<u32> {
     let negative = rest.y >= 0x80000000u;
     let angle = scaled_multiply(scaled_from_words(words_negate(rest, negative), 1u), vec2<u32>({{ PI }}, 0u));
     return vec4<u32>(angle.x, angle.y, quarters, select(0u, 1u, negative));
+}
+{% endif %}
+{% if "wave_near" in helpers %}
+
+// sin(x + quarter pi/2) for |x| < 12800 as vec4<u32>(high, low, quarters, zero). The magnitude is the sum of two floats.
+// x = q pi/2 + r with |r| <= pi/4. The sine is r + r^3 h, the cosine 1 - r^2 / 2 + r^4 h.
+fn wave_near(x: f32, quarter: u32) -> vec4<u32> {
+    let q = round(x * {{ TWO_OVER_PI_FLOAT }});
+    let zero = bitcast<u32>(q) & 0x7ffu;
+    let quarters = bitcast<u32>(q + 12582912.0f) + quarter;
+    let is_cosine = (quarters & 1u) == 1u;
+    // r as the sum of two floats. The products by numbers of 11 bits are exact.
+    let first = f32_sealed(x - q * {{ HALF_PI[0] }}, zero);
+    let second = f32_sealed(first - q * {{ HALF_PI[1] }}, zero);
+    let r = f32_sealed(second - f32_sealed(q * {{ HALF_PI_END }}, zero), zero);
+    let lost = f32_sealed(f32_sealed(second - r, zero) - q * {{ HALF_PI[2] }}, zero);
+    let r_low = f32_sealed(lost - f32_sealed(q * {{ HALF_PI[3] }}, zero), zero);
+    let g = f32_sealed(r * r, zero);
+    let fall = 0.5f * g;
+    let c2 = select({{ SIN_FLOATS[2] }}, {{ COS_FLOATS[2] }}, is_cosine);
+    let h2 = c2 + f32_rough(g) * select({{ SIN_FLOATS[3] }}, 0.0f, is_cosine);
+{% for power in range(1, -1, -1) %}
+    let c{{ power }} = select({{ SIN_FLOATS[power] }}, {{ COS_FLOATS[power] }}, is_cosine);
+    let h{{ power }} = c{{ power }} + f32_sealed(h{{ power + 1 }} * g, zero);
+{% endfor %}
+    let bend = f32_sealed(f32_sealed(g * h0, zero) * select(r, g, is_cosine), zero);
+    let top = f32_sealed(1.0f - fall, zero);
+    let cut = f32_sealed(1.0f - top, zero) - fall;
+    let change = f32_sealed(r_low * select(fall, r, is_cosine), zero);
+    let low = f32_sealed(select(r_low, cut, is_cosine) - change, zero) + bend;
+    return vec4<u32>(bitcast<u32>(select(r, top, is_cosine)), bitcast<u32>(low) ^ zero, quarters, zero);
 }
 {% endif %}
 {% if "scaled_wave" in helpers %}
