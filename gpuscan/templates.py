@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -12,6 +14,12 @@ if TYPE_CHECKING:
     import jinja2
 
 _PACKAGE = Path(__file__).parent
+
+# What begins the title of a section of a shader.
+_TITLE = "// -----"
+
+# What begins a declaration that a shader can do without if nothing names it. Bindings and directives stay.
+_DECLARATION = re.compile(r"(?:fn|const|struct|alias|var<workgroup>) (\w+)")
 
 
 @cache
@@ -66,9 +74,62 @@ def _make_template_cache() -> jinja2.BytecodeCache | None:
 
 def render(template: str, **variables: object) -> str:
     """Return the text of a template with its variables filled in. Runs of blank lines become one."""
-    text = _environment().get_template(template).render(**variables)
-    lines: list[str] = []
-    for line in text.splitlines():
-        if line.strip() or (lines and lines[-1]):
-            lines.append(line.rstrip())
-    return "\n".join(lines).strip() + "\n"
+    return _tidy(_environment().get_template(template).render(**variables).splitlines())
+
+
+def _tidy(lines: Iterable[str]) -> str:
+    tidy: list[str] = []
+    for line in lines:
+        if line.strip() or (tidy and tidy[-1]):
+            tidy.append(line.rstrip())
+    return "\n".join(tidy).strip() + "\n"
+
+
+def leave_out_unused(text: str) -> str:
+    """Return a shader without the functions, constants, types and workgroup variables that `main` does not need.
+
+    So a template may declare what only some of its kernels use. The comment above a declaration goes with it, and so
+    do the title of a section with nothing left, and the last members of ``Params`` if nothing names them.
+    Declarations begin and end at the start of a line.
+    """
+    parts = _split_declarations(text.splitlines())
+    uses: dict[str, set[str]] = {}
+    for name, lines in parts:
+        code = "\n".join(line.partition("//")[0] for line in lines)
+        uses.setdefault(name, set()).update(re.findall(r"[A-Za-z_]\w*", code))
+    needed: set[str] = set()
+    found = {"", "main"}
+    while found:
+        needed |= found
+        found = {name for each in found for name in uses.get(each, ()) if name in uses} - needed
+    named = {word for name in needed - {"Params"} for word in uses.get(name, ())}
+    kept: list[str] = []
+    for name, lines in parts:
+        while name == "Params" and len(lines) > 3 and lines[-2].partition(":")[0].strip() not in named:
+            del lines[-2]
+    for line in (line for name, lines in parts if name in needed for line in lines):
+        if line.startswith((_TITLE, "@compute")):
+            while kept and (not kept[-1] or kept[-1].startswith(_TITLE)):
+                kept.pop()
+            kept.append("")
+        kept.append(line)
+    return _tidy(kept)
+
+
+def _split_declarations(lines: Iterable[str]) -> list[tuple[str, list[str]]]:
+    """Return the names and lines of declarations, with the comments above them. Other lines have the name ``""``."""
+    parts: list[tuple[str, list[str]]] = []
+    comments: list[str] = []
+    within = False  # a declaration of several lines
+    for line in lines:
+        if within:
+            parts[-1][1].append(line)
+            within = not line.startswith(("}", ");"))
+        elif line.startswith("//") and not line.startswith(_TITLE):
+            comments.append(line)
+        else:
+            match = _DECLARATION.match(line)
+            parts.append((match[1] if match else "", [*comments, line]))
+            comments = []
+            within = match is not None and not line.partition("//")[0].rstrip().endswith((";", "}"))
+    return [*parts, ("", comments)]

@@ -25,15 +25,17 @@ from gpuscan.operators.wgsl_arithmetic import Text, literal, wrap_integer
 from gpuscan.planning.kernel import MOVED, OTHERS_AT, RUNS_AT, Kernel
 from gpuscan.planning.kernel_parts import BoundArray
 from gpuscan.planning.tile_shapes import ColumnTile
-from gpuscan.templates import render
+from gpuscan.templates import leave_out_unused, render
 
 
 # A function that is made again at each call gives a new kernel each time, so the cache is bounded.
 @lru_cache(maxsize=512)
 def render_kernel(kernel: Kernel) -> str:
-    """Return the WGSL of a kernel."""
+    """Return the WGSL of a kernel. It has the declarations that the kernel uses, and all those of a user's WGSL."""
     text = render(kernel.template, kernel=kernel, spec=kernel.spec, text=KernelText(kernel))
-    return isolate_user_code(text, kernel.spec.operator_name) if kernel.spec.combine.foreign else text
+    if kernel.spec.combine.foreign:
+        return isolate_user_code(text, kernel.spec.operator_name)
+    return leave_out_unused(text)
 
 
 class KernelText:

@@ -70,7 +70,7 @@ fn matrix_place(number: u32) -> u32 {
     return (((chunk * call.batches + batch) * call.heads + head) * MATRICES + number) * CHUNK * CHUNK;
 }
 
-{#- Define a function that loads a number of a row of the chunk, or 0, without branches. -#}
+{# Define a function that loads a number of a row of the chunk, or 0, without branches. -#}
 {% macro loader(name, array, width, offset="") %}
 fn {{ name }}_at(step: u32, column: u32) -> f32 {
     let at = place_of(min(step, last_step())) * call.{{ width }} + min(column, call.{{ width }} - 1u);

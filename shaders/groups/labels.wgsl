@@ -59,7 +59,7 @@ fn place_of(number: u32) -> u32 {
     return {{ "params.row_length - 1u - number" if spec.reverse else "number" }};
 }
 
-{#- The row of `stretch`, and the numbers of its first element in the row and of the one after its last. -#}
+{# The row of `stretch`, and the numbers of its first element in the row and of the one after its last. -#}
 {% macro bounds_of_stretch() %}
     let row = stretch / params.stretches;
     let begin = stretch % params.stretches * params.stretch;

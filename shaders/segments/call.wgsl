@@ -81,7 +81,7 @@ fn store_segment(segment: u32, value: Element) {
     store_result(segment, {{ text.map_result("all") }});
 }
 
-{#- Write the words of an element to an array of words. -#}
+{# Write the words of an element to an array of words. -#}
 {% macro write_element(array, at, value) %}
 {% for word in text.element_words(value) %}
     {{ array }}[{{ at }} + {{ loop.index0 }}u] = {{ word }};
