@@ -31,7 +31,7 @@ from gpuscan.templates import leave_out_unused, render
 # A function that is made again at each call gives a new kernel each time, so the cache is bounded.
 @lru_cache(maxsize=512)
 def render_kernel(kernel: Kernel) -> str:
-    """Return the WGSL of a kernel. It has the declarations that the kernel uses, and all those of a user's WGSL."""
+    """Return the WGSL of a kernel, without unused declarations, unless the operator is written in WGSL itself."""
     text = render(kernel.template, kernel=kernel, spec=kernel.spec, text=KernelText(kernel))
     if kernel.spec.combine.foreign:
         return isolate_user_code(text, kernel.spec.operator_name)
@@ -156,7 +156,7 @@ class KernelText:
 
     def element_from_words(self, words: str, offset: str = "") -> str:
         """Return the `Element` that consists of ``words[offset + 0]`` and the following words."""
-        return self._from_words("Element", self.spec.element, words, offset)
+        return self._from_words("Element", self.spec.element, _word_list(words, offset, self.spec.element.words))
 
     def seed_from_words(self, words: str, offset: str = "") -> str:
         """Return the seed that consists of ``words[offset + 0]`` and the following words."""
@@ -165,24 +165,49 @@ class KernelText:
 
     def result_from_words(self, words: str, offset: str = "") -> str:
         """Return the `Result` that consists of ``words[offset + 0]`` and the following words."""
-        return self._from_words("Result", self.spec.result, words, offset)
+        return self._from_words("Result", self.spec.result, _word_list(words, offset, self.spec.result.words))
 
-    def _from_words(self, name: str, element: Element, words: str, offset: str) -> str:
+    def _from_words(self, name: str, element: Element, words: Sequence[str]) -> str:
         numbers, position = [], 0
         for field in element.fields:
-            numbers.append(self._numbers_from_words(field, words, offset, position))
+            numbers.append(self._numbers_from_words(field, words[position : position + field.words]))
             position += field.words
         return self.construct(name, element, numbers)
 
     def field_from_words(self, field: Field, words: str, offset: str = "") -> str:
         """Return the field that consists of ``words[offset + 0]`` and the following words."""
-        return self.field_value(field, self._numbers_from_words(field, words, offset, 0))
+        return self.field_value(field, self._numbers_from_words(field, _word_list(words, offset, field.words)))
 
-    def _numbers_from_words(self, field: Field, words: str, offset: str, position: int) -> list[str]:
+    def _numbers_from_words(self, field: Field, words: Sequence[str]) -> list[str]:
         size = field.scalar.words
-        names = [f"{words}[{offset}{position + i}u]" for i in range(field.words)]
-        chunks = [names[i * size : (i + 1) * size] for i in range(field.count)]
+        chunks = [words[i * size : (i + 1) * size] for i in range(field.count)]
         return [from_words(field.scalar, self.native_int64, chunk) for chunk in chunks]
+
+    # ----- Items: elements, with a head flag if there are several rows or segments
+
+    def item_words(self, item: str) -> list[str]:
+        """Return the 32-bit words of an `Item`."""
+        if self.kernel.segmented:
+            return [*self.element_words(f"{item}.value"), f"{item}.head"]
+        return self.element_words(item)
+
+    def item_from_words(self, word: str, first: int = 0) -> str:
+        """Return the `Item` of several words. `word` is the expression of one, with ``{0}`` for its number."""
+        return self._item([word.format(first + i) for i in range(self.kernel.item_words)])
+
+    def shuffle_item(self, item: str, shuffle: str) -> str:
+        """Return another lane's `Item`. `shuffle` is the expression of a word of it, with ``{0}`` for this lane's."""
+        return self._item([shuffle.format(word) for word in self.item_words(item)])
+
+    def shuffle_element(self, element: str, shuffle: str) -> str:
+        """Return another lane's `Element`. `shuffle` is as in `shuffle_item`."""
+        return self._from_words(
+            "Element", self.spec.element, [shuffle.format(word) for word in self.element_words(element)]
+        )
+
+    def _item(self, words: Sequence[str]) -> str:
+        element = self._from_words("Element", self.spec.element, words[: self.spec.element.words])
+        return f"Item({element}, {words[-1]})" if self.kernel.segmented else element
 
     def pick_element(self, condition: str, yes: str, no: str) -> str:
         """Return the element `yes` where the condition holds, else `no`, without a branch."""
@@ -297,10 +322,10 @@ class KernelText:
 
     # ----- Stores of a chunk
 
-    def pack_words(self, destination: FieldAccess) -> list[str]:
-        """Return the storage words of the results ``r0``, ``r1``, … of a chunk, in the order of storage."""
+    def pack_words(self, destination: FieldAccess, result: str) -> list[str]:
+        """Return the storage words of a chunk's results, ``result.format(0)`` and so on, in the order of storage."""
         index = self.destinations.index(destination)
-        results = [self.numbers_of(self.spec.destination, f"r{place}") for place in self.places]
+        results = [self.numbers_of(self.spec.destination, result.format(place)) for place in self.places]
         values = [number for result in results for number in result[index]]
         return to_storage(destination.field.scalar, self.native_int64, values)
 
@@ -345,6 +370,10 @@ class KernelText:
     # ----- Reductions by key
 
     runs_at = RUNS_AT
+
+
+def _word_list(words: str, offset: str, count: int) -> list[str]:
+    return [f"{words}[{offset}{i}u]" for i in range(count)]
 
 
 # ----- Keys

@@ -282,6 +282,11 @@ class Kernel(HashedOnce):
         return self.strategy == "fallback" and scans and self.block_in_subgroup and not self.in_columns
 
     @property
+    def times_out(self) -> bool:
+        """True if a tile may give up. One that reduces late tiles itself does not, unless the driver ends its loop."""
+        return self.target.driver_ends_loops or not self.reloads_after_help
+
+    @property
     def repeats_tile(self) -> bool:
         """True if a workgroup may drop its own tile to do something for others, and loads it again."""
         return self.reloads_after_help or (self.strategy == "lookahead" and self.stage == "scan")

@@ -4,7 +4,7 @@
     in, out: the tile state -#}
 {% include "shared/tile_state.wgsl" %}
 {% include "columns/prefix_result.wgsl" %}
-{% from "shared/posts.wgsl" import tag, write_word, see_word, strange, word_seen with context %}
+{% from "shared/posts.wgsl" import tag, write_word, see_word, all_tagged, word_seen with context %}
 {% from "shared/wait.wgsl" import wait with context %}
 {% set at_once = [8, [16 // (kernel.item_words * kernel.tile.chunk), 1] | max] | min %}
 // ----- Look-back
@@ -28,28 +28,20 @@ const NEXT_PREFIX = 1u;
 fn write_chunk(at: u32, chunk: Chunk) {
     let tag = {{ tag }};
 {% for column in range(kernel.tile.chunk) %}
-    let words{{ column }} = item_to_words(chunk[{{ column }}]);
-{% for word in range(kernel.item_words) %}
-{{ write_word("at", column * kernel.item_words + word, "COLUMNS", "words%d[%d]" % (column, word)) }}
+{% for word in text.item_words("chunk[%d]" % column) %}
+{{ write_word("at", column * kernel.item_words + loop.index0, "COLUMNS", word) }}
 {%- endfor %}
 {% endfor %}
 }
 
 fn read_chunk(at: u32) -> ChunkPost {
+    let tag = {{ tag }};
 {% for place in range(kernel.tile.chunk * kernel.item_words) %}
 {{ see_word("at", place, "COLUMNS") }}
 {%- endfor %}
-    // True if every word has this run's epoch, without `&&`, which is a branch for each.
-    let tag = {{ tag }};
-    let strange ={% for place in range(kernel.tile.chunk * kernel.item_words) %} {{ strange(place) }}{{ ";" if loop.last else " |" }}{% endfor %}
-
-    return ChunkPost((strange >> {{ kernel.post_format.payload_bits }}u) == {{ "0lu" if kernel.post_format.in_64_bits else "0u" }}, Chunk(
+    return ChunkPost({{ all_tagged(kernel.tile.chunk * kernel.item_words) }}, Chunk(
 {% for column in range(kernel.tile.chunk) %}
-        item_from_words(Words(
-{% for word in range(kernel.item_words) %}
-            {{ word_seen(column * kernel.item_words + word) }},
-{% endfor %}
-        )),
+        {{ text.item_from_words(word_seen, column * kernel.item_words) }},
 {% endfor %}
     ));
 }
@@ -239,8 +231,4 @@ fn post_columns(invocation: u32, tile: u32, aggregate: Chunk) {
     if (invocation < COLUMNS) {
         write_chunk(post_of(tile, invocation, AGGREGATE), aggregate);
     }
-}
-
-fn tile_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
-    return ticket_of(invocation, workgroup, grid);
 }

@@ -6,11 +6,7 @@ fn read_total(tile: u32, lane: u32) -> Chunk {
     let at = tile * (CHUNK * ITEM_WORDS * COLUMNS) + lane;
     return Chunk(
 {% for column in range(kernel.tile.chunk) %}
-        item_from_words(Words(
-{% for word in range(kernel.item_words) %}
-            state.totals[at + {{ column * kernel.item_words + word }}u * COLUMNS],
-{% endfor %}
-        )),
+        {{ text.item_from_words("state.totals[at + {0}u * COLUMNS]", column * kernel.item_words) }},
 {% endfor %}
     );
 }
@@ -18,9 +14,8 @@ fn read_total(tile: u32, lane: u32) -> Chunk {
 fn write_total(tile: u32, lane: u32, chunk: Chunk) {
     let at = tile * (CHUNK * ITEM_WORDS * COLUMNS) + lane;
 {% for column in range(kernel.tile.chunk) %}
-    let words{{ column }} = item_to_words(chunk[{{ column }}]);
-{% for word in range(kernel.item_words) %}
-    state.totals[at + {{ column * kernel.item_words + word }}u * COLUMNS] = words{{ column }}[{{ word }}];
+{% for word in text.item_words("chunk[%d]" % column) %}
+    state.totals[at + {{ column * kernel.item_words + loop.index0 }}u * COLUMNS] = {{ word }};
 {% endfor %}
 {% endfor %}
 }

@@ -1,6 +1,7 @@
 {#- One pass over few rows: each part posts its aggregate, and the last part of a row waits for the posts of the others.
     in:  the sources, the initial values, the tile state
     out: the destinations -#}
+{% from "shared/posts.wgsl" import post_aggregate with context %}
 {% from "shared/wait.wgsl" import wait with context %}
 {% set scheduler = kernel.test_build.scheduler %}
 {% include "shared/header.wgsl" %}
@@ -47,9 +48,7 @@ fn combine_posts(part: u32, parts: u32, invocation: u32, aggregate: Item) -> Ite
     let parts = params.tiles / count_rows();
     let row = part / parts;
     if (part + 1u != (row + 1u) * parts) {
-        if (invocation == 0u) {
-            post_aggregate(part, aggregate);
-        }
+{{ post_aggregate("part") | indent(4, true) -}}
 {% if scheduler == "serial" %}
         leave();
 {% endif %}

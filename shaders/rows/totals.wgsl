@@ -3,13 +3,12 @@
 
 fn read_total(at: u32) -> Item {
     let first = at * ITEM_WORDS;
-    return item_from_words(Words({% for word in range(kernel.item_words) %}state.totals[first + {{ word }}u]{{ ", " if not loop.last }}{% endfor %}));
+    return {{ text.item_from_words("state.totals[first + {0}u]") }};
 }
 
 fn write_total(at: u32, item: Item) {
     let first = at * ITEM_WORDS;
-    let words = item_to_words(item);
-{% for word in range(kernel.item_words) %}
-    state.totals[first + {{ word }}u] = words[{{ word }}];
+{% for word in text.item_words("item") %}
+    state.totals[first + {{ loop.index0 }}u] = {{ word }};
 {% endfor %}
 }

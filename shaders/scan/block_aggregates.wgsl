@@ -2,6 +2,8 @@
     in:  the tile state
     out: the inclusive scan of the aggregates, or the number of a tile that is late -#}
 {% from "shared/wait.wgsl" import wait with context %}
+{% from "scan/by_lanes.wgsl" import any_lane, scan_block with context %}
+{% set run_given_up = any_lane("given_up()") if kernel.times_out else "" %}
 // ----- Aggregates
 const NO_LANE = 0xffffffffu;
 const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
@@ -11,19 +13,12 @@ const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
 // Wait, within bounds, for a post that this lane wants.
 fn await_post(at: u32, wanted: bool, found: Post) -> Post {
     var post = found;
-{% call wait("!any_lane(wanted & !post.ready)", "any_lane(given_up())") %}
+{% call wait("!" ~ any_lane("wanted & !post.ready"), run_given_up) %}
             post = read_post(at);
 {% endcall %}
     return post;
 }
 
-{% if kernel.block_in_subgroup %}
-// The last of these lanes that is not after `position`. If there is none, the last lane; NO_LANE if there are no lanes.
-fn one_of(lanes: u32, position: u32) -> u32 {
-    let near = lanes & (0xffffffffu >> (31u - position));
-    return firstLeadingBit(select(lanes, near, near != 0u));
-}
-{% endif %}
 {% if kernel.heads_cut_off and kernel.block_in_subgroup %}
 
 // The lanes that the scan still needs. A head cuts off everything before it, so lanes before the last posted head are not
@@ -37,7 +32,7 @@ fn waited_for(wanted: bool, post: Post) -> u32 {
 // Wait, within bounds, for the aggregates of a block from its last head on.
 fn await_aggregates(at: u32, wanted: bool) -> Post {
     var post = read_post(at);
-{% call wait("waited_for(wanted, post) == 0u", "any_lane(given_up())") %}
+{% call wait("waited_for(wanted, post) == 0u", run_given_up) %}
             post = read_post(at);
 {% endcall %}
     return post;
@@ -47,27 +42,20 @@ fn await_aggregates(at: u32, wanted: bool) -> Post {
 // Scan the aggregates from tile `first` up to lane `last`; lane `own_lane` provides its own. Return NO_TILE, or a tile that
 // is late. If several are late, tiles at different positions return different ones, so that helpers spread out.
 fn scan_aggregates(
-    invocation: u32,
-    first: u32,
-    last: u32,
-    own_lane: u32,
-    own: Item,
-    position: u32,
-    sums: ptr<function, Item>,
+    invocation: u32, first: u32, last: u32, own_lane: u32, own: Item, position: u32, sums: ptr<function, Item>
 ) -> u32 {
     let is_own = invocation == own_lane;
     let wanted = (invocation <= last) & !is_own;
     let at = aggregate_of(min(first + invocation, params.tiles - 1u));
-{% if kernel.heads_cut_off and kernel.block_in_subgroup %}
-    let post = await_aggregates(at, wanted);
-    let late = one_of(waited_for(wanted, post), position);
-{% elif kernel.block_in_subgroup %}
-    let post = await_post(at, wanted, read_post(at));
-    let late = one_of(subgroupBallot(wanted & !post.ready).x, position);
+{% set cut_off = kernel.heads_cut_off and kernel.block_in_subgroup %}
+    let post = {{ "await_aggregates(at, wanted)" if cut_off else "await_post(at, wanted, read_post(at))" }};
+{% if kernel.block_in_subgroup %}
+    let missing = {{ "waited_for(wanted, post)" if cut_off else "subgroupBallot(wanted & !post.ready).x" }};
+    let near = missing & (0xffffffffu >> (31u - position));  // not after `position`
+    let late = firstLeadingBit(select(missing, near, near != 0u));  // NO_LANE if there is none
 {% else %}
-    let post = await_post(at, wanted, read_post(at));
     let late = first_lane_where(invocation, wanted & !post.ready);
 {% endif %}
-    *sums = scan_block(invocation, pick(is_own, own, post.item));
+    *sums = {{ scan_block("invocation", "pick(is_own, own, post.item)") }};
     return select(NO_TILE, first + late, late < BLOCK);
 }

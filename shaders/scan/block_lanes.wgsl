@@ -5,10 +5,6 @@
 // ----- Lanes of a block
 {% if kernel.block_in_subgroup %}
 {{ subgroup_scan("scan_block", kernel.tile.block, kernel.loops_over_block) }}
-fn block_item(invocation: u32, item: Item, lane: u32) -> Item {
-    return item_at(item, lane);
-}
-
 // Return the first lane of the block where the condition holds; BLOCK or more if there is none.
 fn first_lane_where(invocation: u32, condition: bool) -> u32 {
 {% if kernel.tile.block == 32 %}
@@ -16,10 +12,6 @@ fn first_lane_where(invocation: u32, condition: bool) -> u32 {
 {% else %}
     return countTrailingZeros(subgroupBallot(condition & (invocation < BLOCK)).x | {{ 2 ** kernel.tile.block }}u);
 {% endif %}
-}
-
-fn any_lane(condition: bool) -> bool {
-    return subgroupAny(condition);
 }
 
 // Join `carry` and the items of lanes `start`, `start` - 1, …, 0, from left to right.
@@ -58,11 +50,6 @@ fn first_lane_where(invocation: u32, condition: bool) -> u32 {
         first_lane = lane;
     }
     return workgroupUniformLoad(&first_lane);
-}
-
-// Each lane waits for itself.
-fn any_lane(condition: bool) -> bool {
-    return condition;
 }
 
 // Join `carry` and the items of lanes `start`, `start` - 1, …, 0, from left to right.

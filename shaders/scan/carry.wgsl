@@ -23,8 +23,7 @@ fn main() {
     let carry = pick(block > 0u, join(read_post(prefix_of(block)).item, total), total);
 {% endif %}
 {% endif %}
-    let words = item_to_words(carry);
-{% for word in range(kernel.item_words) %}
-    carry_out[{{ word }}] = words[{{ word }}];
+{% for word in text.item_words("carry") %}
+    carry_out[{{ loop.index0 }}] = {{ word }};
 {% endfor %}
 }

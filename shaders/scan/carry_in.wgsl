@@ -4,6 +4,6 @@
 @group(0) @binding({{ kernel.binding_of("carries") }}) var<storage, read> carries: array<u32>;
 
 fn carry_in() -> Item {
-    return item_from_words(Words({% for word in range(kernel.item_words) %}carries[{{ word }}]{{ ", " if not loop.last }}{% endfor %}));
+    return {{ text.item_from_words("carries[{0}]") }};
 }
 {% endif %}

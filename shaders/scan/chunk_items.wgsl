@@ -4,7 +4,8 @@
 {% from "scan/chunk_places.wgsl" import find_heads, find_indices, head_at, find_places, find_ends with context %}
 {% macro chunk_items() %}
 {{ find_heads() -}}
-{{ find_places() -}}
+{% set first = "first" if kernel.reads_backwards else "index" %}
+{{ find_places() if kernel.reads_backwards -}}
 {{ find_indices() if spec.index_step -}}
 {% if spec.field_offsets %}
 {% for position in range(kernel.tile.chunk) %}
@@ -17,7 +18,7 @@
     let e{{ position }} = select(0u, 1u, ({{ head_at(position) }}) & (index + {{ position }}u < params.length));
 {% endfor %}
 {% else %}
-{{ load_mask("first") if spec.compacts else load_elements("first") -}}
+{{ load_mask(first) if spec.compacts else load_elements(first) -}}
 {% endif %}
 {% if spec.initial and kernel.segmented and not kernel.heads_begin_chunks %}
 {# Picked, not branched: SwiftShader's compile time is exponential in the number of branches within a loop. #}
@@ -35,13 +36,20 @@
         e0 = combine(seed(0u), e0);
     }
 {% endif %}
+{% if kernel.segmented %}
     return Chunk(
 {% for position in range(kernel.tile.chunk) %}
-{% if kernel.segmented %}
         Item(e{{ position }}, select(0u, {{ 2 ** position if text.packs_heads else 1 }}u, {{ head_at(position) }})),
-{% else %}
-        e{{ position }},
-{% endif %}
 {% endfor %}
     );
+{% elif kernel.tile.chunk <= 16 %}
+    return Chunk({% for position in range(kernel.tile.chunk) %}e{{ position }}{{ ", " if not loop.last }}{% endfor %});
+{% else %}
+    return Chunk(
+{% for positions in range(kernel.tile.chunk) | batch(16) %}
+        {%+ for position in positions %}e{{ position }}, {% endfor %}
+
+{% endfor %}
+    );
+{% endif %}
 {% endmacro %}

@@ -6,7 +6,7 @@
     bounded number of looks.
     in:  the aggregates in the tile state
     out: the prefixes in the tile state -#}
-{% from "scan/by_lanes.wgsl" import by_lanes with context %}
+{% from "scan/by_lanes.wgsl" import block_item, by_lanes, scan_block with context %}
 {% include "scan/fold_looks.wgsl" %}
 {% if kernel.strategy != "lookahead" %}
 const STRIDE = {{ kernel.heuristics.fold_hint_blocks }}u;  // blocks from one hint to the next
@@ -15,14 +15,6 @@ const STRIDE = {{ kernel.heuristics.fold_hint_blocks }}u;  // blocks from one hi
 fn read_aggregate(tile: u32) -> Post {
     let post = read_post(aggregate_of(min(tile, params.tiles - 1u)));
     return Post(post.ready & (tile < params.tiles), post.item);
-}
-
-// Post the prefixes of the tiles from block `start` on. `shared_seed` has the prefix of this block. Stop when all are
-// posted, or after `patience` looks in a row that find nothing new. Once the prefix of `tile` is posted, stop after
-// `rest` such looks. Return the first tile with a missing aggregate.
-fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) -> u32 {
-{{ by_lanes("fold_by_lanes(invocation, start, tile, patience, rest)") }}
-    return workgroupUniformLoad(&shared_place);
 }
 
 {% macro count_ready(post) -%}
@@ -34,7 +26,7 @@ let {{ post }}_ready = min(first_lane_where(invocation, (invocation < BLOCK) & !
         {{ count_ready(post) }}
 {% endif %}
         if ({{ post }}_ready > posted) {
-            let sums = scan_block(invocation, {{ post }}.item);
+            let sums = {{ scan_block("invocation", post ~ ".item") }};
             let before = pick(known, join(carry, sums), sums);
             if ((invocation >= posted) & (invocation < {{ post }}_ready)) {
                 write_post(prefix_after(block * BLOCK + invocation), before);
@@ -42,23 +34,26 @@ let {{ post }}_ready = min(first_lane_where(invocation, (invocation < BLOCK) & !
             posted = {{ post }}_ready;
             idle = 0u;
             if (posted == BLOCK) {
-                carry = block_item(invocation, before, BLOCK - 1u);
+                carry = {{ block_item("before", "BLOCK - 1u") }};
                 known = true;
                 posted = 0u;
                 block++;
             }
         }
 {% endmacro %}
-fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) {
+// Post the prefixes of the tiles from block `start` on. `shared_seed` has the prefix of this block. Stop when all are
+// posted, or after `patience` looks in a row that find nothing new. Once the prefix of `tile` is posted, stop after
+// `rest` such looks. Return the first tile with a missing aggregate.
+fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) -> u32 {
+{% call by_lanes() %}
+    // The prefix of the block, if it has one.
 {% if spec.carried %}
-    var carry = carry_in();  // the prefix of the block
-    var known = true;  // true if the block has a prefix
+    var carry = pick(start > 0u, {{ text.from_shared("shared_seed") }}, carry_in());
+    var known = true;
 {% else %}
-    var carry = Item();  // the prefix of the block
-    var known = false;  // true if the block has a prefix
+    var carry = {{ text.from_shared("shared_seed") }};
+    var known = start > 0u;
 {% endif %}
-    carry = pick(start > 0u, {{ text.from_shared("shared_seed") }}, carry);
-    known = known | (start > 0u);
     var block = start;  // the block that is scanned
     var posted = 0u;  // its tiles that are followed by a posted prefix
     var idle = 0u;  // looks since the last one that found something new
@@ -81,11 +76,13 @@ fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u3
 {% endif %}
         let was = block;
         idle++;
+{% if kernel.times_out %}
         if (idle % GLANCE == 0u) {
             if (first_lane_where(invocation, given_up()) < BLOCK) {
                 break;
             }
         }
+{% endif %}
 {{ fold_block("post0") -}}
 {% for ahead in range(1, kernel.fold.blocks) %}
         if (block == was + {{ ahead }}u) {
@@ -110,4 +107,6 @@ fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u3
         shared_place = block * BLOCK + posted;
         end_fold(block);
     }
+{% endcall %}
+    return workgroupUniformLoad(&shared_place);
 }

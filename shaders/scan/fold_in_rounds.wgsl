@@ -3,6 +3,7 @@
     The order of combination is the same as in scan/fold_ahead.wgsl: P(block) ⊕ K(tile).
     in:  the aggregates in the tile state
     out: the prefixes in the tile state -#}
+{% from "scan/by_lanes.wgsl" import scan_block with context %}
 {% include "scan/fold_looks.wgsl" %}
 const FOLDERS = {{ kernel.tile.subgroups_per_workgroup }}u;  // subgroups that fold
 
@@ -16,15 +17,14 @@ var<workgroup> block_totals: array<{{ text.shared_item }}, FOLDERS>;
 fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) -> u32 {
     let lane = invocation % SUBGROUP_SIZE;
     let folder = invocation / SUBGROUP_SIZE;
+    // The prefix of the first block of the round, if it has one.
 {% if spec.carried %}
-    var carry = carry_in();  // the prefix of the first block of the round
-    var known = true;  // true if this block has a prefix
+    var carry = pick(start > 0u, {{ text.from_shared("shared_seed") }}, carry_in());
+    var known = true;
 {% else %}
-    var carry = Item();  // the prefix of the first block of the round
-    var known = false;  // true if this block has a prefix
+    var carry = {{ text.from_shared("shared_seed") }};
+    var known = start > 0u;
 {% endif %}
-    carry = pick(start > 0u, {{ text.from_shared("shared_seed") }}, carry);
-    known = known | (start > 0u);
     var place = start * BLOCK;  // the first tile that is not folded
     var idle = 0u;  // looks since the last one that found something new
     while (place < params.tiles) {
@@ -34,7 +34,7 @@ fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) 
         let ready = min(first_lane_where(lane, (lane < BLOCK) & !(post.ready & (own < params.tiles))), BLOCK);
         var sums = post.item;
         if (ready > 0u) {
-            sums = scan_block(lane, post.item);
+            sums = {{ scan_block("lane", "post.item") }};
             let total = item_at(sums, BLOCK - 1u);
             if (lane == 0u) {
                 block_totals[folder] = {{ text.to_shared("total") }};

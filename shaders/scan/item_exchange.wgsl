@@ -5,28 +5,17 @@
 var<workgroup> scratch: array<{{ text.shared_item }}, WORKGROUP_SIZE>;
 {% endif %}
 {% if kernel.subgroups %}
-{% macro shuffle(name, builtin, argument) %}
-fn {{ name }}(item: Item, {{ argument }}: u32) -> Item {
-    let words = item_to_words(item);
-    return item_from_words(Words(
-{% for word in range(kernel.item_words) %}
-        {{ builtin }}(words[{{ word }}], {{ argument }}),
-{% endfor %}
-    ));
+fn item_up(item: Item, distance: u32) -> Item {
+    return {{ text.shuffle_item("item", "subgroupShuffleUp({0}, distance)") }};
 }
-{% endmacro %}
-{{ shuffle("item_up", "subgroupShuffleUp", "distance") }}
-{{ shuffle("item_at", "subgroupShuffle", "lane") }}
-{% if text.votes_on_heads %}
 
+fn item_at(item: Item, lane: u32) -> Item {
+    return {{ text.shuffle_item("item", "subgroupShuffle({0}, lane)") }};
+}
+
+{% if text.votes_on_heads %}
 fn value_up(value: Element, distance: u32) -> Element {
-    let words = array<u32, {{ spec.element.words }}>({{ text.element_words("value") | join(", ") }});
-    let before = array<u32, {{ spec.element.words }}>(
-{% for word in range(spec.element.words) %}
-        subgroupShuffleUp(words[{{ word }}], distance),
-{% endfor %}
-    );
-    return {{ text.element_from_words("before") }};
+    return {{ text.shuffle_element("value", "subgroupShuffleUp({0}, distance)") }};
 }
 {% endif %}
 {% endif %}

@@ -1,24 +1,29 @@
 {#- Step 3 of a tile: learn its prefix, as the strategy does (scan/prefix_*.wgsl).
-    in:  `aggregate`
-    out: `prefix` -#}
+    in:  `aggregate`, which is posted for other tiles
+    out: `prefix` #}
+{% from "scan/prefix_result.wgsl" import prefix_found with context %}
+{% from "shared/posts.wgsl" import post_aggregate with context %}
     // 3. Learn the prefix of the tile.
 {% if scheduler == "random" %}
     idle(POSTS, tile, 0u, LONGEST_POST_DELAY);
 {% endif %}
+{% if kernel.posts %}
+{{ post_aggregate("at_hand" if kernel.reloads_after_help else "tile") -}}
+{% endif %}
 {% if kernel.reloads_after_help %}
     if (at_hand != tile) {
-        post_late(invocation, at_hand, aggregate);
+        storageBarrier();
         at_hand = tile;
         continue;
     }
-    let late = try_prefix(invocation, tile, aggregate);
+    let late = share_look_back(invocation, tile, aggregate);
     if (late != NO_TILE) {
         at_hand = late;
         continue;
     }
-    let prefix = prefix_found(tile);
+    let prefix = {{ prefix_found() }};
 {% elif kernel.strategy == "lookahead" %}
-    let outcome = try_prefix(invocation, tile, aggregate);
+    let outcome = try_prefix(invocation, tile);
     if (outcome == FOLD) {
         folds = true;
         continue;
@@ -26,12 +31,12 @@
     if (outcome == LATE) {
         return;
     }
-    let prefix = prefix_found(tile);
+    let prefix = {{ prefix_found() }};
 {% elif kernel.posts %}
     if (!await_prefix(invocation, tile, aggregate)) {
         return;
     }
-    let prefix = prefix_found(tile);
+    let prefix = {{ prefix_found() }};
 {% else %}
     let prefix = learn_prefix(invocation, tile, aggregate);
 {% endif %}

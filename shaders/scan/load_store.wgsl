@@ -4,10 +4,10 @@
     Reads past the end give some value (WGSL's bounds rule), which never reaches an element before the end. Writes past
     the end are skipped. -#}
 {% include "shared/arrays.wgsl" %}
+{% include "scan/rows.wgsl" %}
+
 // ----- Load and store
 alias Chunk = array<Item, {{ kernel.tile.chunk }}>;
-
-{% include "scan/rows.wgsl" %}
 
 {% if kernel.loads_words_first %}
 {% include "scan/load_words.wgsl" %}

@@ -3,18 +3,13 @@
     right. Whatever a tile finds posted when it looks, the bits are the same. Totals need no prefix, so no tile waits for a
     chain of others: one look covers BLOCK blocks.
     Assumes: workgroups that have started keep making progress. Every wait is also bounded. -#}
+{% from "scan/by_lanes.wgsl" import block_item with context %}
 {% include "scan/block_aggregates.wgsl" %}
 // ----- Look-back
 {% include "scan/carry_in.wgsl" %}
 
-// Find the prefix of a tile, if it is `known` that there is one. Return NO_TILE, or the tile that is late.
-fn look_back(
-    invocation: u32,
-    tile: u32,
-    own: Item,
-    prefix: ptr<function, Item>,
-    known: ptr<function, bool>,
-) -> u32 {
+// Find the prefix of a tile, if it has one. Return NO_TILE, or the tile that is late.
+fn look_back(invocation: u32, tile: u32, own: Item, prefix: ptr<function, Item>) -> u32 {
     let block = tile / BLOCK;
     let position = tile % BLOCK;
 
@@ -32,11 +27,10 @@ fn look_back(
     if (position == BLOCK - 1u && invocation == position) {
         write_post(total_of(block), sums);
     }
-    var before = block_item(invocation, sums, max(position, 1u) - 1u);
+    var before = {{ block_item("sums", "max(position, 1u) - 1u") }};
 {% if kernel.heads_cut_off and kernel.block_in_subgroup %}
     if (position > 0u && before.head != 0u) {  // the same in all lanes
         *prefix = before;
-        *known = true;
         return NO_TILE;
     }
 {% endif %}
@@ -55,10 +49,9 @@ fn look_back(
             let seen = end - 1u - min(invocation, end - 1u);
 {% if kernel.heads_cut_off %}
             let cut = total.ready & (total.item.head != 0u);  // everything before it is cut off
-{% else %}
-            let cut = false;
 {% endif %}
-            nearest = first_lane_where(invocation, (invocation < BLOCK) & ((seen == 0u) | block_prefix.ready | cut));
+            let last = (seen == 0u) | block_prefix.ready{{ " | cut" if kernel.heads_cut_off }};
+            nearest = first_lane_where(invocation, (invocation < BLOCK) & last);
             if (nearest < BLOCK) {
                 break;
             }
@@ -67,7 +60,7 @@ fn look_back(
             total = read_post(total_of(end - 1u - min(invocation, end - 1u)));
         }
         nearest = min(nearest, end - 1u);
-        let posted = block_item(invocation, block_prefix.item, nearest);
+        let posted = {{ block_item("block_prefix.item", "nearest") }};
         carry = pick(nearest + 1u == end, carry, posted);  // nothing is posted before block 0
         carry_known = carry_known | (nearest + 1u < end);
         loop {
@@ -83,7 +76,7 @@ fn look_back(
                 if (invocation == BLOCK - 1u) {
                     write_post(total_of(end - 1u - missing), rest);
                 }
-                let whole = block_item(invocation, rest, BLOCK - 1u);
+                let whole = {{ block_item("rest", "BLOCK - 1u") }};
                 total = Post(total.ready | (invocation == missing), pick(invocation == missing, whole, total.item));
                 continue;
             }
@@ -96,15 +89,16 @@ fn look_back(
             nearest = BLOCK - 1u;
             total = read_post(total_of(end - 1u - min(invocation, end - 1u)));
         }
+{% if kernel.target.driver_ends_loops %}
         if (end != block) {
             return tile - position;  // the driver ended the loop
         }
+{% endif %}
         if (position == 0u && invocation == 0u) {
             write_post(prefix_of(block), carry);
         }
     }
 
     *prefix = pick(position == 0u, carry, pick(carry_known, join(carry, before), before));
-    *known = carry_known || position > 0u;
     return NO_TILE;
 }

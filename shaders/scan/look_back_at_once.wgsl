@@ -7,6 +7,7 @@
 {% include "scan/carry_in.wgsl" %}
 {% include "scan/prefix_result.wgsl" %}
 {% include "shared/pause.wgsl" %}
+{% from "scan/by_lanes.wgsl" import any_lane, scan_block with context %}
 {% from "shared/wait.wgsl" import wait with context %}
 // ----- Look-back
 const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
@@ -18,9 +19,6 @@ var<workgroup> block_sums: array<{{ text.shared_item }}, {{ kernel.heuristics.ma
 
 // Wait for the tile's prefix. Return false if the wait timed out.
 fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
-    if (invocation == 0u) {
-        post_aggregate(tile, aggregate);
-    }
     let lane = invocation % SUBGROUP_SIZE;
     let watcher = invocation / SUBGROUP_SIZE;
     for (var block = watcher; block * BLOCK < tile; block += WATCHERS) {
@@ -28,14 +26,14 @@ fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
         let wanted = (lane < BLOCK) & (seen < tile);
         let at = aggregate_of(min(seen, tile - 1u));
         var post = read_post(at);
-{% call wait("!any_lane(wanted & !post.ready)", "any_lane(given_up())") %}
+{% call wait("!" ~ any_lane("wanted & !post.ready"), any_lane("given_up()")) %}
             post = read_post(at);
 {% endcall %}
-        if (any_lane(wanted & !post.ready)) {
+        if ({{ any_lane("wanted & !post.ready") }}) {
             shared_late = 1u;
             break;
         }
-        let sums = scan_block(lane, post.item);
+        let sums = {{ scan_block("lane", "post.item") }};
         let total = item_at(sums, min(BLOCK, tile - block * BLOCK) - 1u);
         if (lane == 0u) {
             block_sums[block] = {{ text.to_shared("total") }};
@@ -48,7 +46,7 @@ fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
     return late == 0u;
 }
 
-fn prefix_found(tile: u32) -> Prefix {
+fn fold_of_blocks(tile: u32) -> Prefix {
 {% if spec.carried %}
     var carry = carry_in();
     var known = true;
@@ -62,11 +60,4 @@ fn prefix_found(tile: u32) -> Prefix {
         known = true;
     }
     return Prefix(known, carry);
-}
-
-fn tile_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
-    if (invocation == 0u) {
-        shared_late = 0u;
-    }
-    return ticket_of(invocation, workgroup, grid);
 }

@@ -18,18 +18,16 @@ const IMPATIENT = {{ kernel.heuristics.impatient_waits }}u;  // failed waits aft
 
 var<workgroup> shared_late: u32;
 
+{% set claim_tag = "u64(params.epoch)" if kernel.post_format.in_64_bits else "params.epoch" %}
+// Return the word that has the epoch once a workgroup has claimed the tile.
 fn claim_of(tile: u32) -> u32 {
     return 2u * blocks_of(params.tiles) * BLOCK * POST_WORDS + tile;
-}
-
-fn claim_tag() -> {{ "u64" if kernel.post_format.in_64_bits else "u32" }} {
-    return {{ "u64(params.epoch)" if kernel.post_format.in_64_bits else "params.epoch" }};
 }
 
 // Return the late tile to reduce, or NO_TILE if another workgroup has claimed it and this one is not impatient.
 fn claim(invocation: u32, late: u32, impatient: bool) -> u32 {
     if (invocation == 0u) {
-        let claimed = atomicExchange(&state.posts[claim_of(late)], claim_tag()) == claim_tag();
+        let claimed = atomicExchange(&state.posts[claim_of(late)], {{ claim_tag }}) == {{ claim_tag }};
         shared_late = select(late, NO_TILE, claimed & !impatient);
     }
     return workgroupUniformLoad(&shared_late);
@@ -37,23 +35,21 @@ fn claim(invocation: u32, late: u32, impatient: bool) -> u32 {
 
 // Return the nearest late tile among the BLOCK tiles before this one, or NO_TILE if all of those are claimed.
 fn late_before(invocation: u32, tile: u32, impatient: bool) -> u32 {
-{{ by_lanes("find_late(invocation, tile, impatient)") }}
+{% call by_lanes() %}
+    let distance = min(min(invocation, BLOCK - 1u), tile - 1u);
+    let at = tile - 1u - distance;
+    let claimed = ({{ peek("posts[claim_of(at)]", "0lu" if kernel.post_format.in_64_bits else "0u") }} == {{ claim_tag }}) & !impatient;
+    let is_late = !read_post(aggregate_of(at)).ready & !claimed;
+    let nearest = first_lane_where(invocation, (invocation < min(tile, BLOCK)) & is_late);
+    if (invocation == 0u) {
+        shared_late = select(NO_TILE, tile - 1u - nearest, nearest < BLOCK);
+    }
+{% endcall %}
     let late = workgroupUniformLoad(&shared_late);
     if (late == NO_TILE) {
         return NO_TILE;
     }
     return claim(invocation, late, impatient);
-}
-
-fn find_late(invocation: u32, tile: u32, impatient: bool) {
-    let distance = min(min(invocation, BLOCK - 1u), tile - 1u);
-    let at = tile - 1u - distance;
-    let claimed = ({{ peek("posts[claim_of(at)]", "0lu" if kernel.post_format.in_64_bits else "0u") }} == claim_tag()) & !impatient;
-    let late = !read_post(aggregate_of(at)).ready & !claimed;
-    let nearest = first_lane_where(invocation, (invocation < min(tile, BLOCK)) & late);
-    if (invocation == 0u) {
-        shared_late = select(NO_TILE, tile - 1u - nearest, nearest < BLOCK);
-    }
 }
 {% endif %}
 

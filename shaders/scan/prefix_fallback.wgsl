@@ -1,29 +1,10 @@
 {#- The prefix by look-back. A workgroup that has waited long enough reduces the late tile itself and posts its aggregate, by
     the same tree, so with the same bits (Smith, Levien & Owens 2025). Assumes nothing about the scheduler. -#}
 {% include "scan/single_pass.wgsl" %}
-{% if kernel.reloads_after_help %}
-
-// Look back once. Return NO_TILE if the prefix is in workgroup memory, otherwise the late tile to reduce.
-fn try_prefix(invocation: u32, tile: u32, aggregate: Item) -> u32 {
-    if (invocation == 0u) {
-        post_aggregate(tile, aggregate);
-    }
-    return share_look_back(invocation, tile, aggregate);
-}
-
-fn post_late(invocation: u32, tile: u32, aggregate: Item) {
-    if (invocation == 0u) {
-        write_post(aggregate_of(tile), aggregate);
-    }
-    storageBarrier();
-}
-{% else %}
+{% if not kernel.reloads_after_help %}
 
 // Wait for the tile's prefix. Return false if the wait timed out.
 fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
-    if (invocation == 0u) {
-        post_aggregate(tile, aggregate);
-    }
     // One call in a loop, since compilers inline all of the look-back wherever it is called.
     var late = NO_TILE;
     loop {  // each iteration posts an aggregate that was missing

@@ -8,15 +8,14 @@
 const HANDOVER = {{ kernel.heuristics.handover_looks }}u;  // looks that find nothing new, before the first workgroup hands the fold over
 const REST = {{ kernel.heuristics.fold_rest }}u;  // looks that find nothing new for tiles after its own, before a workgroup stops folding
 
-// Ticket 0 looks ahead, and has no tile.
-fn tile_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
-    return ticket_of(invocation, workgroup, grid) - 1u;  // NO_TILE for ticket 0
+{% if spec.carry_out %}
+// Return the tile that has the prefix this tile waits for. The last one waits for the carry of the next piece, too.
+fn awaited(tile: u32) -> u32 {
+    return select(tile, params.tiles, tile == params.tiles - 1u);
 }
 
-// Return the tile that has the prefix this tile waits for.
-fn awaited(tile: u32) -> u32 {
-    return {{ "select(tile, params.tiles, tile == params.tiles - 1u);  // the prefix after the last tile is the carry of the next piece" if spec.carry_out else "tile;" }}
-}
+{% endif %}
+{% set awaited = "awaited(tile)" if spec.carry_out else "tile" %}
 
 // Fold for all tiles. Return true if the workgroup has a tile, and its prefix is posted.
 fn fold_for_all(invocation: u32, tile: u32) -> bool {
@@ -27,7 +26,7 @@ fn fold_for_all(invocation: u32, tile: u32) -> bool {
     } else {
         start = seek_frontier(invocation);
     }
-    let until = select(awaited(tile), NO_TILE, first);
+    let until = select({{ awaited }}, NO_TILE, first);
     let patience = select(PATIENCE * params.spin_rounds, HANDOVER, first);
     let ahead = fold_ahead(invocation, start, until, patience, REST);
     if (!first && ahead < until) {
@@ -37,11 +36,8 @@ fn fold_for_all(invocation: u32, tile: u32) -> bool {
 }
 
 // Wait for the tile's prefix. Return FOUND, FOLD if the workgroup has to fold, or LATE if the wait timed out.
-fn try_prefix(invocation: u32, tile: u32, aggregate: Item) -> u32 {
-    if (invocation == 0u) {
-        post_aggregate(tile, aggregate);
-    }
-    var outcome = look(invocation, awaited(tile), SPINS_PER_ROUND);
+fn try_prefix(invocation: u32, tile: u32) -> u32 {
+    var outcome = look(invocation, {{ awaited }}, SPINS_PER_ROUND);
 {% if spec.carry_out %}
     if (outcome == FOUND && awaited(tile) != tile) {
         outcome = look(invocation, tile, SPINS_PER_ROUND);
@@ -58,13 +54,13 @@ fn try_prefix(invocation: u32, tile: u32, aggregate: Item) -> u32 {
 fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
     var outcome = FOLD;
     if (tile != NO_TILE) {
-        outcome = try_prefix(invocation, tile, aggregate);
+        outcome = try_prefix(invocation, tile);
     }
     loop {
         if (outcome != FOLD || !fold_for_all(invocation, tile)) {
             break;
         }
-        outcome = try_prefix(invocation, tile, aggregate);
+        outcome = try_prefix(invocation, tile);
     }
     if (outcome == FOLD && tile != NO_TILE) {  // the wait ran out, or the driver ended the loop
         report_timeout();

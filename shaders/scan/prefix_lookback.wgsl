@@ -6,9 +6,6 @@
 
 // Wait for the tile's prefix. Return false if the wait timed out.
 fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
-    if (invocation == 0u) {
-        post_aggregate(tile, aggregate);
-    }
     let learned = share_look_back(invocation, tile, aggregate) == NO_TILE;
     if (!learned) {  // in any invocation: a driver may end a loop for some of them
         report_timeout();

@@ -1,5 +1,6 @@
 {#- The prefix where reduce.wgsl ran before. For tiles that end where rows do: K(tile), from the aggregates of the row's tiles.
     Otherwise scan_totals.wgsl has put tile t's prefix in the place of tile t's aggregate. -#}
+{% from "scan/by_lanes.wgsl" import block_item, scan_block with context %}
 {% include "scan/totals.wgsl" %}
 {% include "shared/grid.wgsl" %}
 {% include "scan/prefix_result.wgsl" %}
@@ -9,8 +10,8 @@
 fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
     let position = tile % tiles_per_row();
     let lane = invocation{{ " % SUBGROUP_SIZE" if kernel.block_in_subgroup }};
-    let sums = scan_block(lane, read_total(tile - position + lane));
-    return Prefix(position > 0u, block_item(lane, sums, max(position, 1u) - 1u));
+    let sums = {{ scan_block("lane", "read_total(tile - position + lane)") }};
+    return Prefix(position > 0u, {{ block_item("sums", "max(position, 1u) - 1u") }});
 }
 {% else %}
 

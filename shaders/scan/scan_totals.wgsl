@@ -42,7 +42,7 @@ fn main(
 {% endif %}
     let blocks = (params.tiles + BLOCK - 1u) / BLOCK;
 {% if spec.carried %}
-    var carry = item_from_words(Words({% for word in range(kernel.item_words) %}carries[{{ word }}]{{ ", " if not loop.last }}{% endfor %}));
+    var carry = {{ text.item_from_words("carries[{0}]") }};
     var known = true;
 {% else %}
     var carry = read_total(0u);
@@ -86,9 +86,8 @@ fn main(
     }
 {% if spec.carry_out %}
     if (invocation == 0u) {
-        let words = item_to_words(carry);
-{% for word in range(kernel.item_words) %}
-        carry_out[{{ word }}] = words[{{ word }}];
+{% for word in text.item_words("carry") %}
+        carry_out[{{ loop.index0 }}] = {{ word }};
 {% endfor %}
     }
 {% endif %}

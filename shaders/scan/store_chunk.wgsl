@@ -36,8 +36,9 @@ fn store_chunk(index: u32, chunk: Chunk) {
 {% if text.packs_heads %}
     let start = seed(0u);
 {% endif %}
-{# Of a reduction few elements are stored, so that only these are mapped. #}
-{% for position in range(0 if spec.keep_last_only else kernel.tile.chunk) %}
+{# Of a reduction few elements are stored, so that only these are mapped. A plain scan stores the items. #}
+{% set plain = text.map_result("x") == "x" and not (spec.exclusive or kernel.single_elements) %}
+{% for position in range(0 if spec.keep_last_only or plain else kernel.tile.chunk) %}
 {% set item = own_item(position) %}
 {% if text.packs_heads %}
     let own{{ position }} = {{ item }};
@@ -88,7 +89,7 @@ fn store_chunk(index: u32, chunk: Chunk) {
     }
 {% endfor %}
 {% else %}
-{{ store_results("first" if kernel.reads_backwards else "index") -}}
+{{ store_results("first" if kernel.reads_backwards else "index", own_item("{0}") if plain else "r{0}") -}}
 {% endif %}
 }
 {% endif %}

@@ -3,6 +3,8 @@
     in:  the source, the seeds where there are any, the tile state
     out: the destination
     strategies: as in scan.wgsl -#}
+{% from "scan/prefix_result.wgsl" import prefix_found with context %}
+{% from "shared/posts.wgsl" import post_aggregate with context %}
 {% set scheduler = kernel.test_build.scheduler if kernel.posts else "" %}
 {% include "shared/header.wgsl" %}
 {% include "shared/element.wgsl" %}
@@ -31,10 +33,8 @@ fn main(
 {% if scheduler == "random" %}
         idle(POSTS, tile, 0u, LONGEST_POST_DELAY);
 {% endif %}
+{{ post_aggregate() | indent(4, true) -}}
         if (!has_end(tile){{ " && awaited(tile) == tile" if spec.carry_out }}) {  // its prefix is not needed
-            if (invocation == 0u) {
-                post_aggregate(tile, aggregate);
-            }
 {% if scheduler == "serial" %}
             leave();
 {% endif %}
@@ -46,6 +46,9 @@ fn main(
 {% if scheduler == "random" %}
     idle(POSTS, tile, 0u, LONGEST_POST_DELAY);
 {% endif %}
+{% if kernel.posts %}
+{{ post_aggregate() -}}
+{% endif %}
 {% endif %}
 {% if kernel.posts %}
     if (!await_prefix(invocation, tile, aggregate)) {
@@ -54,7 +57,7 @@ fn main(
 {% endif %}
         return;
     }
-    let prefix = prefix_found(tile);
+    let prefix = {{ prefix_found() }};
 {% else %}
     let prefix = learn_prefix(invocation, tile, aggregate);
 {% endif %}

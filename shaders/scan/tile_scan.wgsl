@@ -43,8 +43,9 @@ fn scan_chunk(chunk: Chunk) -> Chunk {
 // Join `lead` with every item of the chunk, if it is known that there is a lead.
 fn join_chunk(known: bool, lead: Item, chunk: Chunk) -> Chunk {
     return Chunk(
-{% for position in range(kernel.tile.chunk) %}
-        pick(known, join(lead, chunk[{{ position }}]), chunk[{{ position }}]),
+{% for positions in range(kernel.tile.chunk) | batch(2) %}
+        {%+ for position in positions %}pick(known, join(lead, chunk[{{ position }}]), chunk[{{ position }}]), {% endfor %}
+
 {% endfor %}
     );
 }

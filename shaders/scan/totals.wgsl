@@ -4,13 +4,12 @@
 
 fn read_total(tile: u32) -> Item {
     let at = min(tile, params.tiles - 1u) * ITEM_WORDS;
-    return item_from_words(Words({% for word in range(kernel.item_words) %}state.totals[at + {{ word }}u]{{ ", " if not loop.last }}{% endfor %}));
+    return {{ text.item_from_words("state.totals[at + {0}u]") }};
 }
 
 fn write_total(tile: u32, item: Item) {
     let at = tile * ITEM_WORDS;
-    let words = item_to_words(item);
-{% for word in range(kernel.item_words) %}
-    state.totals[at + {{ word }}u] = words[{{ word }}];
+{% for word in text.item_words("item") %}
+    state.totals[at + {{ loop.index0 }}u] = {{ word }};
 {% endfor %}
 }

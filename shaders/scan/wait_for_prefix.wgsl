@@ -30,7 +30,7 @@ fn watch(tile: u32, spins: u32) -> u32 {
     }
     var post = read_post(prefix_after(tile - 1u));
     var folds = false;
-{% call wait("(post.ready | folds)", "given_up()", "spins") %}
+{% call wait("(post.ready | folds)", "given_up()" if kernel.times_out else "", "spins") %}
             post = read_post(prefix_after(tile - 1u));
 {% if kernel.heads_cut_off %}
             // A head in the tile before cuts off everything before it.
@@ -44,8 +44,4 @@ fn watch(tile: u32, spins: u32) -> u32 {
 {% endcall %}
     shared_prefix = {{ text.to_shared("post.item") }};
     return select(select(LATE, FOUND, post.ready), FOLD, folds);
-}
-
-fn prefix_found(tile: u32) -> Prefix {
-    return Prefix({{ "true" if spec.carried else "tile > 0u" }}, {{ text.from_shared("shared_prefix") }});
 }

@@ -41,7 +41,8 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 
 {#- The index of access `i`, given `first`, the index of the first access. -#}
 {% macro nth_access(access, first, i) -%}
-{{ first }} + {{ i }}u{{ " * SUBGROUP_SIZE" if access.exchanged }}
+{{ first }}{% if i %} + {{ i }}u{{ " * SUBGROUP_SIZE" if access.exchanged }}{% endif %}
+
 {%- endmacro %}
 
 {#- The bits of a word before the first element of an unaligned chunk that begins at element `first`. For one reversed row
@@ -59,9 +60,12 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
     let {{ access.name }}_{{ i }} = loaded[{{ i }}];
 {% endfor %}
 {% else %}
-    let {{ access.name }}_at = {{ vector_index(access, first) }};
+{% set at = access.name ~ "_at" if access.accesses > 1 else vector_index(access, first) %}
+{% if access.accesses > 1 %}
+    let {{ at }} = {{ vector_index(access, first) }};
+{% endif %}
 {% for i in range(access.accesses) %}
-    let {{ access.name }}_{{ i }} = {{ access.load_vector(access.name ~ "_at + " ~ i ~ "u") }};
+    let {{ access.name }}_{{ i }} = {{ access.load_vector(at ~ (" + %du" % i if i else "")) }};
 {% endfor %}
 {% endif %}
 {% if access.unaligned %}
@@ -104,10 +108,10 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {#- ----- Stores -#}
 
 {#- Store the results `r0`, `r1`, … of a chunk that begins at element `first` in storage, but nothing past the end. -#}
-{% macro store_results(first) %}
+{% macro store_results(first, result="r{0}") %}
 {% for access in text.destinations %}
 {% set stored = "stored" ~ loop.index0 %}
-{% set words = text.pack_words(access) %}
+{% set words = text.pack_words(access, result) %}
     let {{ stored }}_at = {{ first_access(access, first) }};
     let {{ stored }}_end = {{ vector_count(access) }};
 {% if access.unaligned %}

@@ -1,26 +1,38 @@
 {#- One word of a post: how it is written, read and decoded. With 64-bit atomics it is the payload with the run's epoch above
-    it. Otherwise it is two halves of 16 bits, each with the epoch above it. -#}
+    it. Otherwise it is two halves of 16 bits, each with the epoch above it. `stride` is from one word to the next. -#}
 {% from "shared/peek.wgsl" import peek with context %}
-{% set tag = "u64(params.epoch) << 32u" if kernel.post_format.in_64_bits else "params.epoch << 16u" %}
+{% set in_64_bits = kernel.post_format.in_64_bits %}
+{% set tag = "u64(params.epoch) << 32u" if in_64_bits else "params.epoch << 16u" %}
+{% macro nth(at, index, stride) %}{{ at }}{% if index %} + {{ index ~ "u" if stride == "1u" else stride if index == 1 else index ~ "u * " ~ stride }}{% endif %}{% endmacro %}
 {% macro write_word(at, index, stride, word) %}
-{% if kernel.post_format.in_64_bits %}
-    atomicStore(&state.posts[{{ at }} + {{ index }}u * {{ stride }}], tag | u64({{ word }}));
+{% if in_64_bits %}
+    atomicStore(&state.posts[{{ nth(at, index, stride) }}], tag | u64({{ word }}));
 {% else %}
-    atomicStore(&state.posts[{{ at }} + {{ 2 * index }}u * {{ stride }}], tag | ({{ word }} & 0xffffu));
-    atomicStore(&state.posts[{{ at }} + {{ 2 * index + 1 }}u * {{ stride }}], tag | ({{ word }} >> 16u));
+    atomicStore(&state.posts[{{ nth(at, 2 * index, stride) }}], tag | ({{ word }} & 0xffffu));
+    atomicStore(&state.posts[{{ nth(at, 2 * index + 1, stride) }}], tag | ({{ word }} >> 16u));
 {% endif %}
 {% endmacro %}
 {% macro see_word(at, index, stride) %}
-{% if kernel.post_format.in_64_bits %}
-    let seen{{ index }} = {{ peek("posts[" ~ at ~ " + " ~ index ~ "u * " ~ stride ~ "]", "0lu") }};
+{% if in_64_bits %}
+    let seen{{ index }} = {{ peek("posts[" ~ nth(at, index, stride) ~ "]", "0lu") }};
 {% else %}
-    let low{{ index }} = {{ peek("posts[" ~ at ~ " + " ~ 2 * index ~ "u * " ~ stride ~ "]") }};
-    let high{{ index }} = {{ peek("posts[" ~ at ~ " + " ~ (2 * index + 1) ~ "u * " ~ stride ~ "]") }};
+    let low{{ index }} = {{ peek("posts[" ~ nth(at, 2 * index, stride) ~ "]") }};
+    let high{{ index }} = {{ peek("posts[" ~ nth(at, 2 * index + 1, stride) ~ "]") }};
 {% endif %}
 {% endmacro %}
-{% macro strange(index) %}
-{{ "(seen%d ^ tag)" % index if kernel.post_format.in_64_bits else "(low%d ^ tag) | (high%d ^ tag)" % (index, index) }}
+{#- True if every word that was seen has this run's epoch, without `&&`, which is a branch for each. -#}
+{% macro all_tagged(count) -%}
+{%- set words -%}
+{% for i in range(count) %}{{ " | " if i }}{{ "(seen%d ^ tag)" % i if in_64_bits else "(low%d ^ tag) | (high%d ^ tag)" % (i, i) }}{% endfor %}
+{%- endset -%}
+({{ words if in_64_bits and count == 1 else "(" ~ words ~ ")" }} >> {{ kernel.post_format.payload_bits }}u) == {{ "0lu" if in_64_bits else "0u" }}
 {%- endmacro %}
-{% macro word_seen(index) %}
-{{ "u32(seen%d)" % index if kernel.post_format.in_64_bits else "(low%d & 0xffffu) | (high%d << 16u)" % (index, index) }}
-{%- endmacro %}
+{#- Post the aggregate of a tile, which may be `at_hand` for another workgroup. A test build leaves own posts out. -#}
+{% macro post_aggregate(tile="tile") %}
+{% set period = kernel.test_build.withheld_period %}
+    if (invocation == 0u{% if period %} && ({{ "at_hand != tile || " if tile == "at_hand" }}{{ tile }} % {{ period }}u != 1u){% endif %}) {
+        write_post(aggregate_of({{ tile }}), aggregate);
+    }
+{% endmacro %}
+{#- The payload of word {0}. -#}
+{% set word_seen = "u32(seen{0})" if in_64_bits else "((low{0} & 0xffffu) | (high{0} << 16u))" %}

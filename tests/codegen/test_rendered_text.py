@@ -2,7 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
+from gpuscan.codegen.kernel_text import render_kernel
+from gpuscan.operators.code import combine_code
+from gpuscan.operators.named_operators import resolve
+from gpuscan.planning.plan import plan_scan
 from gpuscan.templates import leave_out_unused
+from tests.fakes import gpu, spec
+
+# The lines of a sum of 2^20 float32 on a discrete GPU with subgroups of 32, at most, blank ones left out.
+MOST_LINES = {"fallback": 410, "lookback": 310, "lookahead": 460, "three_dispatch": 510}
+
+
+@pytest.mark.parametrize("strategy", MOST_LINES)
+def test_a_plain_scan_is_short(strategy: str) -> None:
+    asked = spec(row_length=2**20)
+    add = combine_code(resolve("add"), asked.element, native_int64=True)
+    plan = plan_scan(replace(asked, operator_name="add", combine=add), gpu(), strategy, "")
+    lines = [line for stage in plan.stages for line in render_kernel(stage.kernel).splitlines() if line]
+    assert len(lines) <= MOST_LINES[strategy]
+
 
 SHADER = """\
 enable f16;
