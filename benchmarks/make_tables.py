@@ -42,6 +42,10 @@ CALLS = (
 )
 CALL_SIZES = (1 << 10, 1 << 20)
 
+# The calls from the host's memory to the host's memory, by library, and their sizes.
+TRANSFERS = {OURS: ("gpuscan", "scan(NumPy array, out=…)"), "torch": ("PyTorch", "cumsum(host.cuda()).cpu()")}
+TRANSFER_SIZES = (1 << 20, 1 << 22, 1 << 25, 1 << 28)
+
 NAMES = {"cub": "CUB", "torch": "PyTorch", "jax": "JAX", "cupy": "CuPy", "numpy": "NumPy"}
 
 
@@ -135,11 +139,22 @@ def calls(figures: Figures) -> str:
             [found[library, call, size] for library, call in ((OURS, ours), ("torch", theirs))] for size in CALL_SIZES
         ]
         lines.append([name, *(" (".join(f"{each['microseconds']:.0f}" for each in pair) + ")" for pair in pairs)])
-    head = "Calls from Python in microseconds of the same run, and PyTorch's in parentheses:\n\n"
+    head = f"Calls on an {figures.gpu} in microseconds, and PyTorch's in parentheses:\n\n"
     return head + table(["", *map(power_or_number, CALL_SIZES)], lines)
 
 
-KINDS = {"picture": picture, "rates": rates, "times": times, "calls": calls}
+def transfers(figures: Figures) -> str:
+    """Return the wall-clock times of sums from arrays in the host's memory to others."""
+    found = {(each["library"], each["call"], each["elements"]): each for each in figures.data["calls"]}
+    lines = [
+        [f"{name} `{call}`", *(f"{found[library, call, size]['microseconds'] / 1e3:.2f}" for size in TRANSFER_SIZES)]
+        for library, (name, call) in TRANSFERS.items()
+    ]
+    head = f"Sums of arrays in the host's memory into others, by an {figures.gpu}, in milliseconds:\n\n"
+    return head + table(["", *map(power_or_number, TRANSFER_SIZES)], lines)
+
+
+KINDS = {"picture": picture, "rates": rates, "times": times, "calls": calls, "transfers": transfers}
 
 
 # ----- Cells
