@@ -105,7 +105,7 @@ def linear_recurrence(
 
     Raises:
         ValueError: `a` does not broadcast to the shape of `b`, or the axis is out of range.
-        TypeError: the dtypes differ in another way and no `dtype` is passed.
+        TypeError: the dtypes of `a` and `b` differ, other than by one being complex, and no `dtype` is passed.
 
     This is a scan of affine maps under composition (Blelloch 1990, section 1.4), in one pass over `a` and `b`. The
     products of the gates are formed as well: if one overflows, states may be NaN (``inf * 0``) though the recurrence

@@ -93,11 +93,12 @@ def loop(
 ) -> LoopResult:
     """Run a sequential loop as a scan: ``carry, y[t] = f(carry, x[t])`` for each t, beginning with `init`.
 
-    The step is written for one element, as for `jax.lax.scan`. It is traced once, and gpuscan derives from its
-    operations how to compose steps: each is a map of the carry, and maps of one class compose to a map of the class.
+    Write `f` for one step, as for `jax.lax.scan`. gpuscan calls it once with stand-ins for its arguments, which record
+    its operations, and derives from them how two steps are combined into one. That makes the loop a scan. It works if
+    the step, as a function of the carry, belongs to one of these classes:
 
     ================  =================================================================================================
-    ``form.kind``     the step as a map of the carry h; what is not h may depend on x in any way
+    ``form.kind``     the step as a function of the carry h; a, b and the like may be computed from x in any way
     ================  =================================================================================================
     ``affine``        ``a * h + b``, also with matrices; integers wrap
     ``max-plus``      ``np.maximum(h + a, b)``; ``min-plus`` with ``np.minimum``

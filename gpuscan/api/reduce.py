@@ -84,8 +84,8 @@ def reduce(
     """Return the combination of all elements of an array, along one or more axes, or within each segment or group.
 
     The result is ``op(…op(op(initial, x[0]), x[1])…, x[n-1])``, the last element of the scan. The combinations form a
-    fixed tree: for one device, dtype, operator and shape the bits are the same on every run. A sum of floats may be
-    rounded otherwise than the sum of a scan. The array is read once, and only the results are written.
+    fixed tree: for one device, dtype, operator and shape the bits are the same on every run. A sum of floats may have
+    other last bits than the last element of a scan. The array is read once, and only the results are written.
 
     Args:
         x: as in `gpuscan.scan`.
@@ -100,8 +100,8 @@ def reduce(
             stored.
         keepdims: True to keep the reduced axes, with length 1.
         out: the array to write the result to, of the result's shape and dtype; for a bundle, a bundle of arrays.
-        segments: the offsets where segments begin along the axis, as in `gpuscan.scan`. The axis of the result is as
-            long as there are segments. If the offsets are in a `gpuscan.Array`, the error for an empty segment is
+        segments: the offsets where segments begin along the axis, as in `gpuscan.scan`. The result has one element
+            along the axis for each segment. If the offsets are in a `gpuscan.Array`, the error for an empty segment is
             raised at the same time as the error for wrong offsets, see `gpuscan.scan`.
         groups: labels in any order, as in `gpuscan.scan`. The axis of the result is `num_groups` long. An integer label
             of 0 or more is a place along this axis. Categoricals have the places of their categories. Other labels

@@ -113,16 +113,18 @@ def scan(
 ) -> object:
     """Return the running combination of an array's elements along an axis.
 
-    ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])``. The combinations form a fixed tree that does not depend on timing:
-    for one device, dtype, operator and shape the bits are the same on every run and under every strategy.
+    ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])``: running sums for ``"add"``, running maxima for ``"maximum"``. The
+    combinations form a fixed tree that does not depend on timing. So for one device, dtype, operator and shape the bits
+    are the same on every run and under every strategy.
 
     Args:
         x: the input: anything `np.asarray` takes, of any memory order; a `gpuscan.Array`; a `gpuscan.ShardedArray`; or
             a bundle of such arrays. A bundle is a tuple, named tuple, list, dict or structured array of arrays, nested
             as you like. An element of a bundle is one value of each of its arrays. An array with more axes than the
             others gives vectors or matrices to the element.
-        op: the operator: a name (``"add"``, ``"maximum"``, …), a NumPy ufunc, a `gpuscan.Operator`, or a Python
-            function of (left, right). It must be associative; it need not be commutative.
+        op: the operator: a name (``"add"``, ``"maximum"``, …; docs/operators.md has all), a NumPy ufunc, a
+            `gpuscan.Operator`, or a Python function of (left, right). It must be associative; it need not be
+            commutative.
         axis: the axis to scan along. A 1-D array needs none.
         exclusive: True to leave ``x[i]`` out of ``y[i]``, so that ``y[0]`` is `initial` or the operator's identity.
         reverse: True to scan from the end: exactly ``flip(scan(flip(x, axis)), axis)``.
@@ -171,7 +173,8 @@ def scan(
             (default: the best adapter). A list of devices shares the work of NumPy arrays. Exact types then have the
             same bits as on one device, and floats have the same bits for the same list. If a device fails, the error
             names it.
-        strategy: ``"auto"``, ``"lookahead"``, ``"lookback"``, ``"fallback"`` or ``"three_dispatch"``.
+        strategy: the algorithm: ``"auto"`` (the fastest that is safe on the device), ``"lookahead"``, ``"lookback"``,
+            ``"fallback"`` or ``"three_dispatch"``; see docs/tiles.md.
         reproducible: ``"everywhere"`` for the same bits on every device, driver and operating system, and with
             ``device="numpy"``. Running sums of terms that are not negative then never fall. Elements are combined in
             the canonical order of docs/numerics.md, in three dispatches under every strategy. Each step on floats is

@@ -56,7 +56,7 @@ def sort(
     segments: ArrayLike | None = None,
     device: Device | str | int | None = None,
 ) -> object:
-    """Return a copy of an array with the elements along an axis in order.
+    """Return a copy of an array that is sorted along an axis.
 
     ``y[i] = x[p[i]]`` with ``p = argsort(x)``, so that ``y[i] <= y[i+1]``. Equal elements keep their order, in
     descending sorts as well. 0.0 equals -0.0. NaN comes last, in descending sorts too.
