@@ -125,12 +125,12 @@ def isclose(a: Number, b: Number, rtol: float = 1e-5, atol: float = 1e-8, equal_
 def round_(a: Traced, decimals: int = 0) -> Number:
     if not isinstance(decimals, int):
         raise operator_error(f"np.round takes a plain number of decimals; got {decimals!r}")
-    if decimals == 0 or a.scalar.kind != "float":
+    if decimals == 0 or a.scalar.kind not in ("float", "complex"):
         if decimals and a.scalar.kind == "bool":
             raise operator_error(f"np.round of bool to decimals={decimals} has no result; write .astype(np.float32)")
         if decimals < 0:
             raise operator_error(f"np.round of {a.dtype} to decimals={decimals} is not traced; divide and multiply")
-        return np.rint(a) if a.scalar.kind in ("float", "bool") else a.astype(a.dtype)
+        return np.rint(a) if a.scalar.kind in ("float", "complex", "bool") else a.astype(a.dtype)
     scale = full_like(a, 10.0 ** abs(decimals))
     return np.rint(a * scale) / scale if decimals > 0 else np.rint(a / scale) * scale
 

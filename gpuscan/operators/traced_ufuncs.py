@@ -22,8 +22,9 @@ FLOATS = frozenset({"float"})
 
 # The operations that `gpuscan.operators.wgsl_arithmetic` spells, and for which kinds of number. float64 has fewer.
 SPELLED: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(("add", "subtract", "multiply", "negative", "equal", "not_equal"), REALS | {"complex"}),
-    **dict.fromkeys(("less", "less_equal", "greater", "greater_equal", "floor_divide", "remainder"), REALS),
+    **dict.fromkeys(("add", "subtract", "multiply", "negative"), REALS | {"complex"}),
+    **dict.fromkeys(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"), REALS),
+    **dict.fromkeys(("floor_divide", "remainder"), REALS),
     **dict.fromkeys(("minimum", "maximum", "power", "fmod"), REALS),
     **dict.fromkeys(("absolute", "sign"), frozenset({"signed", "float"})),
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift"), INTEGERS),
@@ -197,6 +198,20 @@ def _any_part(name: str, joined: str) -> Rewrite:
     return rewrite
 
 
+def _compare_parts(name: str, joined: str) -> Rewrite:
+    """Compare both parts of complex numbers, and join the answers: compilers compare vectors as if no part were NaN."""
+
+    def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
+        pairs = zip(*(graph.parts(arg) for arg in args), strict=True)
+        return graph.apply(joined, [build(graph, name, pair, BOOL) for pair in pairs], BOOL)
+
+    return rewrite
+
+
+def _round_parts(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    return graph.complex(*(graph.apply("rint", (part,), FLOAT32) for part in graph.parts(args[0])))
+
+
 def _complex_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
     """Multiply repeatedly where the exponent is a whole constant, as NumPy does; else use ``exp(b log(a))``."""
     base, exponent = args
@@ -207,10 +222,12 @@ def _complex_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
         if not value.imag and value.real.is_integer() and abs(value.real) <= MAX_COMPLEX_EXPONENT:
             product = _multiply_repeatedly(graph, base, int(abs(value.real)), result)
             return product if value.real >= 0 else _reciprocal(graph, (product,), result)
-    zero = graph.constant(0, result)
+    zero, nan = graph.constant(0, result), graph.constant(complex(math.nan, math.nan), result)
     angle = graph.apply("multiply", (exponent, graph.apply("log", (base,), result)), result)
-    power = graph.select(graph.apply("equal", (base, zero), BOOL), zero, graph.apply("exp", (angle,), result))
-    return graph.select(graph.apply("equal", (exponent, zero), BOOL), graph.constant(1, result), power)
+    rises = graph.apply("greater", (graph.parts(exponent)[0], graph.constant(0, FLOAT32)), BOOL)
+    of_zero = graph.select(rises, zero, nan)
+    power = graph.select(build(graph, "equal", (base, zero), BOOL), of_zero, graph.apply("exp", (angle,), result))
+    return graph.select(build(graph, "equal", (exponent, zero), BOOL), graph.constant(1, result), power)
 
 
 def _magnitude(graph: Graph, node: Node) -> Node:
@@ -317,6 +334,9 @@ REWRITES: Mapping[tuple[str, str], Rewrite] = {
     ("isnan", "complex"): _any_part("isnan", "logical_or"),
     ("isinf", "complex"): _any_part("isinf", "logical_or"),
     ("isfinite", "complex"): _any_part("isfinite", "logical_and"),
+    ("equal", "complex"): _compare_parts("equal", "logical_and"),
+    ("not_equal", "complex"): _compare_parts("not_equal", "logical_or"),
+    ("rint", "complex"): _round_parts,
     ("reciprocal", "complex"): _reciprocal,
     ("power", "complex"): _complex_power,
     **{("gcd", kind): _gcd for kind in INTEGERS},

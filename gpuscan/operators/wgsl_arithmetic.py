@@ -412,8 +412,6 @@ def _wide_operation(node: Node, form: str, args: list[Text]) -> Text:
 def _complex_operation(op: str, args: list[Text]) -> Text:
     if op in ("real", "imag"):
         return Text(args[0].within(ATOM) + (".x" if op == "real" else ".y"))
-    if op in ("equal", "not_equal"):
-        return call("all" if op == "equal" else "any", infix(*INFIX[op], *args))
     if op == "negative":
         return Text("-" + args[0].within(ATOM), UNARY)
     return infix(*INFIX[op], *args) if op in ("add", "subtract") else call(f"c64_{op}", *args)

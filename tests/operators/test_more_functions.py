@@ -120,15 +120,49 @@ def test_complex_functions(adapter: wgpu.GPUAdapter) -> None:
 
 
 def test_complex_questions(adapter: wgpu.GPUAdapter) -> None:
+    """Ask for NaN and infinities, and compare numbers of which a part is NaN."""
     numbers = [0.0, 1.5, np.inf, -np.inf, np.nan]
-    a = np.array([complex(x, y) for x in numbers for y in numbers], np.complex64)
+    every = np.array([complex(x, y) for x in numbers for y in numbers], np.complex64)
+    a, b = (np.ascontiguousarray(each.ravel()) for each in np.meshgrid(every, every))
 
     def questions(x: Any) -> dict[str, Any]:
-        return {"nan": np.isnan(x[0]), "inf": np.isinf(x[0]), "finite": np.isfinite(x[0])}
+        a, b = x
+        return {
+            "nan": np.isnan(a),
+            "inf": np.isinf(a),
+            "finite": np.isfinite(a),
+            "same": a == b,
+            "other": a != b,
+            "itself": a == a,
+            "not itself": a != a,
+            "not zero": a != 0,
+            "true": a.astype(bool),
+        }
 
-    results = evaluate_on(adapter, questions, (a,))
-    for name, expected in questions((a,)).items():
+    results = evaluate_on(adapter, questions, (a, b))
+    for name, expected in questions((a, b)).items():
         assert_same(results[name], expected)
+
+
+def test_rounded_complex_numbers(adapter: wgpu.GPUAdapter) -> None:
+    parts = np.random.default_rng(6).integers(-999, 999, (2, 300)).astype(np.float32) / 16
+    a = (parts[0] + 1j * parts[1]).astype(np.complex64)
+
+    def rounded(x: Any) -> dict[str, Any]:
+        return {"rint": np.rint(x[0]), "round": np.round(x[0]), "tenths": np.round(x[0], 1)}
+
+    results = evaluate_on(adapter, rounded, (a,))
+    for name, expected in rounded((a,)).items():
+        np.testing.assert_allclose(results[name], expected, rtol=1e-6, err_msg=name)
+
+
+def test_powers_of_a_complex_zero(adapter: wgpu.GPUAdapter) -> None:
+    """Raise zero to powers: of a positive real part it is zero, and of another one it is NaN, unless both are zero."""
+    exponents = np.array([1, 2.5, 1 + 1j, -1, -2, -1 + 1j, 1j, -1j, 0], np.complex64)
+    zeros = np.zeros_like(exponents)
+    with np.errstate(all="ignore"):
+        expected = np.power(zeros, exponents)
+    assert_same(evaluate_on(adapter, lambda x: np.power(x[0], x[1]), (zeros, exponents)), expected)
 
 
 def test_bundles_of_many_complex_fields(device: Device) -> None:
