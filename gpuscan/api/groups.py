@@ -217,7 +217,14 @@ def execute_reduction(
     if home is None or problem.empty or not groups:
         given = labels
         if isinstance(given, DeviceArray):
-            check_on_device(given, groups)
+            assert home is not None
+            if groups:
+                check_on_device(given, groups)
+                if not on_device:
+                    given._context.check()
+            elif given.size:
+                # The verdict of a device does not tell label 0 from no label.
+                check_count(0, *label_range(home._executor, given))
             # Without elements or groups, they say nothing more.
             given = np.full(problem.shape, MISSING)
         rows = reference.reduce_groups(with_indices(problem), given, groups)

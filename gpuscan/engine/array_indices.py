@@ -89,6 +89,8 @@ def number_labels(labels: DeviceArray, count: int) -> DeviceArray:
     with guarded(context), context.lock:
         labels._check("STORAGE")
         numbers = empty(context, labels.shape, np.uint32)
+        if not labels.size:
+            return numbers
         given = bindable(contiguous(labels))
         _resolve(given, count, numbers, labels_error, (count,), labels=True)
         context.check_if_many()

@@ -185,3 +185,33 @@ def test_refused(device: gs.Device) -> None:
     if device.capabilities.limits["max-storage-buffer-binding-size"] <= 2**31:
         with pytest.raises(gs.DeviceMemoryError, match="a reduction of 1000000001 groups"):
             gs.reduce(device.asarray(x), groups=x * 200_000_000)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
+@pytest.mark.parametrize("by_element", [False, True])
+def test_no_elements(device: gs.Device, shape: tuple[int, ...], by_element: bool) -> None:
+    """Reduce arrays without elements by labels here and on the device, with and without groups."""
+    x, labels = np.zeros(shape, np.float32), np.zeros(shape if by_element else shape[-1:], np.int32)
+    for count in (None, 0, 2):
+        groups = count if count is not None else int(labels.size > 0)
+        wanted = np.zeros((*shape[:-1], groups), np.float32)
+        for given in (x, device.asarray(x)):
+            for cut in (labels, device.asarray(labels)):
+                if labels.size and count == 0:
+                    continue
+                found = gs.reduce(given, axis=-1, groups=cut, num_groups=count)
+                np.testing.assert_array_equal(np.asarray(found), wanted)
+    device.synchronize()
+
+
+def test_wrong_labels_without_results(device: gs.Device) -> None:
+    """Assert that labels on the device are checked where nothing is reduced, also for arrays of NumPy."""
+    zeros = device.asarray(np.zeros(3, np.int64))
+    for given in (np.ones(3, np.float32), device.asarray(np.ones(3, np.float32))):
+        with pytest.raises(ValueError, match="groups with the label 0 were passed with num_groups=0"):
+            gs.reduce(given, groups=zeros, num_groups=0)
+        missing = gs.reduce(given, groups=zeros - 1, num_groups=0)
+        assert np.asarray(missing).shape == (0,)
+    with pytest.raises(ValueError, match="groups with the label 4 were passed with num_groups=2"):
+        gs.reduce(np.ones((0, 3), np.float32), axis=1, groups=zeros + 4, num_groups=2)
+    device.synchronize()
