@@ -81,9 +81,13 @@ class Heads:
     cut: Cut
 
     def check(self) -> None:
-        """Raise ValueError if offsets of NumPy fall, unless they were checked before."""
-        if isinstance(self.cut, Offsets) and self.cut.unchecked and not self.on_device:
+        """Raise ValueError if offsets are wrong that neither a shader nor an earlier check has compared."""
+        if not isinstance(self.cut, Offsets) or not self.cut.unchecked:
+            return
+        if not self.on_device:
             _check_order(self.cut.array)
+        elif not self.size:
+            check_offsets(np.asarray(self.cut.array), self.row_length)
 
     @cached_property
     def row_length(self) -> int:

@@ -12,6 +12,7 @@ from gpuscan.operators.trace import Map
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
 from gpuscan.problem.problem import Problem
+from gpuscan.problem.segments import empty_segment_error
 from gpuscan.reference.everywhere import FixedJoiner, compute_fixed_map, scan_everywhere, shift_results
 from gpuscan.reference.stages import Array, Items, Joiner, last, reduce, scan, scan_tile, scan_totals
 
@@ -96,10 +97,16 @@ def reduce_rows(problem: Problem) -> list[Array]:
 
 
 def reduce_segments(problem: Problem) -> list[Array]:
-    """Return the last result of each segment. An empty segment gives the problem's `fill`."""
+    """Return the last result of each segment. An empty segment gives the problem's `fill`.
+
+    Raises:
+        ValueError: a segment is empty, and there is no `fill`.
+    """
     assert problem.heads is not None
     offsets = np.asarray(problem.heads.cut.array)
     empty = offsets[:-1] == offsets[1:]
+    if empty.any() and problem.fill is None:
+        raise empty_segment_error(int(np.argmax(empty)), problem.operator.described)
     results = []
     for number, field in enumerate(problem.destination.fields):
         ends = np.empty((problem.rows, len(empty), *field.shape), field.scalar.dtype)

@@ -200,3 +200,27 @@ def test_calls_that_came_before_are_not_planned(device: gs.Device, monkeypatch: 
             and (strategy == "three_dispatch" or not may_time_out(strategy, device.capabilities))
         ):
             monkeypatch.setattr(Executor, "run", lambda *_: pytest.fail("the call was planned again"))
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (2, 0), (0,)])
+def test_wrong_offsets_of_no_elements(device: gs.Device, shape: tuple[int, ...]) -> None:
+    """Assert that offsets are checked where there is nothing to scan, and that a scan itself raises."""
+    length = shape[-1]
+    first = gs.operator(lambda l, r: l, name="first")
+
+    def sort_and_wait(x: Any, axis: int, segments: DeviceArray) -> None:
+        gs.sort(x, axis=axis, segments=segments)
+        device.synchronize()
+
+    for x in (np.zeros(shape, np.int32), device.asarray(np.zeros(shape, np.int32))):
+        for cuts in ([0, length + 3], [1, length], [0, 4, length]):
+            there = device.asarray(np.array(cuts))
+            for call in (gs.scan, gs.reduce, sort_and_wait):
+                with pytest.raises(ValueError, match="segments "):
+                    call(x, axis=-1, segments=there)
+        right = device.asarray(np.array([0, length, length]))
+        assert gs.scan(x, axis=-1, segments=right).shape == shape
+        assert gs.reduce(x, axis=-1, segments=right).shape == (*shape[:-1], 2)
+        with pytest.raises(ValueError, match=r"segment \d is empty and the operator 'first' has no identity"):
+            gs.reduce(x, first, axis=-1, segments=right)
+    device.synchronize()
