@@ -23,7 +23,7 @@ from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.adjoint import LAST, Adjoint, Slot, adjoint, cached_adjoint, sum_of, with_flag
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.trace import Map, trace_function
-from gpuscan.problem.arguments import OnDevice, as_array, as_numpy_arrays, fields_of, native, structure_and_leaves
+from gpuscan.problem.arguments import Leaf, OnDevice, as_array, as_numpy_arrays, fields_of, native, structure_and_leaves
 from gpuscan.problem.broadcasting import sum_to_shape
 from gpuscan.problem.fixed_bits import EVERYWHERE, is_everywhere
 from gpuscan.problem.indexed_maps import with_index
@@ -306,7 +306,7 @@ class _Backward:
         found: dict[str, Arrays] = {}
         if not wanted & {"begun", "previous"}:
             return found
-        seeds: Sequence[AnyArray] | None = forward.numpy_seeds
+        seeds: Sequence[Leaf] | None = forward.seeds
         if seeds is None:
             seeds = [np.broadcast_to(value, (forward.rows, *value.shape)) for value in self.derived.start]
         if "begun" in wanted:
@@ -321,7 +321,7 @@ class _Backward:
         self,
         arrays: Arrays,
         fields: Sequence[Field],
-        seeds: Sequence[AnyArray],
+        seeds: Sequence[Leaf],
         *,
         flag: bool = False,
         ahead: bool = False,
@@ -338,7 +338,8 @@ class _Backward:
         """
         forward = self.forward
         if forward.heads is None and not any(isinstance(array, OnDevice) for array in arrays):
-            return self._copy_shifted(as_numpy_arrays(arrays), fields, seeds, flag, forward.reverse != ahead)
+            given = as_numpy_arrays(seeds)
+            return self._copy_shifted(as_numpy_arrays(arrays), fields, given, flag, forward.reverse != ahead)
         arrays, fields = arrays[: max(1, len(seeds))], fields[: max(1, len(seeds))]
         element = bundle_of(fields)
         before = with_flag(fields, len(seeds)) if flag else None

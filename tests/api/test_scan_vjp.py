@@ -289,6 +289,35 @@ def test_adapters_give_what_numpy_gives(device: gs.Device, name: str, monkeypatc
     close(from_device, wanted, 1e-5)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"op": "multiply"},
+        {"op": "multiply", "exclusive": True, "reverse": True},
+        {"op": "maximum", "segments": [0, 3, 3, 7]},
+        {"op": "add", "keys": np.arange(7) // 3},
+        {"op": lambda l, r: l * r + r, "exclusive": True},
+    ],
+)
+@pytest.mark.parametrize("rows", [0, 3])
+@pytest.mark.parametrize("shape", [(), (1,), None], ids=["one", "length-1", "each"])
+def test_initial_values_on_a_device(
+    device: gs.Device, options: dict[str, Any], rows: int, shape: tuple[int, ...] | None
+) -> None:
+    """Give initial values from the device the gradient of NumPy's, for arrays here and there."""
+    x = np.random.default_rng(1).uniform(0.5, 1.5, (rows, 7)).astype(np.float32)
+    initial = np.random.default_rng(2).uniform(0.5, 1.5, (rows,) if shape is None else shape).astype(np.float32)
+    y = gs.scan(x, axis=1, initial=initial, device="numpy", **options)
+    weight = weights(y)
+    wanted = gs.scan_vjp(x, y, weight, axis=1, initial=initial, **options)
+    there = device.asarray(initial)
+    for given in ((x, y, weight), tuple(map(device.asarray, (x, y, weight)))):
+        found = gs.scan_vjp(*given, axis=1, initial=there, **options)
+        assert np.shape(found[1]) == initial.shape
+        for one, other in zip(found, wanted, strict=True):
+            close(one, other, 1e-5)
+
+
 LAYOUTS: list[tuple[tuple[int, ...], Any, dict[str, Any]]] = [
     ((20_011,), np.float32, {}),
     ((3, 5003), np.float32, {"axis": 1, "reverse": True}),
