@@ -256,7 +256,7 @@ def histogram(
         whole = isinstance(bins, str) or (range is None and np.ndim(bins) == 0)
         edges = np.histogram_bin_edges(_plain(values) if whole else np.zeros(0, _plain(values).dtype), bins, range)
     numbers = home.asarray(values).reshape(-1)
-    numbers = numbers._view_as(numbers.shape, np.uint8) if numbers.dtype == np.bool_ else numbers
+    numbers = _with_bits_as(numbers, np.uint8) if numbers.dtype == np.bool_ else numbers
     if on_device:
         edges = _edges_of(numbers, bins, range)
     found = _bins_of(home, numbers, edges, uniform=np.ndim(bins) == 0)
@@ -273,6 +273,12 @@ def histogram(
     else:
         counts = Array._of(home, count_bins(numbers, found))
     return (counts, edges) if on_device else (counts.numpy().astype(np.int64), edges)
+
+
+def _with_bits_as(array: Array, dtype: type[np.generic]) -> Array:
+    """Return numbers of another dtype with the same bits as the elements of an array."""
+    neighbours = array if array.is_contiguous else array.copy()
+    return neighbours._view_as(array.shape, dtype)
 
 
 def _plain(values: SomeArray) -> SomeArray:
@@ -299,7 +305,7 @@ def _edges_of(numbers: Array, bins: int | str | ArrayLike, limits: tuple[float, 
 def _bounds_of(numbers: Array) -> AnyArray:
     """Return the least and the greatest number of an array on a device, or NaN if it has one; this waits for them."""
     if numbers.dtype == np.float64 and not numbers.device.capabilities.float64:
-        bits = numbers._view_as(numbers.shape, np.uint64)
+        bits = _with_bits_as(numbers, np.uint64)
         ends = [int(reduce(bits, name, before=_float64_order)) for name in ("minimum", "maximum")]
         sign = 1 << 63
         return np.array([each ^ sign if each >= sign else ~each % (1 << 64) for each in ends], np.uint64).view(
@@ -464,7 +470,7 @@ def searchsorted(
         common = np.result_type(ordered.dtype, values.dtype)
         ordered, values = ordered.astype(common), values.astype(common)
     elif isinstance(ordered, Array) and not isinstance(values, Array):
-        ordered = ordered._view_as(ordered.shape, np.uint8) if _is_lone_bool(ordered, values) else ordered
+        ordered = _with_bits_as(ordered, np.uint8) if _is_lone_bool(ordered, values) else ordered
         ordered, values, fill = _in_dtype_of(ordered, values, right)
     else:
         common = np.result_type(ordered.dtype, values.dtype)

@@ -331,7 +331,8 @@ def _diff(a: object, n: int = 1, axis: int = -1, prepend: object = np._NoValue, 
         ends.append(part)
     found = _concatenate(ends, place) if len(ends) > 1 else array
     before = (slice(None),) * place
-    for _ in range(n):
+    # Nothing is left after as many differences as there are elements.
+    for _ in range(min(n, found.shape[place])):
         later, earlier = found[(*before, slice(1, None))], found[(*before, slice(None, -1))]
         found = later != earlier if found.dtype == np.bool_ else later - earlier
     return found

@@ -492,6 +492,24 @@ def test_sorted_segments(device: gs.Device, dtype: Any) -> None:
 # ----- NumPy's other functions
 
 
+@pytest.mark.parametrize("dtype", [np.bool_, np.float64])
+def test_views_whose_elements_are_no_neighbours(device: gs.Device, dtype: Any) -> None:
+    """Count and search bools, and floats that an adapter may read by their bits, in views with steps."""
+    x = np.random.default_rng(3).integers(0, 2, 75).astype(dtype)
+    there = device.asarray(x)
+    for step in (-1, 2, -3):
+        view, wanted = there[::step], x[::step]
+        for options in ({"bins": 3}, {"bins": np.array([0, 0.5, 1.0])}, {"bins": 2, "range": (0.0, 1.0)}):
+            numbers = wanted.astype(np.uint8) if dtype is np.bool_ else wanted
+            counts, edges = gs.histogram(view, **options)
+            expected = np.histogram(numbers, **options)
+            np.testing.assert_array_equal(np.asarray(counts), expected[0])
+            np.testing.assert_allclose(np.asarray(edges), expected[1])
+    ordered = device.asarray(np.sort(x)[::-1].copy())[::-1]
+    values = np.array([0, 1, 1, 0], np.int16 if dtype is np.bool_ else dtype)
+    np.testing.assert_array_equal(np.asarray(gs.searchsorted(ordered, values)), np.searchsorted(np.sort(x), values))
+
+
 def test_numpy_functions(device: gs.Device) -> None:
     """Assert that differences, places and partitions of arrays on a device are NumPy's."""
     x = np.random.default_rng(5).integers(-9, 9, (12, 20)).astype(np.float32)
@@ -504,6 +522,7 @@ def test_numpy_functions(device: gs.Device) -> None:
     np.testing.assert_array_equal(np.asarray(np.argmax(array, axis=1, keepdims=True)), wanted)
     for n, axis in ((1, -1), (2, 0), (0, 1)):
         np.testing.assert_array_equal(np.asarray(np.diff(array, n, axis)), np.diff(x, n, axis))
+    assert np.diff(array, 10**15).shape == (*array.shape[:-1], 0)
     np.testing.assert_array_equal(np.asarray(np.diff(bools)), np.diff(x > 0))
     ends = np.diff(x, prepend=np.float32(1), append=x[:, :2])
     np.testing.assert_array_equal(np.asarray(np.diff(array, prepend=np.float32(1), append=x[:, :2])), ends)
