@@ -19,7 +19,7 @@ from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.transfer import start_call
 from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.linear_attention import DeviceAttention, largest_numbers
-from gpuscan.errors import UnsupportedDtypeError
+from gpuscan.errors import UnsupportedDtypeError, abbreviate
 from gpuscan.planning.heuristics import ARRAYS
 from gpuscan.problem.arguments import OnDevice, as_flag
 from gpuscan.reference.attention_stages import HostAttention
@@ -312,11 +312,10 @@ class _Call:
         dtype = _common_dtype(given, home)
         optional = ("beta", "initial_state", "grad_o", "grad_final_state")
         arrays = _Arrays(given["q"], given["k"], given["v"], given["g"], *map(given.get, optional))
-        if scale is None:
-            scale = apply(_default_scale, arrays.k.shape[3])
+        factor = apply(_default_scale, arrays.k.shape[3]) if scale is None else _as_scale(scale)
         on_device = any(isinstance(each, OnDevice) for each in given.values())
         wide = arrays.map(lambda each, _: in_dtype(each, dtype))
-        return cls(wide, arrays.map(lambda each, _: each.dtype), scale, home, on_device)
+        return cls(wide, arrays.map(lambda each, _: each.dtype), factor, home, on_device)
 
     def outputs(self, with_state: bool) -> Any:
         """Return the outputs, and if asked for the last state."""
@@ -447,6 +446,21 @@ def _as_numpy(array: SomeArray, _: bool) -> AnyArray:
 def _within(part: Part, is_state: bool) -> tuple[slice, ...]:
     batch, head = part
     return (batch, head) if is_state else (batch, slice(None), head)
+
+
+def _as_scale(scale: object) -> float:
+    """Return a factor that the caller passed as a number of Python.
+
+    Raises:
+        TypeError: it is no real number.
+    """
+    try:
+        found = None if isinstance(scale, (str, bytes)) else float(scale)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        found = None
+    if found is None:
+        raise TypeError(f"scale={abbreviate(scale)} was passed, but it is the factor of the outputs; pass a float")
+    return found
 
 
 def _default_scale(keys: int) -> float:

@@ -7,10 +7,11 @@ chunk computes from the state before it.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+
+import numpy as np
 
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty
@@ -238,5 +239,5 @@ def loops(keys: int) -> int:
 
 
 def _bits(number: float) -> int:
-    found: int = struct.unpack("<I", struct.pack("<f", number))[0]
-    return found
+    with np.errstate(over="ignore"):
+        return int(np.float32(number).view(np.uint32))

@@ -244,5 +244,9 @@ def test_errors(device: gs.Device) -> None:
             gs.gated_delta_rule(*wrong, device=device)
     with pytest.raises(ValueError, match=r"initial_state of shape \(1,\).*pass an array of shape \(1, 2, 4, 5\)"):
         gs.gated_linear_attention(q, k, v, g, initial_state=np.zeros(1, np.float32), device=device)
+    scales: list[Any] = ["0.5", [0.5, 1.0], 1j]
+    for wrong_scale in scales:
+        with pytest.raises(TypeError, match=r"scale=.* was passed, but it is the factor of the outputs"):
+            gs.gated_linear_attention(q, k, v, g, scale=wrong_scale, device=device)
     with pytest.raises(TypeError, match="grad_o=None was passed"):
         gs.gated_linear_attention_vjp(q, k, v, g, None, device=device)
