@@ -100,7 +100,7 @@ def loop(
     ================  =================================================================================================
     ``form.kind``     the step as a function of the carry h; a, b and the like may be computed from x in any way
     ================  =================================================================================================
-    ``affine``        ``a * h + b``, also with matrices; integers wrap
+    ``affine``        ``a * h + b``, also with matrices; integers wrap, or are modulo a constant: ``(a * h + b) % m``
     ``max-plus``      ``np.maximum(h + a, b)``; ``min-plus`` with ``np.minimum``
     ``log-plus``      ``np.logaddexp(h + a, b)``
     ``max-times``     ``np.maximum(a * h, b)`` for a that is provably not negative
@@ -108,7 +108,7 @@ def loop(
     ``extremum``      ``np.maximum(h, b)``, or ``np.where(v > best, ...)`` with all that belongs to the best; the first
                       value that is not missing, ``np.where(np.isnan(h), v, h)`` or ``np.where(h < 0, v, h)``
     ``mobius``        ``(a * h + b) / (c * h + d)``
-    ``bitwise``       ``(h & m) ^ x``, ``|``, ``~``, and bools
+    ``bitwise``       ``(h & m) ^ x``, ``|``, ``~``, and bools; also shifts, as in a CRC or a register with feedback
     ``finite-state``  any function, if h takes at most 64 values
     ``staged``        several of these, for parts of the carry that depend on each other in one direction
     ================  =================================================================================================

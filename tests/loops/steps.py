@@ -280,6 +280,10 @@ CASES = [
     Case("set and clear", "bitwise", lambda h, x: (h & ~x[0]) | (x[0] & x[1]), I(0), "i j"),
     Case("toggle", "bitwise", lambda h, x: np.where(x, ~h, h), np.bool_(False), "flag"),
     Case("latch", "bitwise", lambda h, x: x[0] | (h & ~x[1]), np.bool_(False), "flag flag"),
+    Case("shift and input", "bitwise", lambda h, x: (h >> 1) ^ x, np.uint32(1), "bits"),
+    # Remainders
+    Case("sum modulo 500", "affine", lambda h, x: (h + x) % 500, I(0), "j"),
+    Case("decimal modulo 97", "affine", lambda h, x: (10 * h + x) % 97, I(0), "j"),
     # Finite states
     Case("sum modulo 7", "finite-state", lambda h, x: (h + x) % 7, I(0), "j"),
     Case("multiples of 5 in binary", "finite-state", lambda h, x: (2 * h + x) % 5, I(0), "j"),
@@ -337,7 +341,7 @@ REFUSALS = [
     Case("leaky maximum", "maximum", lambda h, x: F(0.5) * np.maximum(h, x) + F(0.1) * h, F(0), "x"),
     Case("threshold on the carry", "where", lambda h, x: np.where(h > 1, h * F(0.5), h + x), F(0), "x"),
     Case("integrate and fire", "where", lambda v, x: np.where(v * F(0.9) + x > 1, 0, v * F(0.9) + x), F(0), "x"),
-    Case("linear congruence and shift", "right_shift", lambda h, x: (h >> 1) ^ x, np.uint32(1), "bits"),
+    Case("rotation and sum", "left_shift", lambda h, x: ((h << 7) | (h >> 25)) + x, np.uint32(1), "bits"),
     Case("conversion", "astype", lambda h, x: (h + x).astype(I).astype(F), F(0), "x"),
     Case("integer quotient", "floor_divide", lambda h, x: (h + x) // 2, I(0), "j"),
     Case("sign that may change", "multiply", lambda h, x: np.maximum(h * x[0], x[1]), F(0), "x u"),
@@ -345,6 +349,7 @@ REFUSALS = [
     Case("limited slope", r"computes np\.minimum", lambda h, x: h + np.clip(x - h, F(-0.1), F(0.1)), F(0), "x"),
     Case("conjugate", r"computes np\.conjugate", lambda h, x: np.conj(h) * x, np.complex64(1), "x"),
     Case("power", "power", lambda h, x: np.power(h, F(0.5)) + x, F(1), "positive"),
-    Case("too many states", "500", lambda h, x: (h + x) % 500, I(0), "j"),
+    Case("too many states", "500", lambda h, x: (h * h + x) % 500, I(0), "j"),
+    Case("remainder after an overflow", "may overflow", lambda h, x: h * 1103515245 % 2147483647, I(1), "j"),
     Case("product of two carries", "multiply", lambda c, x: (c[0] * c[1] + x, c[1] - F(0.1) * c[0]), (F(0), F(1)), "x"),
 ]

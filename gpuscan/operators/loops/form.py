@@ -15,9 +15,11 @@ from gpuscan.operators.loops import (
     extremum,
     finite_state,
     first_value,
+    linear_bits,
     log_plus,
     max_times,
     mobius,
+    modular,
     sloped_clamp,
     tropical,
 )
@@ -36,6 +38,8 @@ CLASSES: tuple[Callable[[Part], Stage], ...] = (
     sloped_clamp.derive,
     bitwise.derive,
     mobius.derive,
+    modular.derive,
+    linear_bits.derive,
     finite_state.derive,
     first_value.derive,
 )

@@ -1,0 +1,234 @@
+"""Affine maps of integers modulo a constant m: h -> (a h + b) % m, as checksums and polynomial hashes have them.
+
+Law: ``h[t] = (a[t] h[t-1] + b[t]) % m``, of one number, or of several with a matrix a. Composition, first (a1, b1),
+then (a2, b2): ``(a2 a1 % m, (a2 b1 + b2) % m)``. Identity: (1, 0). Proof: the integers modulo m are a ring, so this is
+the composition of affine maps (see `affine`) in that ring.
+
+The loop takes the remainder of the sum itself, so the two agree if the loop's sum does not overflow. A step that
+overflows for some state below m is refused. Products of numbers below m must fit 64 bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gpuscan.array_types import AnyArray
+from gpuscan.elements import Scalar, scalar_of
+from gpuscan.operators.expression_graph import Node, reachable
+from gpuscan.operators.loops.affine import PlusTimes
+from gpuscan.operators.loops.intervals import intervals_of
+from gpuscan.operators.loops.semirings import INT64, Form, Forms, MatrixMaps, derive_stage
+from gpuscan.operators.loops.stage import LeavesClassError, Numbers, Part, Stage
+from gpuscan.operators.traced_array import Number
+
+_INTEGERS = ("signed", "unsigned")
+UINT32 = scalar_of(np.dtype(np.uint32))
+# Of fewer values, the tables of `finite_state` are simpler.
+_LEAST = 65
+# The largest modulus with products that fit each type of the maps' numbers.
+_LARGEST = {UINT32: 2**16, INT64: 3_037_000_500}
+
+
+class Modular(PlusTimes):
+    """The ring of integers modulo a constant. `ring_of` makes one class for each modulus."""
+
+    law = "h[t] = (a h[t-1] + b) mod m"
+    modulus = 1
+    scalar: Scalar = UINT32
+
+    def number(self, node: Node) -> Node:
+        """Return the remainder of a number, in the type of the maps."""
+        if node.scalar == self.scalar and node.op == "remainder" and node.args[1].equals(self.modulus):
+            return node
+        own = self.part.states[0].scalar
+        if node.scalar.kind == "bool" or np.iinfo(node.scalar.dtype).max < self.modulus:
+            node = self.graph.cast(node, own if np.iinfo(own.dtype).max >= self.modulus else INT64)
+        return self.graph.cast(self._remainder(node), self.scalar)
+
+    def _remainder(self, node: Node) -> Node:
+        return self.graph.apply("remainder", (node, self.graph.constant(self.modulus, node.scalar)), node.scalar)
+
+    def sum(self, a: Node, b: Node) -> Node:
+        return self._remainder(self.calculus.add(a, b))
+
+    def sum_shifts(self, a: Node, b: Node) -> Node:
+        return self.sum(a, b)
+
+    def product(self, a: Node, b: Node) -> Node:
+        return self._remainder(self.calculus.times(a, b))
+
+    def form_of(self, node: Node, forms: Forms) -> Form:
+        op, args, part = node.op, node.args, self.part
+        if op == "remainder" and args[1].is_constant and int(args[1].value) % self.modulus == 0:
+            return forms.of(args[0])
+        if op == "cast" and args[0].scalar.kind in _INTEGERS:
+            return forms.of(args[0])
+        if op == "multiply" and not (part.varies(args[0]) and part.varies(args[1])):
+            factor, other = args if part.varies(args[1]) else args[::-1]
+            return forms.scale(forms.of(other), self.number(factor))
+        if op == "left_shift" and args[1].is_constant:
+            return forms.scale(forms.of(args[0]), self._constant(2 ** int(args[1].value)))
+        if op == "negative":
+            return forms.scale(forms.of(args[0]), self._constant(-1))
+        if op == "subtract":
+            return forms.sum(forms.of(args[0]), forms.scale(forms.of(args[1]), self._constant(-1)))
+        if op == "add":
+            return forms.sum(forms.of(args[0]), forms.of(args[1]))
+        raise LeavesClassError(node, rank=1)
+
+    def _constant(self, value: int) -> Node:
+        return self.graph.constant(value % self.modulus, self.scalar)
+
+
+@lru_cache(maxsize=64)
+def ring_of(modulus: int, scalar: Scalar) -> type[Modular]:
+    """Return the ring of a modulus, with numbers of a type."""
+
+    def plus(a: Number, b: Number) -> AnyArray:
+        total, limit = a + b, np.full_like(a, modulus)
+        return np.where(total >= limit, total - limit, total)
+
+    def times(a: Any, b: Any) -> Any:
+        return (a * b) % np.full_like(a, modulus)
+
+    attributes = {"plus": staticmethod(plus), "times": staticmethod(times), "modulus": modulus, "scalar": scalar}
+    return type(f"Modulo{modulus}", (Modular,), attributes)
+
+
+class ModularMaps(MatrixMaps):
+    """Maps modulo a constant whose first state may be any number."""
+
+    def combine(self, left: Numbers, right: Numbers) -> list[Number]:
+        stored, modulus = self.stored, self.semiring.modulus  # type: ignore[attr-defined]
+        first = [number % np.full_like(number, modulus) for number in left[stored:]]
+        return super().combine([*left[:stored], *first], right)
+
+
+def _modulus(part: Part) -> int:
+    """Return the modulus that the results of a part share.
+
+    Raises:
+        LeavesClassError: they share none.
+    """
+    found: set[int] = set()
+    for result in part.results:
+        waiting = [result]
+        while waiting:
+            node = waiting.pop()
+            if node.op == "remainder" and part.varies(node) and node.args[1].is_constant:
+                found.add(int(node.args[1].value))
+            elif node.op in ("cast", "select") and part.varies(node):
+                waiting += node.args[-2:] if node.op == "select" else node.args
+            elif part.varies(node) and node not in part.states:
+                raise LeavesClassError(result, rank=-1)
+    if len(found) != 1 or min(found) < _LEAST:
+        raise LeavesClassError(part.results[0], rank=-1)
+    return found.pop()
+
+
+def _check_range(part: Part, modulus: int) -> None:
+    """Check that no result leaves the range below the modulus, and that no sum or product overflows.
+
+    Raises:
+        LeavesClassError: a number may do so. Numbers of x with the carry's own type are taken to be small enough.
+    """
+    order = reachable(part.results)
+    intervals = intervals_of(order)
+    reach: dict[int, tuple[int, int]] = {}
+    for node in order:
+        if node.scalar.kind not in _INTEGERS:
+            continue
+        low, high = intervals[node.index]
+        limits = np.iinfo(node.scalar.dtype)
+        if node in part.states:
+            reach[node.index] = 0, modulus - 1
+            continue
+        if not part.varies(node):
+            known = low is not None and high is not None and high - low < limits.max - limits.min
+            # A difference of unsigned numbers may always be negative.
+            reach[node.index] = (low or 0, high or 0) if known else (0, int(node.scalar.kind == "unsigned"))
+            continue
+        args = [reach.get(arg.index, (0, 0)) for arg in node.args if arg.scalar.kind in _INTEGERS]
+        found = reach[node.index] = _reach(node, args, modulus)
+        if found[0] < limits.min or found[1] > limits.max:
+            why = f"takes the rest of a number that may overflow {node.scalar.name}"
+            raise LeavesClassError(_remainder_of(part), why, rank=2)
+
+
+def _remainder_of(part: Part) -> Node:
+    """Return the operation that messages name."""
+    return next(node for node in reachable(part.results) if node.op == "remainder" and part.varies(node))
+
+
+def _reach(node: Node, args: list[tuple[int, int]], modulus: int) -> tuple[int, int]:
+    """Return the least and the greatest number that an operation can give."""
+    if node.op == "remainder":
+        return 0, max(int(node.args[1].value) - 1, 0)
+    if node.op == "select":
+        return min(low for low, _ in args), max(high for _, high in args)
+    if node.op == "cast":
+        return args[0]
+    if node.op == "negative":
+        return -args[0][1], -args[0][0]
+    if node.op in ("add", "subtract", "multiply", "left_shift"):
+        (a, b), (c, d) = args
+        if node.op == "add":
+            return a + c, b + d
+        if node.op == "subtract":
+            return a - d, b - c
+        if node.op == "left_shift":
+            c, d = (2 ** min(max(each, 0), 64) for each in (c, d))
+        corners = [x * y for x in (a, b) for y in (c, d)]
+        return min(corners), max(corners)
+    raise LeavesClassError(node, rank=1)
+
+
+def _check_constants(part: Part, modulus: int) -> None:
+    """Check that values that do not depend on the state are below the modulus.
+
+    Raises:
+        LeavesClassError: one of them may be larger, or negative.
+    """
+    intervals = intervals_of(reachable(part.results))
+    waiting = list(part.results)
+    while waiting:
+        node = waiting.pop()
+        if not part.varies(node):
+            low, high = intervals[node.index]
+            if low is None or high is None or not 0 <= low <= high < modulus:
+                raise LeavesClassError(
+                    _remainder_of(part), f"is chosen or a number that may be {modulus} or more", rank=1
+                )
+        elif node.op in ("cast", "select"):
+            waiting += node.args[-2:] if node.op == "select" else node.args
+
+
+def derive(part: Part) -> Stage:
+    """Return the stage of affine maps modulo a constant.
+
+    Raises:
+        LeavesClassError: the results are no remainders by one constant, or a sum may overflow.
+    """
+    if any(node.scalar.kind not in _INTEGERS for node in part.states) or len({n.scalar for n in part.states}) > 1:
+        raise LeavesClassError(part.results[0], rank=-1)
+    modulus = _modulus(part)
+    _check_range(part, modulus)
+    _check_constants(part, modulus)
+    starts_inside = all(values is not None and np.all((values >= 0) & (values < modulus)) for values in part.initial)
+    starts_inside = starts_inside and bool(part.initial)
+    scalar = UINT32 if starts_inside and modulus <= _LARGEST[UINT32] else INT64
+    stage = derive_stage(ring_of(modulus, scalar)(part), scales=False)
+    composition = stage.composition
+    assert isinstance(composition, MatrixMaps)
+    only_sums = all(entry < 0 for row in composition.pattern for entry in row) and len(part.places) == 1
+    if modulus > _LARGEST[scalar] and not (only_sums and modulus < 2**62):
+        raise LeavesClassError(
+            _remainder_of(part), f"makes products of numbers up to {modulus}, beyond 64 bits", rank=2
+        )
+    if not starts_inside:
+        composition = ModularMaps(composition.semiring, composition.pattern)
+    return replace(stage, law=stage.law.replace("mod m", f"mod {modulus}"), composition=composition)
