@@ -155,10 +155,12 @@ def loop_arguments(
             "xs with None was passed to a loop, which takes its length from xs; for n steps without inputs, pass "
             "np.arange(n)"
         )
-    structure, found = structure_and_leaves(xs)
-    leaves = [native(as_some_array(leaf)) for leaf in found]
+    structure, given_xs = structure_and_leaves(xs)
+    leaves = [native(as_some_array(leaf)) for leaf in given_xs]
     tries = _carries(init)
     refusals: list[Exception] = []
+    # What is found if a sum over the entries of a carry means a sum over one number.
+    single: LoopArguments | None = None
     for carry, given in tries:
         splits = _splits([leaf.shape for leaf in leaves], [np.shape(each) for each in given], axis)
         if any(map(any, (split[2] for split in splits))) and _takes_numbers(f, structure, leaves, carry, given):
@@ -168,9 +170,14 @@ def loop_arguments(
             try:
                 arrays = [*leaves, *(each for each in given if isinstance(each, Array))]
                 home = None if anywhere else home_of(arrays, device)
-                return _with_split(f, structure, leaves, carry, given, split, axis, home)
+                found = _with_split(f, structure, leaves, carry, given, split, axis, home)
+                if not found.step.graph.contracts_numbers:
+                    return found
+                single = single or found
             except (OperatorError, TypeError) as error:
                 refusals.append(error)
+    if single is not None:
+        return single
     if not refusals:
         raise _no_split([leaf.shape for leaf in leaves], [np.shape(each) for each in tries[0][1]], axis)
     raise refusals[0]
@@ -211,12 +218,12 @@ def _takes_numbers(
     shared = len(_find_shared([leaf.shape for leaf in leaves]))
     source = element_of([leaf.dtype for leaf in leaves], structure, [leaf.shape[shared:] for leaf in leaves])
     try:
-        _trace(f, carry, given, [()] * len(given), source, [_is_weak(each) for each in given])
+        step = _trace(f, carry, given, [()] * len(given), source, [_is_weak(each) for each in given])
     except OperatorError:
         return False
     except TypeError:
         return True
-    return True
+    return not step.graph.contracts_numbers
 
 
 # ----- init

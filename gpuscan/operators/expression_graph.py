@@ -102,6 +102,7 @@ class Graph:
         whole: as above.
         lines: for the index of a node, the line that made it.
         names: for the index of a node, the ufunc that the line called.
+        contracts_numbers: True if a function of all entries, such as np.sum, met a single number.
     """
 
     def __init__(self, *, with_floats: bool = False, whole: bool = False) -> None:
@@ -109,6 +110,7 @@ class Graph:
         self.whole = whole
         self.lines: dict[int, str] = {}
         self.names: dict[int, str] = {}
+        self.contracts_numbers = False
         self._name = ""
         self.nodes: list[Node] = []
         self._known: dict[object, Node] = {}

@@ -7,6 +7,7 @@ index without ``...``, an axis counted from the front) is refused.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
@@ -15,7 +16,7 @@ import numpy as np
 from gpuscan.array_types import AnyArray, AnyDType, ArrayOperators
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.errors import OperatorError, UnsupportedDtypeError, abbreviate
-from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, needs_widening
+from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, needs_widening, reachable
 from gpuscan.operators.parameters import Parameter, reveal
 from gpuscan.operators.source_location import operator_error
 from gpuscan.operators.traced_ufuncs import KNOWN, NoSuchForm, build
@@ -225,8 +226,12 @@ class Traced(ArrayOperators):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: Any) -> object:
         out = options.pop("out", None)
         inputs = tuple(map(reveal, inputs)) if has_size(inputs) else inputs
+        if method == "reduce" and self.graph.whole:
+            options.setdefault("axis", 0)
         if method == "reduce" and ufunc in REDUCTIONS:
             return ARRAY_FUNCTIONS[REDUCTIONS[ufunc]](*inputs, **options)
+        if method == "reduce" and self.graph.whole and list(options) == ["axis"]:
+            return _reduce_along(ufunc, inputs[0], options["axis"])
         if method != "__call__" or options:
             asked = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
             raise operator_error(f"{asked}({', '.join(f'{name}=' for name in options)}) is not traced; call it plainly")
@@ -258,6 +263,13 @@ class Traced(ArrayOperators):
             return traced(*args, **options)
         except TypeError as error:
             raise operator_error(f"{name_of_function(function)}, traced: {error}") from error
+
+
+def _reduce_along(ufunc: np.ufunc, array: Any, axis: int | None) -> Traced:
+    """Return the reduction of whole arrays by a ufunc, from left to right."""
+    nodes = array.nodes.reshape(-1) if axis is None else np.moveaxis(array.nodes, axis, 0)
+    parts = [Traced(array.graph, np.asarray(part, dtype=object), array.scalar) for part in nodes]
+    return functools.reduce(lambda left, right: call_ufunc(ufunc, (left, right))[0], parts)
 
 
 # A number of an element: a traced value, or while NumPy computes, an array of the scanned axes.
@@ -352,13 +364,33 @@ def weak_dtype(dtypes: Sequence[object], traced: Sequence[Traced]) -> AnyDType |
     others = [each for each in dtypes if not isinstance(each, type) and each != np.dtype(bool)]
     if not traced or not traced[0].graph.whole or not python or others:
         return None
-    return np.dtype(_WEAK_DTYPES[max(python, key=list(_WEAK_DTYPES).index)])
+    widest = max(python, key=list(_WEAK_DTYPES).index)
+    wide = widest is int and any(each.weak and each.scalar.bits == 64 for each in traced)
+    return np.dtype(np.int64 if wide else _WEAK_DTYPES[widest])
+
+
+def choose_signed(value: Traced, traced: Sequence[Traced]) -> AnyDType | None:
+    """Return the dtype in which a step of a loop combines Python numbers that may be negative with unsigned numbers.
+
+    In NumPy, ``np.where(c, 1, -1)`` is int64. None if the numbers are not negative, or the others not unsigned.
+    """
+    bits = [each.scalar.bits for each in traced if not each.weak and each.scalar.kind == "unsigned"]
+    if not bits or value.scalar.kind != "signed" or not value.weak:
+        return None
+    nodes = reachable(list(value.nodes.ravel()))
+    if not any(node.op in ("subtract", "negative", "invert") or _is_negative(node) for node in nodes):
+        return None
+    return np.dtype(np.int64 if max(bits) > 16 else np.int32)
+
+
+def _is_negative(node: Node) -> bool:
+    return node.is_constant and node.scalar.kind == "signed" and bool(node.value < 0)
 
 
 def dtype_or_type(value: object, traced: Sequence[Traced]) -> type | AnyDType:
     """Return an operand as NumPy's promotion takes it: its dtype, or the Python type of a Python number."""
     if isinstance(value, Traced):
-        return _PYTHON_TYPES[value.scalar.kind] if value.weak else value.dtype
+        return choose_signed(value, traced) or (_PYTHON_TYPES[value.scalar.kind] if value.weak else value.dtype)
     if is_weak(value):
         narrow = next((each.dtype for each in traced if each.dtype.name == "bfloat16"), None)
         of_value = value.kind if type(value) is Parameter else type(value)
@@ -453,6 +485,8 @@ def call_ufunc(ufunc: np.ufunc, inputs: Sequence[object]) -> tuple[Traced, ...]:
         raise operator_error(f"np.{name} is not defined for {shown} in NumPy; {_instead(name, dtypes)}") from error
     narrow = weak_dtype(dtypes, traced)
     weak = narrow is not None and narrow.kind == loop[-1].kind
+    # The sum of an unsigned number of the carry and a Python number is cast to the carry's type again.
+    weak |= loop[-1].kind == "i" and any(choose_signed(each, traced) is not None for each in traced)
     if narrow is not None:
         loop = ufunc.resolve_dtypes((*[narrow] * ufunc.nin, *[None] * ufunc.nout))
     check_float64(f"np.{name}", dtypes, loop, traced)

@@ -42,13 +42,20 @@ def register_form(*functions: object) -> Callable[[Form], Form]:
     return register
 
 
-def common_nodes(name: str, values: Sequence[object]) -> tuple[list[AnyArray], Graph, Scalar]:
-    """Return the nodes of values in their common type, the graph, and the type."""
+def common_nodes(name: str, values: Sequence[object], *, aligned: bool = True) -> tuple[list[AnyArray], Graph, Scalar]:
+    """Return the nodes of values in their common type, the graph, and the type.
+
+    Args:
+        name: the function, as messages name it.
+        values: the values.
+        aligned: True if their axes must fit each other. In operators they must anyway.
+    """
     values = [join_numbers(value) for value in values]
     traced = [value for value in values if isinstance(value, Traced)]
     if not traced:
         raise operator_error(f"{name} has no traced value among its arrays; write a constant as np.full_like(x, 1)")
-    broadcast_check(name, traced)
+    if aligned or not traced[0].graph.whole:
+        broadcast_check(name, traced)
     dtypes = [dtype_or_type(value, traced) for value in values]
     placeholders = [each(0) if isinstance(each, type) else each for each in dtypes]
     dtype = np.result_type(*placeholders)
@@ -198,7 +205,7 @@ def stack(arrays: Sequence[object], axis: int = 0) -> Traced:
 
 @register_form(np.concatenate)
 def concatenate(arrays: Sequence[object], axis: int = 0) -> Traced:
-    nodes, graph, scalar = common_nodes("np.concatenate", arrays)
+    nodes, graph, scalar = common_nodes("np.concatenate", arrays, aligned=False)
     first = next(value for value in arrays if isinstance(value, Traced))
     return Traced(graph, np.concatenate(nodes, axis=_axis("np.concatenate", first, axis)), scalar)
 
@@ -267,13 +274,70 @@ def broadcast_to(array: Traced, shape: object) -> Traced:
 
 
 @register_form(np.flip)
-def flip(m: Traced, axis: object = None) -> Traced:
-    return Traced(m.graph, np.flip(m.nodes, _axis("np.flip", m, axis)), m.scalar)
+def flip(m: Traced, axis: Any = None) -> Traced:
+    if axis is not None or not m.graph.whole:
+        axis = _axis("np.flip", m, axis)
+    return Traced(m.graph, np.flip(m.nodes, axis), m.scalar)
 
 
 @register_form(np.roll)
-def roll(a: Traced, shift: int, axis: object = None) -> Traced:
-    return Traced(a.graph, np.roll(a.nodes, shift, _axis("np.roll", a, axis)), a.scalar)
+def roll(a: Traced, shift: int, axis: Any = None) -> Traced:
+    if axis is not None or not a.graph.whole:
+        axis = _axis("np.roll", a, axis)
+    return Traced(a.graph, np.roll(a.nodes, shift, axis), a.scalar)
+
+
+# ---- functions of all axes, which only a step of a loop knows
+
+
+def _whole(name: str, advice: str, *values: object) -> list[Any]:
+    """Return the values of a function of all axes of arrays."""
+    found = [join_numbers(value) for value in values]
+    if not next(value for value in found if isinstance(value, Traced)).graph.whole:
+        raise operator_error(f"{name} of whole arrays would combine elements with each other; write {advice}")
+    return found
+
+
+@register_form(np.append)
+def append(arr: Any, values: Any, axis: Any = None) -> Traced:
+    parts = _whole("np.append", "np.concatenate([a, b], axis=-1)", arr, values)
+    if axis is None:
+        parts = [part.reshape(-1) if isinstance(part, Traced) else np.ravel(part) for part in parts]
+    return concatenate(parts, 0 if axis is None else axis)
+
+
+@register_form(np.hstack)
+def hstack(tup: Sequence[Any]) -> Traced:
+    parts = _whole("np.hstack", "np.concatenate([a, b], axis=-1)", *tup)
+    parts = [part if np.ndim(part) else np.ravel(part) for part in parts]
+    return concatenate(parts, min(1, np.ndim(parts[0]) - 1))
+
+
+@register_form(np.ravel)
+def ravel(a: Any) -> Traced:
+    (array,) = _whole("np.ravel", "x.reshape(...)", a)
+    return Traced(array.graph, array.nodes.reshape(-1), array.scalar)
+
+
+@register_form(np.shape)
+def shape_of(a: Any) -> tuple[int, ...]:
+    return tuple(_whole("np.shape", "x.shape", a)[0].shape)
+
+
+@register_form(np.ndim)
+def ndim_of(a: Any) -> int:
+    return len(shape_of(a))
+
+
+@register_form(np.diag)
+def diag(v: Any, k: int = 0) -> Traced:
+    (array,) = _whole("np.diag", "x[..., i, i] for each entry", v)
+    if len(array.shape) == 2:
+        return Traced(array.graph, np.diagonal(array.nodes, k).copy(), array.scalar)
+    nodes = np.diag(array.nodes, k)
+    zero = array.graph.constant(0, array.scalar)
+    kept = np.diag(np.ones(array.shape, bool), k)
+    return Traced(array.graph, np.where(kept, nodes, np.array(zero, object)), array.scalar)
 
 
 @register_form(np.take_along_axis)
@@ -297,6 +361,7 @@ def _reduction(name: str, ufunc: np.ufunc, widens: bool = False) -> Callable[...
 
     def reduce(a: Traced, axis: object = None, dtype: object = None, *, keepdims: bool = False) -> Traced:
         if axis is None and a.graph.whole:
+            a.graph.contracts_numbers |= not a.shape
             a, axis = Traced(a.graph, a.nodes.reshape(-1), a.scalar), 0
         axis = _axis(name, a, axis)
         if dtype is None and widens and a.scalar.kind in ("bool", "signed", "unsigned"):
@@ -316,7 +381,7 @@ def mean(a: Traced, axis: object = None, *, keepdims: bool = False) -> Number:
     if a.scalar.kind not in ("float", "complex"):
         raise operator_error(f"np.mean of {a.dtype} is float64 in NumPy; write .astype(np.float32) first")
     total = _reduction("np.mean", np.add)(a, axis, keepdims=keepdims)
-    return total / full_like(total, a.shape[axis])
+    return total / full_like(total, a.size if axis is None else a.shape[axis])
 
 
 register_form(np.sum)(_reduction("np.sum", np.add, widens=True))
@@ -361,7 +426,7 @@ def matmul(x1: Any, x2: Any) -> Traced:
                 "np.matmul multiplies the last two axes of both sides: each must be a matrix of the element "
                 "(gs.operator(function, element_axes=2)); write np.matmul(m, v[..., None])[..., 0] for a vector"
             )
-    (left, right), graph, scalar = common_nodes("np.matmul", [x1, x2])
+    (left, right), graph, scalar = common_nodes("np.matmul", [x1, x2], aligned=False)
     if left.shape[1] != right.shape[0]:
         raise operator_error(f"np.matmul of shapes {left.shape} and {right.shape}: the inner sizes differ")
 
@@ -376,22 +441,31 @@ def matmul(x1: Any, x2: Any) -> Traced:
     return Traced(graph, entries, scalar)
 
 
+_PRODUCTS = "np.vecdot(a, b) or np.sum(a * b, axis=-1) for vectors, a @ b for matrices"
+
+
 @register_form(np.dot)
-def dot(a: Number, b: Number) -> Number:
+def dot(a: Any, b: Any) -> Any:
     """Return what np.dot gives for numbers, vectors and matrices."""
-    if not next(x for x in map(join_numbers, (a, b)) if isinstance(x, Traced)).graph.whole:
-        raise operator_error(
-            "np.dot takes all axes of an array, and an operator knows only those of its element; "
-            "write np.matmul(a, b), or np.sum(a * b, axis=-1) for vectors"
-        )
-    return a * b if np.ndim(a) == 0 or np.ndim(b) == 0 else matmul(a, b)
+    a, b = _whole("np.dot", _PRODUCTS, a, b)
+    if 0 not in (np.ndim(a), np.ndim(b)):
+        return matmul(a, b)
+    product = a * b
+    product.graph.contracts_numbers = True
+    return product
+
+
+@register_form(np.inner)
+def inner(a: Any, b: Any) -> Any:
+    a, b = _whole("np.inner", _PRODUCTS, a, b)
+    return dot(a, b.T if np.ndim(b) > 1 else b)
 
 
 @register_form(np.outer)
 def outer(a: Any, b: Any) -> Any:
-    """Return the products of all pairs of two vectors' entries."""
-    a, b = join_numbers(a), join_numbers(b)
-    return a[..., :, None] * b[..., None, :]
+    """Return the products of all pairs of two arrays' entries."""
+    a, b = (np.ravel(each) for each in _whole("np.outer", "a[..., :, None] * b[..., None, :]", a, b))
+    return a[:, None] * b[None, :]
 
 
 def vecdot(x1: Number, x2: Number) -> Traced:

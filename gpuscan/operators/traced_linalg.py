@@ -20,7 +20,7 @@ from gpuscan.operators.matrices import (
     unit_matrix,
 )
 from gpuscan.operators.source_location import operator_error
-from gpuscan.operators.traced_array import Number, Traced, name_of_function
+from gpuscan.operators.traced_array import Number, Traced
 from gpuscan.operators.traced_functions import common_nodes, register_form
 
 
@@ -106,7 +106,7 @@ def cross(a: object, b: object) -> Number:
 @register_form(np.einsum)
 def einsum(subscripts: object, *operands: object) -> Traced:
     """Return sums of products by Einstein's convention; each sum is formed from left to right."""
-    given, graph, scalar = common_nodes("np.einsum", operands)
+    given, graph, scalar = common_nodes("np.einsum", operands, aligned=False)
     arrays = [Traced(graph, each, scalar) for each in given]
     terms, result = _parse_subscripts(subscripts, operands)
     sizes: dict[str, int] = {}
@@ -142,6 +142,10 @@ def _parse_subscripts(subscripts: object, operands: Sequence[object]) -> tuple[l
         raise operator_error("np.einsum is traced with subscripts as text, such as '...ij,...jk->...ik'")
     left, arrow, result = subscripts.replace(" ", "").partition("->")
     terms = left.split(",")
+    if any(isinstance(operand, Traced) and operand.graph.whole for operand in operands):
+        # A step of a loop knows all axes.
+        terms = [term if term.startswith("...") else f"...{term}" for term in terms]
+        result = f"...{result.removeprefix('...')}" if arrow else result
     if len(terms) != len(operands):
         raise operator_error(f"np.einsum({subscripts!r}) names {len(terms)} operands; {len(operands)} were passed")
     if not arrow:
@@ -159,19 +163,3 @@ def _parse_subscripts(subscripts: object, operands: Sequence[object]) -> tuple[l
     if len(set(found[-1])) < len(found[-1]):
         raise operator_error(f"np.einsum({subscripts!r}) names an axis of the result twice")
     return found[:-1], found[-1]
-
-
-def _other_meaning(function: object, advice: str) -> None:
-    """Refuse a function that means something else on arrays than on their elements."""
-
-    def refuse(*_: object, **__: object) -> Number:
-        raise operator_error(
-            f"{name_of_function(function)} of whole arrays would combine elements with each other; write {advice}"
-        )
-
-    register_form(function)(refuse)
-
-
-for _function in (np.dot, np.inner):
-    _other_meaning(_function, "np.vecdot(a, b) or np.sum(a * b, axis=-1) for vectors, a @ b for matrices")
-_other_meaning(np.outer, "a[..., :, None] * b[..., None, :]")

@@ -32,7 +32,7 @@ class Basis:
         self.size = 0
 
     def coordinates(self, vector: int) -> tuple[int, int]:
-        """Return what is left of a vector, and the vectors that were taken from it, as bits."""
+        """Return the rest of a vector that the basis does not span, and the coordinates of the other part, as bits."""
         used = 0
         while vector:
             row = self._rows.get(vector.bit_length())
@@ -42,7 +42,7 @@ class Basis:
         return vector, used
 
     def add(self, vector: int) -> int | None:
-        """Add a vector; if it depends on those that are there, return its coordinates instead."""
+        """Add a vector and return None, or return its coordinates if the basis spans it."""
         rest, used = self.coordinates(vector)
         if not rest:
             return used
@@ -64,7 +64,7 @@ class Chain:
     """The vectors ``v, M v, M**2 v, ...``.
 
     Attributes:
-        vectors: as many as are independent.
+        vectors: the first of them, up to the last one that does not depend on those before it.
         feedback: the next one in terms of them, as bits.
     """
 

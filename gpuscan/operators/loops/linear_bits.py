@@ -288,7 +288,7 @@ class _Forms:
         shift = form.shift
         if shift is not None and self._bits_of_node(shift) & ~mask:
             shift = self.graph.apply(
-                "bitwise_and", (shift, self.graph.constant(_wrapped(mask, node.scalar), node.scalar)), node.scalar
+                "bitwise_and", (shift, self.graph.constant(_from_bits(mask, node.scalar), node.scalar)), node.scalar
             )
         return self._map(form, lambda bits: bits & mask, shift)
 
@@ -388,21 +388,21 @@ class _Forms:
         added = one.constant ^ other.constant
         shift = None
         if bit.shift is not None:
-            number, zero = (self.graph.constant(_wrapped(value, node.scalar), node.scalar) for value in (added, 0))
+            number, zero = (self.graph.constant(_from_bits(value, node.scalar), node.scalar) for value in (added, 0))
             shift = self.graph.select(bit.shift, number, zero)
         chosen = self._map(bit, lambda is_set: added if is_set else 0, shift)
         return self._sum(node, other, chosen)
 
     def whole(self, form: _Form, scalar: Scalar) -> Node:
         """Return what a form is for a state of 0, as one node."""
-        constant = self.graph.constant(_wrapped(form.constant, scalar), scalar)
+        constant = self.graph.constant(_from_bits(form.constant, scalar), scalar)
         if form.shift is None or form.constant == 0:
             return constant if form.shift is None else form.shift
         op = "logical_xor" if scalar == BOOL else "bitwise_xor"
         return self.graph.apply(op, (form.shift, constant), scalar)
 
 
-def _wrapped(bits: int, scalar: Scalar) -> int | bool:
+def _from_bits(bits: int, scalar: Scalar) -> int | bool:
     """Return the number of a type that has these bits."""
     if scalar == BOOL:
         return bool(bits)

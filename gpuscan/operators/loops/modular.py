@@ -100,7 +100,7 @@ def ring_of(modulus: int, scalar: Scalar) -> type[Modular]:
 
 
 class ModularMaps(MatrixMaps):
-    """Maps modulo a constant whose first state may be any number."""
+    """Maps modulo a constant, for a first state of any size."""
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         stored, modulus = self.stored, self.semiring.modulus  # type: ignore[attr-defined]

@@ -1,0 +1,80 @@
+"""Steps of vectors and matrices, with the functions of NumPy that combine all entries of an array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from tests.loops import oracle
+
+F = np.float32
+RNG = np.random.default_rng(6)
+PAIRS, TRIPLES, NUMBERS = (RNG.normal(size=shape).astype(F) for shape in ((50, 2), (50, 3), (50,)))
+WEIGHTS = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]], F)
+MEMORY = np.zeros((3, 2), F)
+WINDOW = np.zeros(5, F)
+
+
+def delta_rule(s: Any, x: Any) -> Any:
+    key, value = x
+    s = s + F(0.1) * np.outer(value - s @ key, key)
+    return s, s @ key
+
+
+def largest(h: Any, x: Any) -> Any:
+    h = np.maximum(h, x)
+    return h, h.max()
+
+
+CASES = {
+    "outer product": (lambda s, x: F(0.9) * s + np.outer(x[1], x[0]), MEMORY, (PAIRS, TRIPLES)),
+    "delta rule": (delta_rule, MEMORY, (PAIRS, TRIPLES)),
+    "einsum": (lambda s, x: F(0.5) * s + np.einsum("i,j->ij", x[1], x[0]), MEMORY, (PAIRS, TRIPLES)),
+    "einsum of the carry": (lambda h, x: np.einsum("ij,j->i", WEIGHTS, h) + x, np.zeros(3, F), TRIPLES),
+    "inner product": (lambda h, x: (F(0.5) * h + x, np.dot(h, WEIGHTS[0])), np.zeros(3, F), TRIPLES),
+    "np.inner": (lambda h, x: (np.inner(WEIGHTS, h) + x, np.inner(h, x)), np.zeros(3, F), TRIPLES),
+    "roll": (lambda w, x: np.where(np.arange(5) == 4, x, np.roll(w, -1)), WINDOW, NUMBERS),
+    "flip": (lambda w, x: F(0.5) * np.flip(w) + x, WINDOW, NUMBERS),
+    "append": (lambda w, x: (np.append(w[1:], x), w.mean()), WINDOW, NUMBERS),
+    "hstack": (lambda w, x: (np.hstack([x, w[:-1]]), w.sum()), WINDOW, NUMBERS),
+    "concatenate": (lambda w, x: np.concatenate([w[2:], w[:2]]) * F(0.9) + x, WINDOW, NUMBERS),
+    "diagonal": (lambda h, x: np.diag(x) @ h + 1, np.ones(3, F), TRIPLES),
+    "largest": (largest, np.zeros(3, F), TRIPLES),
+    "mean": (lambda h, x: (F(0.9) * h + x, np.mean(h)), np.zeros(3, F), TRIPLES),
+    "forward algorithm": (
+        lambda a, x: np.logaddexp.reduce(a[:, None] + np.log(WEIGHTS), axis=0) + x,
+        np.zeros(3, F),
+        TRIPLES,
+    ),
+    "Viterbi": (lambda v, x: np.minimum.reduce(v[:, None] + WEIGHTS) + x, np.zeros(3, F), TRIPLES),
+    "shape": (lambda h, x: h * F(1 / np.shape(h)[0]) + x, np.zeros(3, F), TRIPLES),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_of_arrays_is_derived_and_equals_its_loop(name: str) -> None:
+    step, init, xs = CASES[name]
+    found = gs.loop(step, init, xs, device="numpy")
+    oracle.check(found, oracle.run(step, init, xs))
+
+
+def test_a_sum_of_one_number_is_that_number() -> None:
+    found = gs.loop(lambda h, x: (h + np.sum(x), np.max(h)), F(0), NUMBERS, device="numpy")
+    oracle.check(found, oracle.run(lambda h, x: (h + np.sum(x), np.max(h)), F(0), NUMBERS))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32])
+def test_unsigned_carries_take_negative_python_numbers_as_numpy_does(dtype: Any) -> None:
+    taken = NUMBERS > 0
+
+    def counter(c: Any, x: Any) -> Any:
+        return np.clip(c + np.where(x, 1, -1), 0, 3)
+
+    found = gs.loop(counter, dtype(1), taken, device="numpy")
+    assert found.form is not None
+    assert found.form.kind == "clamp"
+    assert found.ys.dtype == dtype
+    oracle.check(found, oracle.run(counter, dtype(1), taken))
