@@ -9,12 +9,16 @@ cancelled: ``P - P**2 / (P + R)`` is ``P R / (P + R)``. A matrix may be multipli
 scaled by an exact power of two, and neither overflows nor vanishes. Where a, b, c and d have one sign, no sum
 cancels, and the error of a result grows with the logarithm of the length. With different signs it may be as large as
 the condition of the products of matrices.
+
+The map of a probability, such as Bayes' rule, has different signs. Its map of the odds ``u = h / (1 - h)`` has one
+sign, since it takes numbers from 0 to infinity to such numbers. So if h begins between 0 and 1, and the numbers of the
+map of u are computed with fewer differences, the maps of u are composed. They are Möbius maps as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -28,9 +32,11 @@ from gpuscan.operators.loops.stage import (
     Numbers,
     Part,
     Stage,
+    both,
     compute_nodes,
-    either,
+    constant_choice,
     exponent_of,
+    loses_infinities,
     negate_condition,
     power_of_two,
 )
@@ -56,13 +62,26 @@ def quotient_of(number: Number) -> list[Number]:
 
 @dataclass(frozen=True)
 class MobiusMaps(Composition):
-    """Maps (a, b, c, d). A map with a = c = 0 is constant, except that it keeps NaN of the state."""
+    """Maps (a, b, c, d). A map with a = c = 0 is constant, except that it keeps NaN of the state.
+
+    Attributes:
+        odds: True for maps of ``h / (1 - h)``.
+        loses_infinities: True if the loop's step gives NaN for an infinite state.
+    """
+
+    odds: bool = False
+    loses_infinities: bool = False
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         a, b, c, d = left
         e, f, g, h = right
-        # A constant map ends with its own f / h. NaN is in b, if it is in the left map at all.
         zero = np.zeros_like(e)
+        if self.loses_infinities:
+            below = b + d if self.odds else d
+            infinite = (a == zero) & (c == zero) & (below == zero) & (b != zero)
+            keeps = (e == h) & (f == zero) & (g == zero)
+            b = np.where(infinite & ~keeps, np.full_like(b, np.nan), b)
+        # A constant map ends with its own f / h. NaN is in b, if it is in the left map at all.
         alone = (e == zero) & (g == zero)
         c, d = np.where(alone, e, c), np.where(alone, np.ones_like(d), d)
         return scale_matrix(e * a + f * c, e * b + f * d, g * a + h * c, g * b + h * d)
@@ -70,10 +89,11 @@ class MobiusMaps(Composition):
     def start(self, state: Numbers) -> list[Number]:
         zero = np.zeros_like(state[0])
         above, below = quotient_of(state[0])
-        return scale_matrix(zero, above, zero, below)
+        return scale_matrix(zero, above, zero, below - above if self.odds else below)
 
     def state(self, numbers: Numbers) -> list[Number]:
-        return [numbers[1] / numbers[3]]
+        above, below = numbers[1], numbers[3]
+        return [above / (above + below if self.odds else below)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,10 +106,10 @@ class _Quotient:
 
 
 class _Quotients:
-    """The quotients that nodes compute."""
+    """The quotients that nodes compute of the state, or of its odds."""
 
-    def __init__(self, part: Part) -> None:
-        self.part, self.graph, self.calculus = part, part.graph, part.calculus
+    def __init__(self, part: Part, odds: bool = False) -> None:
+        self.part, self.graph, self.calculus, self.odds = part, part.graph, part.calculus, odds
         self.scalar = part.calculus.wide(part.states[0]).scalar
         self.zero, self.one = (part.graph.constant(value, self.scalar) for value in (0, 1))
         self._known: dict[int, _Quotient] = {}
@@ -107,7 +127,7 @@ class _Quotients:
         if not part.varies(node):
             return _Quotient((self.graph.cast(node, self.scalar),), (self.one,))
         if op == "input":
-            return _Quotient((self.zero, self.one), (self.one,))
+            return _Quotient((self.zero, self.one), (self.one, self.one) if self.odds else (self.one,))
         if op == "select" and not part.varies(args[0]):
             return self._choice(args[0], args[1], args[2])
         if op == "cast" and node.scalar.kind == args[0].scalar.kind == "float":
@@ -118,8 +138,21 @@ class _Quotients:
         if op not in ("add", "subtract", "multiply", "divide"):
             raise LeavesClassError(node)
         left, right = self.of(args[0]), self.of(args[1])
-        if left.constant is not None or right.constant is not None:
-            raise LeavesClassError(node, "combines the carry with a part of it that was reset")
+        # Where a part of the number is reset and another is not, the number still depends on the state.
+        constant = both(self.graph, left.constant, right.constant)
+        if not part.varies(args[0]) or not part.varies(args[1]):
+            constant = left.constant or right.constant
+        return replace(self._calculate(op, left, right), constant=constant)
+
+    def of_result(self) -> _Quotient:
+        """Return the quotient of the new state, or of its odds."""
+        found = self.of(self.part.results[0])
+        if not self.odds:
+            return found
+        return replace(self._reduce(found.above, self._plus(found.below, found.above, True)), constant=found.constant)
+
+    def _calculate(self, op: str, left: _Quotient, right: _Quotient) -> _Quotient:
+        """Return the sum, difference, product or quotient, without the condition where it is constant."""
         if op == "multiply":
             return self._reduce(self._times(left.above, right.above), self._times(left.below, right.below))
         if op == "divide":
@@ -143,11 +176,23 @@ class _Quotients:
     def _plus(self, one: Sequence[Node], other: Sequence[Node], subtracts: bool = False) -> tuple[Node, ...]:
         size = max(len(one), len(other))
         pairs = zip([*one, *[self.zero] * (size - len(one))], [*other, *[self.zero] * (size - len(other))], strict=True)
-        if subtracts:
-            return self._trim([self._difference(a, b) for a, b in pairs])
-        return self._trim([simplify(self.graph, self.calculus.add(a, b)) for a, b in pairs])
+        return self._trim([self._difference(a, b) if subtracts else self._sum(a, b) for a, b in pairs])
+
+    def _sum(self, a: Node, b: Node) -> Node:
+        return self._by_case(self._sum, a, b) or simplify(self.graph, self.calculus.add(a, b))
+
+    def _by_case(self, function: Callable[[Node, Node], Node], a: Node, b: Node) -> Node | None:
+        """Return a function of two choices by one condition as a choice; None if these are no such choices."""
+        choice = next((each for each in (a, b) if each.op == "select"), None)
+        if choice is None or not all(each.is_constant or each.args[:1] == choice.args[:1] for each in (a, b)):
+            return None
+        sides = [[each if each.is_constant else each.args[side] for each in (a, b)] for side in (1, 2)]
+        return self.graph.select(choice.args[0], *(function(*pair) for pair in sides))
 
     def _difference(self, a: Node, b: Node) -> Node:
+        found = self._by_case(self._difference, a, b)
+        if found is not None:
+            return found
         if b.equals(0):
             return a
         if a.equals(0):
@@ -201,13 +246,8 @@ class _Quotients:
             pairs = zip([*a, *[self.zero] * (count - len(a))], [*b, *[self.zero] * (count - len(b))], strict=True)
             return tuple(graph.select(condition, *pair) for pair in pairs)
 
-        constant = either(graph, one.constant, other.constant)
-        if constant is not None:
-            raise LeavesClassError(yes, "is reset twice")
-        if not self.part.varies(yes):
-            constant = condition
-        elif not self.part.varies(no):
-            constant = negate_condition(graph, condition)
+        are_constant = not self.part.varies(yes), not self.part.varies(no)
+        constant = constant_choice(graph, condition, are_constant, (one.constant, other.constant))
         return _Quotient(select(one.above, other.above, size), select(one.below, other.below, low), constant)
 
 
@@ -219,9 +259,16 @@ def derive(part: Part) -> Stage:
     """
     if len(part.places) > 1 or part.states[0].scalar.kind != "float":
         raise LeavesClassError(part.results[0], rank=-1)
-    found = _Quotients(part).of(part.results[0])
+    made = len(part.graph.nodes)
+    found = _Quotients(part).of_result()
     if max(len(found.above), len(found.below)) > 2:
         raise LeavesClassError(_highest(part), "makes a quotient of polynomials of a higher degree than 1", rank=1)
+    odds = False
+    if _differences(found, made) and _begins_as_probability(part):
+        of_odds = _Quotients(part, odds=True).of_result()
+        fits = max(len(of_odds.above), len(of_odds.below)) <= 2
+        if fits and _differences(of_odds, made) < _differences(found, made):
+            found, odds = of_odds, True
     zero = part.graph.constant(0, found.above[0].scalar)
     b, a = (*found.above, zero)[:2]
     d, c = (*found.below, zero)[:2]
@@ -233,6 +280,8 @@ def derive(part: Part) -> Stage:
     inputs = {node: node for node in reachable([result]) if node.op == "input"}
     value = copy_nodes([result], graph, inputs | {state: graph.constant(1, state.scalar)})[0]
     above, below = compute_nodes(graph, quotient_of, graph.cast(value, zero.scalar))
+    if odds:
+        below = graph.apply("subtract", (below, above), below.scalar)
     a, b, c, d = (
         graph.select(infinite, number, each)
         for number, each in zip((zero, above, zero, below), (a, b, c, d), strict=True)
@@ -243,7 +292,30 @@ def derive(part: Part) -> Stage:
         a, c = (graph.select(constant, zero, each) for each in (a, c))
     numbers = tuple(compute_nodes(part.graph, scale_matrix, a, b, c, d))
     law = "h[t] = (a h[t-1] + b) / (c h[t-1] + d)"
-    return Stage("mobius", law, part.places, numbers, constant, MobiusMaps())
+    composition = MobiusMaps(odds, loses_infinities(part, constant))
+    return Stage("mobius", law, part.places, numbers, constant, composition)
+
+
+def _differences(quotient: _Quotient, made: int) -> int:
+    """Return how many numbers of a map may be differences of terms of one sign.
+
+    Args:
+        quotient: the map.
+        made: the number of nodes before the derivation. Those are the user's own, and are not counted.
+    """
+    count = 0
+    for number in (*quotient.above, *quotient.below):
+        nodes = [node for node in reachable([number]) if node.index >= made or node.is_constant]
+        count += any(node.op in ("subtract", "negative") or _is_negative(node) for node in nodes)
+    return count
+
+
+def _is_negative(node: Node) -> bool:
+    return node.is_constant and node.scalar.kind == "float" and bool(node.value < 0)
+
+
+def _begins_as_probability(part: Part) -> bool:
+    return all(values is None or bool(np.all((values >= 0) & (values <= 1))) for values in part.initial)
 
 
 def _highest(part: Part) -> Node:

@@ -30,6 +30,7 @@ from gpuscan.operators.loops.stage import (
     chosen,
     compute_nodes,
     either,
+    loses_infinities,
     negate_condition,
     normal_power_of_two,
 )
@@ -350,13 +351,18 @@ class ScaledMaps(Composition):
 
     Attributes:
         semiring: the class of the semiring.
+        loses_infinities: True if the loop's step gives NaN for an infinite state, unless it keeps the state.
     """
 
     semiring: type[Semiring]
+    loses_infinities: bool = False
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         factor, exponent = rescale(left[0] * right[0], left[1] + right[1])
         shift = multiply_scaled(right[0], right[1], left[2])
+        if self.loses_infinities:
+            keeps = (right[0] == np.ones_like(right[0])) & (right[1] == np.zeros_like(right[1]))
+            shift = np.where(np.isinf(left[2]) & ~keeps, np.full_like(shift, np.nan), shift)
         if self.semiring.kind != "affine":
             # An infinity stands for a term that is absent, and stays so.
             nothing = np.full_like(shift, self.semiring.nothing(shift))
@@ -444,6 +450,8 @@ def _derive_scaled_stage(forms: Forms, form: Form) -> Stage:
             weight = semiring.graph.select(form.constant, form.value or semiring.zero(weight), weight)
     else:
         numbers = (semiring.calculus.wide(semiring.zero(weight) if shift is None else shift),)
+        if semiring.kind == "affine":
+            composition = ScaledMaps(type(semiring), loses_infinities(part, form.constant))
     scaled = compute_nodes(semiring.graph, scale_number, semiring.calculus.wide(weight))
     return Stage(semiring.kind, semiring.law, part.places, (*scaled, *numbers), form.constant, composition)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -11,13 +11,16 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray
 from gpuscan.operators.derivatives import Calculus
-from gpuscan.operators.expression_graph import BOOL, Graph, Node
+from gpuscan.operators.evaluation import copy_nodes
+from gpuscan.operators.expression_graph import BOOL, Graph, Node, reachable
 from gpuscan.operators.loops import canonical, polynomials
 from gpuscan.operators.loops.step import Step, nodes_on
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.traced_array import Number, Traced
 
 Numbers = Sequence[Number]
+# How many random inputs show what a step does with infinities.
+_TRIALS = 8
 
 
 class LeavesClassError(Exception):
@@ -150,6 +153,43 @@ def operator_of(composition: Composition, flagged: bool, count: int, carried: in
         return result if width > 1 else result[0]
 
     return Operator("loop", combine)
+
+
+def loses_infinities(part: Part, constant: Node | None) -> bool:
+    """Return True if the step gives NaN for an infinite state that it does not keep, for some random inputs.
+
+    An example is ``h + 0.1 * (x - h)``, whose terms then cancel. A composition would only see ``0.9 * h + 0.1 * x``.
+    The inputs are not negative, as gains and weights are, such as ``g`` in ``h + g * (x - h)``.
+
+    Args:
+        part: the part, which is one float.
+        constant: a condition; inputs that meet it do not count, since the map is constant. None if there is none.
+    """
+    (state,), (result,) = part.states, part.results
+    wanted = [result] if constant is None else [result, constant]
+    inputs = [node for node in reachable(wanted) if node.op == "input" and node is not state]
+    rng = np.random.default_rng(0)
+
+    def compute(value: float, others: Mapping[Node, object]) -> list[Any]:
+        graph = Graph()
+        places = {node: graph.constant(other, node.scalar) for node, other in others.items()}
+        return [
+            node.value for node in copy_nodes(wanted, graph, {**places, state: graph.constant(value, state.scalar)})
+        ]
+
+    found = 0
+    for trial in range(_TRIALS):
+        others = {
+            node: rng.lognormal() if node.scalar.kind in ("float", "complex") else rng.integers(2) for node in inputs
+        }
+        keeps = compute(0.5, others)[0] == 0.5
+        number, *is_constant = compute(np.inf if trial % 2 else -np.inf, others)
+        if keeps or any(is_constant):
+            continue
+        if not np.isnan(number):
+            return False
+        found += 1
+    return found > 0
 
 
 # ----- NumPy code on nodes

@@ -8,7 +8,9 @@ the maximum of the first map, and applied to its three terms one by one.
 
 Integers of up to 32 bits are computed in 64 bits, so that a sum of increments cannot overflow where the loop itself
 does not. Sums of int64 saturate. ``s - min(s, x)`` is computed as ``max(s - x, 0)``, where the state cancels. That is
-right for finite numbers. Several numbers are affine maps over the semiring (see `semirings`), without clamps.
+right for finite numbers; where an input makes NaN of it, the map is NaN.
+
+Several numbers are affine maps over the semiring (see `semirings`), without clamps.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from gpuscan.array_types import AnyArray
-from gpuscan.operators.expression_graph import BOOL, Node
+from gpuscan.operators.evaluation import copy_nodes
+from gpuscan.operators.expression_graph import BOOL, Node, reachable
 from gpuscan.operators.loops.semirings import INT64, Form, Forms, Semiring, derive_stage
 from gpuscan.operators.loops.stage import (
     Composition,
@@ -154,6 +157,8 @@ class _Clamps:
         self.scalar = INT64 if own.kind in _INTEGERS else part.calculus.wide(part.states[0]).scalar
         self.far = _FAR if own.bits < 64 else 2**63 - 1
         self.nan: set[str] = set()
+        # True if the state cancelled in a sum.
+        self.cancels = False
         self._known: dict[int, _Clamp] = {}
 
     def number(self, node: Node) -> Node:
@@ -184,6 +189,7 @@ class _Clamps:
             sign = 1 if op == "add" else -1
             found = self._plus(args[0], sign, args[1]) or (self._plus(args[1], 1, args[0]) if sign == 1 else None)
             if found is not None:
+                self.cancels = True
                 return found
             raise LeavesClassError(node)
         for name, bound in (("maximum", "low"), ("minimum", "high")):
@@ -365,6 +371,8 @@ def derive(part: Part) -> Stage:
         return _of_several(part)
     clamps = _Clamps(part)
     found = clamps.of(part.results[0])
+    if clamps.cancels and clamps.scalar.kind == "float":
+        found = _keep_nan(part, found)
     low, high = clamps.bounds(found)
     bounds = low is not None, high is not None
     if not any(bounds) or len(clamps.nan) > 1 or (clamps.nan - {"keep"} and (all(bounds) or found.is_constant)):
@@ -381,6 +389,22 @@ def derive(part: Part) -> Stage:
     saturates = part.states[0].scalar.bits == 64
     maps = ClampMaps(found.shift is not None, *bounds, nan, saturates)
     return Stage(kind, law, part.places, numbers, found.constant, maps)
+
+
+def _keep_nan(part: Part, clamp: _Clamp) -> _Clamp:
+    """Return the clamp with numbers that are NaN where the step is, such as ``s - min(s, x)`` for infinite numbers."""
+    graph, state, result = part.graph, part.states[0], part.results[0]
+    inputs = {node: node for node in reachable([result]) if node.op == "input"}
+    # Whether infinities of the input cancel does not depend on a finite state.
+    (value,) = copy_nodes([result], graph, inputs | {state: graph.constant(1, state.scalar)})
+    if value.is_constant:
+        return clamp
+    numbers = [
+        number
+        and compute_nodes(graph, lambda a, b: np.where(np.isnan(b), np.full_like(a, np.nan), a), number, value)[0]
+        for number in (clamp.shift, clamp.low, clamp.high)
+    ]
+    return replace(clamp, shift=numbers[0], low=numbers[1], high=numbers[2])
 
 
 # ----- Maps of several numbers
