@@ -303,7 +303,13 @@ def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis
         leads = range(len(shared), 0, -1) if own == 0 else range(max(1, len(shared) - own), len(shared) + 1)
         for lead in leads:
             found += _check_split(tuple(shared[:lead]), xs, init, own, place)
-    return found
+
+    def differ(split: Split) -> bool:
+        leads = {len(each) - len(state) for each, state in zip(init, split[2], strict=True)}
+        return any(split[2]) and len(leads) > 1
+
+    # A vector beside a matrix is rather a carry of both than vectors for each row.
+    return sorted(found, key=differ)
 
 
 def _check_split(
@@ -422,6 +428,8 @@ def _dtypes(value: object, source: Element) -> list[AnyDType]:
         found = [np.dtype(np.complex64)]
     elif kind is float:
         found = [*floats, np.dtype(np.float32), *of("complex")]
+        # NumPy combines floats with integers of 32 bits or more as float64.
+        found += [] if floats else [np.dtype(np.float64)]
     else:
         found = [*integers, np.dtype(np.int32), *floats, np.dtype(np.float32), *of("complex")]
     return list(dict.fromkeys(found))

@@ -29,7 +29,7 @@ def largest(h: Any, x: Any) -> Any:
     return h, h.max()
 
 
-CASES = {
+CASES: dict[str, tuple[Any, Any, Any]] = {
     "outer product": (lambda s, x: F(0.9) * s + np.outer(x[1], x[0]), MEMORY, (PAIRS, TRIPLES)),
     "delta rule": (delta_rule, MEMORY, (PAIRS, TRIPLES)),
     "einsum": (lambda s, x: F(0.5) * s + np.einsum("i,j->ij", x[1], x[0]), MEMORY, (PAIRS, TRIPLES)),
@@ -54,11 +54,26 @@ CASES = {
 }
 
 
+def kalman(c: Any, z: Any) -> Any:
+    state, covariance = c
+    return (state + covariance @ (z - state), covariance), state
+
+
+CASES["vector beside a matrix"] = (kalman, (np.zeros(2, F), np.eye(2, dtype=F) / 2), PAIRS)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_of_arrays_is_derived_and_equals_its_loop(name: str) -> None:
     step, init, xs = CASES[name]
     found = gs.loop(step, init, xs, device="numpy")
     oracle.check(found, oracle.run(step, init, xs))
+
+
+def test_a_python_float_beside_integers_is_float64() -> None:
+    step = lambda h, x: 0.5 * h + x  # noqa: E731
+    found = gs.loop(step, 0.0, np.arange(20), device="numpy")
+    assert found.ys.dtype == np.float64
+    oracle.check(found, oracle.run(step, 0.0, np.arange(20)))
 
 
 def test_a_sum_of_one_number_is_that_number() -> None:

@@ -66,3 +66,30 @@ def test_a_value_in_init_is_the_first() -> None:
 def test_a_state_that_is_compared_with_the_input_is_refused() -> None:
     with pytest.raises(gs.LoopError, match=r"np\.less on the carry"):
         gs.loop_form(lambda c, x: np.where(c < x, 2 * x, c), I(-1), PLACES)
+
+
+MEANS: dict[str, tuple[Any, Any]] = {
+    "mean": (lambda h, x: np.where(np.isnan(h), x, F(0.9) * h + F(0.1) * x), GAPS),
+    "sum": (lambda h, x: np.where(h != h, x, h + x), GAPS),
+    "mean over gaps": (lambda h, x: np.where(np.isnan(x), h, np.where(np.isnan(h), x, h + F(0.1) * (x - h))), GAPS),
+    "mean with resets": (lambda h, x: np.where(x[1], 5, np.where(np.isnan(h), x[0], F(0.5) * h + x[0])), (GAPS, FLAGS)),
+    "begins again": (lambda h, x: np.where(x[1], np.nan, np.where(np.isnan(h), x[0], F(0.5) * h)), (GAPS, FLAGS)),
+    "gap as 0": (lambda h, x: np.where(np.isnan(h), 0, h) + x, GAPS),
+}
+
+
+@pytest.mark.parametrize("name", MEANS)
+@pytest.mark.parametrize("dtype", [F, np.float64])
+def test_a_mean_begins_with_the_first_value(name: str, dtype: Any) -> None:
+    step, xs = MEANS[name]
+    xs = tuple(x if x.dtype == bool else x.astype(dtype) for x in xs) if isinstance(xs, tuple) else xs.astype(dtype)
+    found = gs.loop(step, dtype(np.nan), xs, device="numpy")
+    assert found.form is not None
+    assert found.form.kind == "affine"
+    oracle.check(found, oracle.run(step, dtype(np.nan), xs))
+
+
+def test_a_mean_begins_with_the_first_value_on_a_device(device: gs.Device) -> None:
+    step, xs = MEANS["mean over gaps"]
+    found = gs.loop(step, F(np.nan), device.asarray(xs))
+    oracle.check((found.carry.numpy(), found.ys.numpy()), oracle.run(step, F(np.nan), xs))

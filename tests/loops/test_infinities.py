@@ -67,6 +67,12 @@ def test_a_bucket_is_nan_where_infinite_flows_cancel() -> None:
     check(spill, F(1), flows, "min-plus")
 
 
+def test_an_infinite_factor_of_a_clamp_ends_at_the_bound() -> None:
+    x = numbers(7, value=1000)
+    check(lambda w, r: np.clip(w * np.exp(r - 1) - F(0.1), F(0.5), 2), F(1), x, "clamp")
+    check(lambda w, r: np.maximum(w * np.exp(r - 1) - F(0.1), F(0.5)), F(1), x, "clamp")
+
+
 SEEN = np.random.default_rng(5).random(400) < 0.5
 LIKELIHOODS = tuple(np.random.default_rng(6).uniform(0.2, 1, (2, 400)).astype(F))
 

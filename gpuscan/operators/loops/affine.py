@@ -142,14 +142,14 @@ def derive(part: Part) -> Stage:
     masked = _mask(part.results[0]) if len(part.places) == 1 and part.states[0].scalar.kind in _INTEGERS else None
     if masked is None:
         return derive_stage(PlusTimes(part), scales=True)
-    stage = derive_stage(PlusTimes(_Inner(part.step, part.places, part.initial, masked[0])), scales=False)
+    stage = derive_stage(PlusTimes(Inner(part.step, part.places, part.initial, masked[0])), scales=False)
     assert isinstance(stage.composition, MatrixMaps)
     composition = MaskedMaps(PlusTimes, stage.composition.pattern, bits=masked[1])
     return replace(stage, law=f"h[t] = (a h[t-1] + b) mod 2**{masked[1]}", composition=composition)
 
 
 @dataclass(frozen=True, eq=False)
-class _Inner(Part):
+class Inner(Part):
     """A part with another result."""
 
     result: Any = None

@@ -14,6 +14,7 @@ from gpuscan.operators.loops import (
     bitwise,
     extremum,
     finite_state,
+    first_affine,
     first_value,
     linear_bits,
     log_plus,
@@ -42,6 +43,7 @@ CLASSES: tuple[Callable[[Part], Stage], ...] = (
     linear_bits.derive,
     finite_state.derive,
     first_value.derive,
+    first_affine.derive,
 )
 
 

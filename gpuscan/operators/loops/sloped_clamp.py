@@ -41,6 +41,10 @@ from gpuscan.operators.traced_array import Number
 
 # The exponent of a term that is 0.
 _NONE = -(2**28)
+# The exponent of an infinite slope. Products of other slopes do not bring a line back from it.
+_STEEP = 2**22
+# The largest exponent in size. Sums of two do not overflow.
+_MAX_EXPONENT = 2**24
 
 
 def _exponent_of(number: Number) -> Number:
@@ -57,8 +61,12 @@ def _finite(number: Number) -> Number:
 def scale_line(a: Number, b: Number, exponent: Number) -> list[Number]:
     """Return (a, b, exponent) of the line ``2**exponent (a x + b)``, with the larger of the two in size from 1 to 2.
 
-    If b is infinite, that is a.
+    If b is infinite, that is a. An infinite slope is an exponent that no number reaches.
     """
+    steep = np.isinf(a)
+    a = np.where(steep, np.sign(a), a)
+    b = np.where(steep & np.isfinite(b), np.zeros_like(b), b)
+    exponent = np.where(steep, np.full_like(exponent, _STEEP), exponent)
     size = np.maximum(np.abs(a), np.abs(_finite(b)))
     shift = _exponent_of(size)
     scale = power_of_two(-shift, size)
@@ -100,7 +108,7 @@ class SlopedClamps(Composition):
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         first, then = (dict(zip(self.names, each, strict=True)) for each in (left, right))
         # The line: both terms of the sum, with the larger of their exponents.
-        turned, alone = first["exponent"] + then["exponent"], then["exponent"]
+        turned, alone = np.clip(first["exponent"] + then["exponent"], -_MAX_EXPONENT, _MAX_EXPONENT), then["exponent"]
         size = np.abs(then["a"]) * np.maximum(np.abs(first["a"]), np.abs(_finite(first["b"])))
         exponent = np.maximum(turned + _exponent_of(size), alone + _exponent_of(_finite(then["b"])))
         factor = then["a"] * power_of_two(turned - exponent, size)
