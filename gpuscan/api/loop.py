@@ -116,6 +116,7 @@ def loop(
     A bucket may also be written as ``s - np.minimum(s, x)``, which gpuscan takes for ``np.maximum(s - x, 0)``. A clamp
     to constants may have one ``np.where`` for each bound. A shift register, ``(s << 1) | flag``, is affine.
     An affine map may begin at a first value, ``np.where(np.isnan(h), x, a * h + b)``.
+    Integers of the carry and of x may index arrays that f closes over, such as the transition table of an automaton.
     ``np.where`` with a condition on x chooses between maps of a class, or resets the carry. A reset is a flag: no value
     of an earlier step, not even NaN, reaches a later step.
 

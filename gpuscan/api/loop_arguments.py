@@ -431,5 +431,6 @@ def _dtypes(value: object, source: Element) -> list[AnyDType]:
         # NumPy combines floats with integers of 32 bits or more as float64.
         found += [] if floats else [np.dtype(np.float64)]
     else:
-        found = [*integers, np.dtype(np.int32), *floats, np.dtype(np.float32), *of("complex")]
+        # NumPy's own integers, as in tables, are int64.
+        found = [*integers, np.dtype(np.int32), np.dtype(np.int64), *floats, np.dtype(np.float32), *of("complex")]
     return list(dict.fromkeys(found))

@@ -125,6 +125,10 @@ def _make_result(graph: Graph, value: object, function: Callable[..., object], n
     return Result(tuple(tuple(leaf.nodes.ravel()) for leaf in leaves), Element(fields, structure))
 
 
+class TableIndexError(OperatorError):
+    """A NumPy array was indexed with a traced value."""
+
+
 def call_twice(
     function: Callable[..., object], elements: Sequence[Element], name: str, *, whole: bool = False
 ) -> tuple[Graph, object]:
@@ -214,7 +218,7 @@ def _call(function: Callable[..., object], arguments: Sequence[object], name: st
             raise error.__cause__ from None  # NumPy asked a traced value for a number
         place = quote_traceback(error.__traceback__) or quote_definition(function)
         if isinstance(error, IndexError) and ("valid indices" in str(error) or "used as indices" in str(error)):
-            raise OperatorError(
+            raise TableIndexError(
                 f"{name} indexes a NumPy array with a value that is known only on the GPU; for a table, write "
                 "np.select([i == 0, i == 1, ...], table), and look up what depends on x alone before the loop, as a "
                 f"part of xs{place}"

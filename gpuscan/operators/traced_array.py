@@ -133,7 +133,28 @@ class Traced(ArrayOperators):
     # ----- Indexing
 
     def __getitem__(self, index: object) -> Traced:
+        parts = index if isinstance(index, tuple) else (index,)
+        if self.graph.whole and self.shape and any(isinstance(part, Traced) for part in parts):
+            return self._choose_entry(parts)
         return Traced(self.graph, np.asarray(self.nodes[self._check_index(index)], dtype=object), self.scalar)
+
+    def _choose_entry(self, parts: tuple[object, ...]) -> Traced:
+        """Return an entry of a whole array for indices that are known only on the GPU."""
+        index, rest = parts[0], parts[1:]
+        if not isinstance(index, Traced):
+            entry = self[index]
+            return entry[rest] if rest else entry
+        if index.shape or index.scalar.kind not in ("signed", "unsigned"):
+            raise operator_error(
+                "an index that is known only on the GPU must be one integer; write np.where(mask, a, b)"
+            )
+        where: Any = np.where
+        if index.scalar.kind == "signed":
+            index = where(index < 0, index + len(self), index)
+        entries = [self[(place, *rest)] for place in range(len(self))]
+        return functools.reduce(
+            lambda found, place: where(index == place, entries[place], found), range(len(self)), entries[0]
+        )
 
     def __setitem__(self, index: object, value: object) -> None:
         if not self.nodes.flags.writeable:

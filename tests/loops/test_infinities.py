@@ -26,7 +26,7 @@ def numbers(seed: int, *, at: int = 20, value: float = np.inf) -> Any:
     return x
 
 
-# Steps whose terms cancel if the state is infinite.
+# Steps with terms that cancel if the state is infinite.
 CANCELLING = {
     "low pass": ("affine", lambda y, x: y + F(0.2) * (x - y)),
     "low pass over gaps": ("affine", lambda y, x: np.where(x > 1.5, y + F(0.2) * (x - y), y)),
@@ -106,8 +106,6 @@ def test_a_probability_is_within_rounding(name: str) -> None:
 
 
 def test_a_gain_that_is_reset_is_a_quotient() -> None:
-    """A Kalman filter that skips what is missing."""
-
     def step(carry: Any, z: Any) -> Any:
         mean, variance = carry
         missing = np.isnan(z)

@@ -158,7 +158,7 @@ def operator_of(composition: Composition, flagged: bool, count: int, carried: in
 def loses_infinities(part: Part, constant: Node | None) -> bool:
     """Return True if the step gives NaN for an infinite state that it does not keep, for some random inputs.
 
-    An example is ``h + 0.1 * (x - h)``, whose terms then cancel. A composition would only see ``0.9 * h + 0.1 * x``.
+    The terms of ``h + 0.1 * (x - h)`` cancel, for example. A composition would only see ``0.9 * h + 0.1 * x``.
     The inputs are not negative, as gains and weights are, such as ``g`` in ``h + g * (x - h)``.
 
     Args:

@@ -12,10 +12,11 @@ import numpy as np
 from gpuscan.elements import Element, Field, Scalar, Structure, element_of, field_names, scalar_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators.expression_graph import Graph, Node, reachable
+from gpuscan.operators.loops.tables import with_tables
 from gpuscan.operators.operator import name_of
 from gpuscan.operators.parameters import reveal
 from gpuscan.operators.source_location import quote_definition
-from gpuscan.operators.trace import call_twice, structure_of
+from gpuscan.operators.trace import TableIndexError, call_twice, structure_of
 from gpuscan.operators.traced_array import Traced, constant, find_scalar, is_weak, join_numbers
 
 
@@ -94,7 +95,13 @@ def trace_step(
     def joining(state: object, x: object) -> object:
         return _join_values(function(state, x))
 
-    graph, value = call_twice(joining, [carry, source], name, whole=True)
+    try:
+        graph, value = call_twice(joining, [carry, source], name, whole=True)
+    except TableIndexError:
+        tables = with_tables(function)
+        if tables is None:
+            raise
+        graph, value = call_twice(lambda h, x: _join_values(tables(h, x)), [carry, source], name, whole=True)
     states, inputs = (_inputs_of(graph, argument, element) for argument, element in enumerate((carry, source)))
     returned, rest, alone = _split(structure, value, name, function)
     results: list[Node] = []
