@@ -463,7 +463,14 @@ def check_float64(name: str, dtypes: Sequence[object], results: Sequence[AnyDTyp
 
 
 def join_numbers(value: object) -> object:
-    """Return an array of traced numbers, such as ``np.array([a, b])`` makes, as a traced value; others as they are."""
+    """Return an array of traced numbers, such as ``np.array([a, b])`` makes, as a traced value; others as they are.
+
+    In steps of loops, lists of numbers are arrays as well.
+    """
+    if isinstance(value, (list, tuple)) and any(isinstance(each, Traced) and each.graph.whole for each in value):
+        array = np.empty(len(value), dtype=object)
+        array[:] = value
+        value = array
     if not isinstance(value, np.ndarray) or value.dtype != object or not value.size:
         return value
     numbers = list(value.flat)

@@ -39,6 +39,7 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
     "roll": (lambda w, x: np.where(np.arange(5) == 4, x, np.roll(w, -1)), WINDOW, NUMBERS),
     "flip": (lambda w, x: F(0.5) * np.flip(w) + x, WINDOW, NUMBERS),
     "append": (lambda w, x: (np.append(w[1:], x), w.mean()), WINDOW, NUMBERS),
+    "concatenated list": (lambda b, x: np.concatenate([[x + F(0.7) * b[-1]], b[:-1]]), WINDOW, NUMBERS),
     "hstack": (lambda w, x: (np.hstack([x, w[:-1]]), w.sum()), WINDOW, NUMBERS),
     "concatenate": (lambda w, x: np.concatenate([w[2:], w[:2]]) * F(0.9) + x, WINDOW, NUMBERS),
     "diagonal": (lambda h, x: np.diag(x) @ h + 1, np.ones(3, F), TRIPLES),

@@ -73,6 +73,14 @@ def test_an_infinite_factor_of_a_clamp_ends_at_the_bound() -> None:
     check(lambda w, r: np.maximum(w * np.exp(r - 1) - F(0.1), F(0.5)), F(1), x, "clamp")
 
 
+def test_a_clamp_that_keeps_its_state_at_gaps_takes_infinite_increments() -> None:
+    x = numbers(8)
+    x[::7] = np.nan
+    check(lambda h, x: np.where(np.isnan(x), h, np.maximum(h + x, 0)), F(1), x, "max-plus")
+    check(lambda h, x: np.where(np.isnan(x), h, np.minimum(h + x, 9)), F(1), x, "min-plus")
+    check(lambda h, x: np.where(np.isnan(x), h, np.clip(h + x, 0, 9)), F(1), -x, "clamp")
+
+
 SEEN = np.random.default_rng(5).random(400) < 0.5
 LIKELIHOODS = tuple(np.random.default_rng(6).uniform(0.2, 1, (2, 400)).astype(F))
 

@@ -90,6 +90,7 @@ class ClampMaps(Composition):
         low, high: True if there are such bounds.
         nan: how bounds treat NaN: ``"keep"``, ``"skip"`` or ``"choose"``.
         saturates: True for the loop's own int64. Integers of up to 32 bits are computed in int64, which no sum leaves.
+        lacks: True if some maps lack a bound of the others. It is infinite then, and stays so after a sum.
     """
 
     shifts: bool
@@ -97,6 +98,7 @@ class ClampMaps(Composition):
     high: bool
     nan: str = "keep"
     saturates: bool = False
+    lacks: bool = False
 
     def _sum(self, a: Any, b: object) -> Any:
         return _add(a, b) if self.saturates else a + b
@@ -108,8 +110,13 @@ class ClampMaps(Composition):
         # A state that an infinite increment brought to a bound is at that bound, whatever is added later.
         return np.where(is_beyond(first, self.low, self.high), first, total)
 
-    def _clamp_number(self, number: object, numbers: Mapping[str, object]) -> Any:
-        number = self._sum(number, numbers["a"]) if self.shifts else number
+    def _clamp_number(self, name: str, number: Any, numbers: Mapping[str, object]) -> Any:
+        if self.shifts:
+            total = self._sum(number, numbers["a"])
+            if self.lacks:
+                absent = number == np.full_like(number, -np.inf if name == "low" else np.inf)
+                total = np.where(absent, number, total)
+            number = total
         number = _MAXIMUM[self.nan](number, numbers["low"]) if self.low else number
         return _MINIMUM[self.nan](number, numbers["high"]) if self.high else number
 
@@ -120,7 +127,7 @@ class ClampMaps(Composition):
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         first, then = (dict(zip(self.names, each, strict=True)) for each in (left, right))
         found = [self._add_increments(first["a"], then["a"])] if self.shifts else []
-        return found + [self._clamp_number(first[name], then) for name in self.names if name != "a"]
+        return found + [self._clamp_number(name, first[name], then) for name in self.names if name != "a"]
 
     def start(self, state: Numbers) -> list[Number]:
         return [np.zeros_like(state[0]) if name == "a" else state[0] for name in self.names]
@@ -159,6 +166,8 @@ class _Clamps:
         self.nan: set[str] = set()
         # True if the state cancelled in a sum.
         self.cancels = False
+        # True if np.where chooses between a bound and none.
+        self.lacks = False
         self._known: dict[int, _Clamp] = {}
 
     def number(self, node: Node) -> Node:
@@ -336,6 +345,7 @@ class _Clamps:
         if yes.is_constant or no.is_constant:
             return replace(no if yes.is_constant else yes, constant=constant, value=value)
         far = np.inf if self.scalar.kind == "float" else self.far
+        self.lacks |= (yes.low is None) != (no.low is None) or (yes.high is None) != (no.high is None)
         low, high = pick(yes.low, no.low, -far), pick(yes.high, no.high, far)
         return _Clamp(pick(yes.shift, no.shift, 0), low, high, constant, value)
 
@@ -387,7 +397,8 @@ def derive(part: Part) -> Stage:
         kind = "extremum" if kind != "clamp" else kind
     numbers = tuple(node for node in (found.shift, low, high) if node is not None)
     saturates = part.states[0].scalar.bits == 64
-    maps = ClampMaps(found.shift is not None, *bounds, nan, saturates)
+    lacks = clamps.lacks and clamps.scalar.kind == "float"
+    maps = ClampMaps(found.shift is not None, *bounds, nan, saturates, lacks)
     return Stage(kind, law, part.places, numbers, found.constant, maps)
 
 
