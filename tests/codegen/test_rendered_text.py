@@ -13,7 +13,7 @@ from gpuscan.planning.plan import plan_scan
 from gpuscan.templates import leave_out_unused
 from tests.fakes import gpu, spec
 
-# The lines of a sum of 2^20 float32 on a discrete GPU with subgroups of 32, at most, blank ones left out.
+# The most lines, without blank ones, of a sum of 2^20 float32 on a discrete GPU with subgroups of 32.
 MOST_LINES = {"fallback": 410, "lookback": 310, "lookahead": 460, "three_dispatch": 510}
 
 
