@@ -2,7 +2,7 @@
     the left half joined with each item of the scan of the right half (Sklansky 1960). Halves begin at multiples of
     their size, so that every tile of a power of two gives the same bits.
     Where the operator has quick steps, many items are joined by these at a time if bounds of their numbers tell that no
-    step meets a subnormal (see gpuscan/operators/quick_steps.py). Otherwise they are joined by exact steps, in loops,
+    step meets a subnormal (see "Quick steps" in gpuscan/operators/code.py). Otherwise they are joined by exact steps, in loops,
     because these are long. -#}
 {% set chunk = kernel.tile.chunk %}
 {% set quick = spec.combine.quick %}
