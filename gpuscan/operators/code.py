@@ -17,6 +17,7 @@ from gpuscan.operators.parameters import Expression, concatenate, present
 from gpuscan.operators.trace import Result, trace_map, trace_operator
 from gpuscan.operators.user_wgsl import enclose_source, has_loops
 from gpuscan.operators.wgsl_arithmetic import (
+    CHOICES,
     Text,
     atomic_of,
     commutes,
@@ -283,8 +284,7 @@ def _size_of(numbers: list[bytes | Expression]) -> int:
 SIGNIFICAND_BITS = 24
 # The exponent that stands for 0, which no sum of exponents exceeds.
 ZERO_EXPONENT = 128
-# What is no smaller than its arguments are.
-_CHOICES = frozenset({"minimum", "maximum", "fmin", "fmax"})
+# What is as large as its first argument.
 _SAME_SIZE = frozenset({"negative", "absolute"})
 # What tells NaN apart, which quick steps give other bits on other devices.
 _READS_NAN = frozenset({"signbit", "copysign", "view"})
@@ -373,7 +373,7 @@ def find_quick_steps(
                 step = name(f"min({left.step}, {right.step})")
                 lowest.append(step)
                 known[node.index] = Bounds(step, step)
-        elif node.op in _CHOICES or node.op == "select":
+        elif node.op in CHOICES or node.op == "select":
             chosen = [each for each in bounds[-2:] if each is not None]
             if len(chosen) == 2:
                 least, step = (

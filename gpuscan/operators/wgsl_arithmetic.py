@@ -171,21 +171,22 @@ def _float_literal(value: Any, form: str) -> Text:
     return call("f32_from_bits", f"{number.view(np.uint32):#x}u")
 
 
+# Operations that choose one of their operands.
+CHOICES = frozenset({"minimum", "maximum", "fmin", "fmax"})
 # Operations that give the same bits for any order and grouping of the operands, for each kind of number.
 # Of several NaN with different bits, minima and maxima may give any.
-_CHOICES = frozenset({"minimum", "maximum", "fmin", "fmax"})
-_ON_BITS = _CHOICES | {"bitwise_and", "bitwise_or", "bitwise_xor"}
+_ON_BITS = CHOICES | {"bitwise_and", "bitwise_or", "bitwise_xor"}
 _ON_INTEGERS = _ON_BITS | {"add", "multiply", "gcd"}
 ORDER_FREE = {
     "bool": _ON_BITS | {"logical_and", "logical_or", "logical_xor"},
     "signed": _ON_INTEGERS,
     "unsigned": _ON_INTEGERS,
-    "float": _CHOICES,
+    "float": CHOICES,
 }
 
 
 # Operations that give the same bits if the operands change places.
-_COMMUTES = ORDER_FREE | {"float": _CHOICES | {"add", "multiply"}, "complex": frozenset({"add"})}
+_COMMUTES = ORDER_FREE | {"float": CHOICES | {"add", "multiply"}, "complex": frozenset({"add"})}
 
 
 # The operations of `ORDER_FREE` on 32-bit words that WGSL has as atomics, with the bits that change no other operand.
@@ -210,7 +211,7 @@ def atomic_of(fields: Sequence[Sequence[Node]]) -> tuple[str, int] | None:
     op = numbers[0].op
     if len(numbers) > 1 or scalar.kind not in ("signed", "unsigned") or not is_order_free(fields):
         return None
-    if op not in ATOMICS or (scalar.words > 1 and op in _CHOICES):
+    if op not in ATOMICS or (scalar.words > 1 and op in CHOICES):
         return None
     name, unsigned, signed = ATOMICS[op]
     return name, signed if scalar.kind == "signed" else unsigned

@@ -15,7 +15,7 @@ import numpy as np
 from gpuscan.operators.evaluation import compute_fields
 from gpuscan.operators.expression_graph import Node, numpy_function
 from gpuscan.operators.trace import Map, trace_map, trace_operator
-from gpuscan.operators.wgsl_arithmetic import ELEMENTARY, ROUNDS_TO_ODD
+from gpuscan.operators.wgsl_arithmetic import CHOICES, ELEMENTARY, ROUNDS_TO_ODD
 from gpuscan.planning.tile_shapes import SPAN
 from gpuscan.reference.elementary import elementary
 from gpuscan.reference.stages import Array, Items, Joiner, first, last, pad_items, stack
@@ -25,8 +25,6 @@ NAN = np.uint32(0x7FC00000).view(np.float32)
 
 # Operations on float32 that NumPy rounds correctly, subnormals included.
 _ROUNDED = frozenset({"add", "subtract", "multiply", "divide", "sqrt"})
-# Operations that choose one of their operands, by shaders/shared/arithmetic_floats.wgsl.
-_CHOICES = frozenset({"minimum", "maximum", "fmin", "fmax"})
 
 
 # ----- The canonical order
@@ -142,7 +140,7 @@ def compute_fixed_operation(name: str, *args: Any) -> Any:
     if name in _ROUNDED:
         found = numpy_function(name)(*args)
         return np.where(np.isnan(found), NAN, found)
-    if name in _CHOICES or name in ELEMENTARY:
+    if name in CHOICES or name in ELEMENTARY:
         return elementary(name, *np.broadcast_arrays(*args))
     if name in ("negative", "absolute"):
         bits = np.asarray(args[0]).view(np.uint32)
