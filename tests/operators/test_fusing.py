@@ -1,7 +1,7 @@
 """No compiler changes a bit of the elementary functions by fusing a product with a sum.
 
-The functions are computed on NumPy as by a compiler that rounds ``a * b + c`` once. For the same bits, either the product
-is exact, or it is hidden from the compiler before it is added.
+The functions are computed on NumPy as by a compiler that rounds ``a * b + c`` once. For the same bits, either the
+product is exact, or it is hidden from the compiler before it is added.
 """
 
 from __future__ import annotations
