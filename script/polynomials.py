@@ -76,11 +76,15 @@ def fit_near_zero(function: Callable[[Any], Any], low: float, high: float, degre
     return coefficients
 
 
-def floats_near_zero(function: Callable[[Any], Any], low: float, high: float, degree: int, power: int) -> str:
-    """Return such a polynomial on floats, the last one with 12 bits. They make up for the rounding of the first."""
+def fit_after_rounding(function: Callable[[Any], Any], low: float, high: float, degree: int, power: int) -> list[Any]:
+    """Return such a polynomial with a first coefficient that is a float. The others make up for its rounding."""
     first = mpf(float(np.float32(float(fit_near_zero(function, low, high, degree, power)[0]))))
-    others = fit_near_zero(lambda x: (function(x) - first) / x, low, high, degree - 1, power + 1)
-    return floats([first, *others[:-1], round_to_bits(others[-1], 12)])
+    return [first, *fit_near_zero(lambda x: (function(x) - first) / x, low, high, degree - 1, power + 1)]
+
+
+def with_rough_end(coefficients: list[Any]) -> str:
+    """Return the coefficients as floats, the last one with 12 bits."""
+    return floats([*coefficients[:-1], round_to_bits(coefficients[-1], 12)])
 
 
 def round_to_bits(value: Any, bits: int) -> Any:
@@ -177,23 +181,24 @@ def text() -> str:
             "LOG",
             polynomial(logarithm, -0.125, 0.125, 6, 32, mpf(1) / 4),
         ),
-        "the same in r on floats for -0.136 <= r <= 0.125, without the last coefficient, which is -1/8": (
+        "the same in r on floats for -0.136 <= r <= 0.125": (
             "LOG_FLOATS",
-            floats(mpmath.chebyfit(lambda r: logarithm(r) + r**5 / 8, [mpf(-0.136), mpf(0.125)], 5)[::-1]),
+            with_rough_end(fit_after_rounding(logarithm, -0.136, 0.125, 5, 2)),
         ),
         "log(2) / 2^23, -log(13/16) and log(13/10) as sums of two floats with few bits": (
             "LN2_FLOATS, LOG_16_13, LOG_13_10",
             f"{split(mp.ln2 / 2**23, 39, 56)}, {split(mpmath.log(mpf(16) / 13), 16, 33)}, "
             + split(mpmath.log(mpf(13) / 10), 16, 33),
         ),
-        "(exp(r) - 1 - r) / r^2 on floats for |r| <= 0.353": (
+        "(exp(r) - 1 - r) / r^2 on floats for |r| <= 0.44": (
             "EXP_FLOATS",
-            floats(fit_near_zero(series(2, lambda k: 1 / mpmath.factorial(k)), -0.353, 0.353, 5, 2)),
+            floats(fit_near_zero(series(2, lambda k: 1 / mpmath.factorial(k)), -0.44, 0.44, 5, 2)),
         ),
         "(tanh(x) / x - 1) / g on floats for g = x^2 <= 0.1226": (
             "TANH_FLOATS",
             floats(fit_near_zero(hyperbolic_tangent, 0, 0.1226, 5, 1)),
         ),
+        "log(2) as the sum of two floats with 16 bits": ("LN2_SHORT", split(mp.ln2, 16, 33)),
         "1 / (1 + w) on floats for 0 <= w <= 1/2, roughly": (
             "RECIPROCAL_FLOATS",
             floats(
@@ -213,9 +218,9 @@ def text() -> str:
         "(g - 1 + cos(r)) / g^2 for g = r^2 / 2 <= 0.31": ("COS", polynomial(cosine, 0, 0.31, 4, 32)),
         "(sin(r) / r - 1) / r^2 and (cos(r) - 1 + r^2 / 2) / r^4 on floats, in g = r^2 <= 0.62": (
             "SIN_FLOATS, COS_FLOATS",
-            floats_near_zero(lambda g: -sine(g / 2) / 2, 0, 0.62, 3, 1)
+            with_rough_end(fit_after_rounding(lambda g: -sine(g / 2) / 2, 0, 0.62, 3, 1))
             + ", "
-            + floats_near_zero(lambda g: cosine(g / 2) / 4, 0, 0.62, 2, 2),
+            + with_rough_end(fit_after_rounding(lambda g: cosine(g / 2) / 4, 0, 0.62, 2, 2)),
         ),
         "2 / pi, pi / 2 as the sum of four floats, three of them with 11 bits, and the sum of the last two": (
             "TWO_OVER_PI_FLOAT, HALF_PI, HALF_PI_END",

@@ -1,6 +1,7 @@
 {#- The elementary functions of float32; see shared/elementary.wgsl. Comes in: helpers. -#}
 {% from "shared/elementary/constants.wgsl" import LOG1P, LN2_SIGNED, PI, LOG2_E, LOG2_E_FLOAT, LOG10_E, LOG10_2, THIRD,
-    ERF, ERFC, TWO_OVER_ROOT_PI, EXP_FLOATS, TANH_FLOATS, RECIPROCAL_FLOATS, LN2_PAIR, LOG2_E_ROUGH %}
+    ERF, ERFC, TWO_OVER_ROOT_PI, EXP_FLOATS, TANH_FLOATS, RECIPROCAL_FLOATS, LN2_PAIR,
+    LN2_SHORT, LOG2_E_ROUGH %}
 {% from "shared/elementary/horner.wgsl" import horner %}
 {#- ----- Trigonometric functions -#}
 {% for suffix in ("", "_odd") %}
@@ -226,12 +227,16 @@ fn f32_log{{ suffix }}(x: f32) -> f32 {
     if (bits - 1u >= 0x7f7fffffu) {
         return bitcast<f32>(log_limit(bits));
     }
-    let parts = log_parts(bits);
-{% if suffix %}
-    return f32_join_odd(bitcast<f32>(parts.x), bitcast<f32>(parts.y), parts.z);
-{% else %}
-    return bitcast<f32>(parts.x) + bitcast<f32>(parts.y);
-{% endif %}
+    let parts = log_reduced(bits);
+    let zero = parts.w;
+    let r = bitcast<f32>(parts.x);
+    let offset = bitcast<f32>(parts.y);
+    let square = f32_sealed(r * r, zero);
+    let high = f32_sealed(offset + r, zero);
+    let lost = f32_sealed(r - f32_sealed(high - offset, zero), zero);
+    let low = f32_sealed(lost + bitcast<f32>(parts.z), zero) - 0.5f * square;
+    let rest = f32_sealed(f32_sealed(low, zero) + log_bend(r, square, zero), zero);
+    return {% if suffix %}f32_join_odd(high, rest, zero){% else %}high + rest{% endif %};
 }
 {% endif %}
 {% for name in ("log2", "log10") %}
@@ -438,47 +443,70 @@ fn f32_logaddexp_far(high_bits: u32, low_bits: u32, power: u32, k: u32) -> f32 {
 {% endif %}
 {% if "f32_power" in helpers %}
 
-// |base|^exponent by logarithms; zero, one, infinity, NaN and the sign by cases, as C's pow has them.
+// exp(exponent log(|base|)). The logarithm is the sum of two floats, and so is its product with the exponent.
 fn f32_power(base: f32, exponent: f32) -> f32 {
-    let base_bits = bitcast<u32>(base);
-    let exponent_bits = bitcast<u32>(exponent);
-    let size = base_bits & 0x7fffffffu;
-    let times = exponent_bits & 0x7fffffffu;
-    let words = log_words(scaled_from_bits(size));
-    let down = words.y >= 0x80000000u;
-    let log_size = words_negate(words, down);
-    let top = scaled_from_words(log_size, 7u);
-    let zeros = 7u - top.y;
-    let rest = select(0u, log_size.x << (zeros & 31u), zeros < 32u);
-    let factor = scaled_from_bits(times);
-    // factor times the logarithm, and its exponent; then with 32 fractional bits
-    let carried = high_product(factor.x, rest);
-    let low = factor.x * top.x + carried;
-    let high = high_product(factor.x, top.x) + select(0u, 1u, low < carried);
-    let scale = top.y + factor.y;
-    let right = min(30u - scale, 63u);
-    let over = bitcast<i32>(scale) >= 7i;
-    let whole = select(high >> (right & 31u), 0u, right >= 32u);
-    let both = (high << (32u - max(right & 31u, 1u))) | (low >> (right & 31u));
-    let split = select(both, high >> (right & 31u), right >= 32u);
-    let negative = down != (exponent_bits >= 0x80000000u);
-    let fixed = words_negate(vec2<u32>(select(split, 0u, over), select(whole, 0u, over)), negative);
-    let integer = (factor.x << (bitcast<u32>(clamp(bitcast<i32>(factor.y), 0i, 30i)) + 1u)) == 0u;
-    let is_whole = (times >= 0x4b800000u) | ((times >= 0x3f800000u) & integer);
-    let unit = (factor.x >> (31u - bitcast<u32>(clamp(bitcast<i32>(factor.y), 0i, 30i)))) & 1u;
-    let is_odd = is_whole & (times < 0x4b800000u) & (unit == 1u);
-    let sign = select(0u, base_bits & 0x80000000u, is_odd);
-    let power = scaled_round(exp_fixed(fixed), sign);
-    // Results that are 0 or infinite
-    let limit = (size == 0u) | (size == 0x7f800000u) | (times == 0x7f800000u) | over;
-    let grows = (size > 0x3f800000u) == (exponent_bits < 0x80000000u);
-    let extreme = select(power, select(0u, 0x7f800000u, grows) | sign, limit);
-    let undefined = (base_bits > 0x80000000u) & (size < 0x7f800000u) & (times < 0x7f800000u) & !is_whole;
+    let bits = bitcast<u32>(base);
+    let parts = log_reduced(bits & 0x7fffffffu);
+    let log_zero = parts.w;
+    let r = bitcast<f32>(parts.x);
+    let offset = bitcast<f32>(parts.y);
+    // r^2 / 2 as the sum of two floats, the first of them exact
+    let r_high = f32_rough(r);
+    let fall = 0.5f * (r_high * r_high);
+    let fall_low = f32_sealed((r - r_high) * (0.5f * (r + r_high)), log_zero);
+    let first = f32_sealed(r - fall, log_zero);
+    let first_low = f32_sealed(f32_sealed(r - first, log_zero) - fall, log_zero);
+    let bend = f32_sealed(log_bend(r, f32_sealed(r * r, log_zero), log_zero) - fall_low, log_zero);
+    let high = f32_sealed(offset + first, log_zero);
+    let lost = f32_sealed(first - f32_sealed(high - offset, log_zero), log_zero);
+    let low = f32_sealed(f32_sealed(f32_sealed(lost + bitcast<f32>(parts.z), log_zero) + first_low, log_zero) + bend, log_zero);
+    // The product, with an exact part, then 2^k exp(f). If the base is a constant, compilers know `log_zero`.
+    let log_high = f32_rough(high + low);
+    let log_low = f32_sealed(f32_sealed(high - log_high, log_zero) + low, log_zero);
+    let times = f32_rough(exponent);
+    let product = times * log_high;
+    let k = round(product * {{ LOG2_E_FLOAT }});
+    let zero = bitcast<u32>(k) & 0xffffu;
+    let product_low = f32_sealed((exponent - times) * log_high + f32_sealed(exponent * log_low, zero), zero);
+    let f_high = f32_sealed(product - k * {{ LN2_SHORT[0] }}, zero);
+    let f_low = f32_sealed(product_low - k * {{ LN2_SHORT[1] }}, zero);
+    let f = f_high + f_low;
+    let h5 = {{ EXP_FLOATS[5] }};
+{% for power in range(4, -1, -1) %}
+    let h{{ power }} = {{ EXP_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * f, zero);
+{% endfor %}
+    let curve = f32_sealed(f_low + f32_sealed(f32_sealed(f * f, zero) * h0, zero), zero);
+    let significand = bitcast<u32>(1.0f + f32_sealed(f_high + curve, zero));
+    let power = bitcast<u32>(k + 12582912.0f) << 23u;
+    // The sign of a negative base
+    let is_whole = bitcast<u32>(round(exponent)) == bitcast<u32>(exponent);
+    let is_odd = is_whole & (bitcast<u32>(round(exponent * 0.5f) * 2.0f) != bitcast<u32>(exponent));
+    let sign = select(0u, bits & 0x80000000u, is_odd);
+    let defined = (bits < 0x80000000u) | is_whole;
+    let positive = (bits & 0x7fffffffu) - 1u < 0x7f7fffffu;
+    let size = bitcast<u32>(product) & 0x7fffffffu;
+    if (!(defined & positive & (size < 0x42adcccdu))) {
+        return f32_power_limit(base, exponent, vec4<u32>(significand, power, size, sign), defined);
+    }
+    return bitcast<f32>((significand + power) | sign);
+}
+{% endif %}
+{% if "f32_power_limit" in helpers %}
+
+// The same for results that may be no normal floats, and for log_zero, infinity and NaN by cases, as C's pow has them.
+fn f32_power_limit(base: f32, exponent: f32, found: vec4<u32>, defined: bool) -> f32 {
+    let bits = bitcast<u32>(base);
+    let size = bits & 0x7fffffffu;
+    let times = bitcast<u32>(exponent) & 0x7fffffffu;
+    let scale = (found.x >> 23u) - 127u + bitcast<u32>(bitcast<i32>(found.y) >> 23u);
+    let power = scaled_round(vec2<u32>((found.x << 8u) | 0x80000000u, scale), found.w);
+    let limit = (size == 0u) | (size == 0x7f800000u) | (times == 0x7f800000u) | (found.z >= 0x42d06666u);
+    let grows = (size > 0x3f800000u) == (bitcast<u32>(exponent) < 0x80000000u);
+    let extreme = select(power, select(0u, 0x7f800000u, grows) | found.w, limit);
+    let undefined = !defined & (size - 1u < 0x7f7fffffu) & (times < 0x7f800000u);
     let nan = undefined | (size > 0x7f800000u) | (times > 0x7f800000u);
-    let known = select(extreme, 0x7fc00000u, nan);
-    let one = (times == 0u) | (base_bits == 0x3f800000u) | ((size == 0x3f800000u) & (times == 0x7f800000u));
-    let unity = (size == 0x3f800000u) & is_whole & (times < 0x7f800000u);
-    return bitcast<f32>(select(select(known, 0x3f800000u | sign, unity), 0x3f800000u, one));
+    let one = (times == 0u) | (bits == 0x3f800000u) | ((size == 0x3f800000u) & (times == 0x7f800000u));
+    return bitcast<f32>(select(select(extreme, 0x7fc00000u, nan), 0x3f800000u, one));
 }
 {% endif %}
 {% if "f32_sqrt" in helpers %}

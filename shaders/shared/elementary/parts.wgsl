@@ -81,11 +81,11 @@ fn scaled_cosh(x: u32) -> vec2<u32> {
 }
 {% endif %}
 {#- ----- Logarithms -#}
-{% if "log_parts" in helpers %}
+{% if "log_reduced" in helpers %}
 
-// The natural logarithm of a positive float as vec4<u32>(high, low, zero, 0), the sum of two floats. The float is 2^k m
-// with 7/8 <= m < 7/4, and r = c m - 1 with c of 1, 13/16 and 5/8.
-fn log_parts(bits: u32) -> vec4<u32> {
+// A positive float is 2^k m with 7/8 <= m < 7/4, and r = c m - 1 with c of 1, 13/16 and 5/8. Returns r, the logarithm of
+// 2^k / c as the sum of two floats, and 0. All steps are exact.
+fn log_reduced(bits: u32) -> vec4<u32> {
     let subnormal = bitcast<u32>(f32(bitcast<i32>(bits))) - 0x4a800000u;  // times 2^149 it is whole
     let scaled = select(subnormal, bits, bits >= 0x800000u);
     let power = (scaled - 0x3f600000u) & 0xff800000u;
@@ -97,23 +97,22 @@ fn log_parts(bits: u32) -> vec4<u32> {
     let steps = above + far;
     let c = 1.0f - 0.1875f * steps;
     let shift = 0.015625f * above - 0.078125f * far;
-    let r = f32_sealed((m - (1.0f + 0.25f * steps)) * c + shift, zero);
+    let r = (m - (1.0f + 0.25f * steps)) * c + shift;
 {% for part in range(2) %}
     let offset{{ part }} = k * {{ LN2_FLOATS[part] }} + (above * {{ LOG_16_13[part] }} + far * {{ LOG_13_10[part] }});
 {% endfor %}
-    let offset = f32_sealed(offset0, zero);
-    // All steps so far are exact. log(1 + r) = r - r^2 / 2 + r^3 h
-    let h4 = {{ LOG_FLOATS[4] }} - 0.125f * r;
+    return vec4<u32>(bitcast<u32>(r) ^ zero, bitcast<u32>(offset0) ^ zero, bitcast<u32>(offset1), zero);
+}
+{% endif %}
+{% if "log_bend" in helpers %}
+
+// log(1 + r) - r + r^2 / 2 for -0.136 <= r <= 0.125.
+fn log_bend(r: f32, square: f32, zero: u32) -> f32 {
+    let h4 = {{ LOG_FLOATS[4] }} + f32_rough(r) * {{ LOG_FLOATS[5] }};
 {% for power in range(3, -1, -1) %}
     let h{{ power }} = {{ LOG_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * r, zero);
 {% endfor %}
-    let square = f32_sealed(r * r, zero);
-    let bend = f32_sealed(f32_sealed(h0 * r, zero) * square, zero);
-    let high = f32_sealed(offset + r, zero);
-    let lost = f32_sealed(r - f32_sealed(high - offset, zero), zero);
-    let low = f32_sealed(lost + offset1, zero);
-    let rest = f32_sealed(low - 0.5f * square, zero) + bend;
-    return vec4<u32>(bitcast<u32>(high), bitcast<u32>(rest) ^ zero, zero, 0u);
+    return f32_sealed(f32_sealed(h0 * r, zero) * square, zero);
 }
 {% endif %}
 {% if "log_words" in helpers %}
