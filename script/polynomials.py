@@ -261,9 +261,12 @@ def text() -> str:
             + ", ".join(f'"{int(mpmath.floor(2 / mp.pi * mpf(2) ** (32 * k + 32))) % 2**32:#x}u"' for k in range(8))
             + ")",
         ),
-        "log2(e), log10(e) and log10(2) as significands of exponent 0, -2 and -2": (
-            "LOG2_E, LOG10_E, LOG10_2",
-            f"{word(1 / mp.ln2, 31)}, {word(1 / mp.ln10, 33)}, {word(mp.ln2 / mp.ln10, 33)}",
+        "log2(e) and log10(e): 12 bits, the rest, and all": (
+            "LOG2_E_FLOATS, LOG10_E_FLOATS",
+            ", ".join(
+                floats([round_to_bits(each, 12), each - round_to_bits(each, 12), each])
+                for each in (1 / mp.ln2, 1 / mp.ln10)
+            ),
         ),
         "log2(e), to choose a power of two by": ("LOG2_E_FLOAT", '"1.4426950f"'),
         "1/3 with 32 fractional bits": ("THIRD", word(third, 32)),

@@ -70,8 +70,9 @@
 {#- the first bits of 2 / pi after the point -#}
 {%- set TWO_OVER_PI = ("0xa2f9836eu", "0x4e441529u", "0xfc2757d1u", "0xf534ddc0u", "0xdb629599u", "0x3c439041u",
     "0xfe5163abu", "0xdebbc561u") -%}
-{#- log2(e), log10(e) and log10(2) as significands of exponent 0, -2 and -2 -#}
-{%- set LOG2_E, LOG10_E, LOG10_2 = "0xb8aa3b29u", "0xde5bd8a9u", "0x9a209a85u" -%}
+{#- log2(e) and log10(e): 12 bits, the rest, and all -#}
+{%- set LOG2_E_FLOATS, LOG10_E_FLOATS = ("1.4428711f", "-0.00017605285f", "1.442695f"), ("0.43432617f",
+    "-0.00003168997f", "0.4342945f") -%}
 {#- log2(e), to choose a power of two by -#}
 {%- set LOG2_E_FLOAT = "1.4426950f" -%}
 {#- 1/3 with 32 fractional bits -#}

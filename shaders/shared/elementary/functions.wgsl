@@ -1,5 +1,5 @@
 {#- The elementary functions of float32; see shared/elementary.wgsl. Comes in: helpers. -#}
-{% from "shared/elementary/constants.wgsl" import LOG1P, LN2_SIGNED, PI, LOG2_E, LOG2_E_FLOAT, LOG10_E, LOG10_2, THIRD,
+{% from "shared/elementary/constants.wgsl" import LOG1P, LN2_SIGNED, PI, LOG2_E_FLOAT, LOG2_E_FLOATS, LOG10_E_FLOATS, THIRD,
     ERF, ERFC, TWO_OVER_ROOT_PI, EXP_FLOATS, TANH_FLOATS, RECIPROCAL_FLOATS, LN2_PAIR,
     LN2_SHORT, LOG2_E_ROUGH %}
 {% from "shared/elementary/horner.wgsl" import horner %}
@@ -220,56 +220,27 @@ fn log_limit(bits: u32) -> u32 {
     return select(select(0x7fc00000u, bits, bits == 0x7f800000u), 0xff800000u, (bits << 1u) == 0u);
 }
 {% endif %}
-{% if "f32_log" + suffix in helpers %}
-
-fn f32_log{{ suffix }}(x: f32) -> f32 {
-    let bits = bitcast<u32>(x);
-    if (bits - 1u >= 0x7f7fffffu) {
-        return bitcast<f32>(log_limit(bits));
-    }
-    let parts = log_reduced(bits);
-    let zero = parts.w;
-    let r = bitcast<f32>(parts.x);
-    let offset = bitcast<f32>(parts.y);
-    let square = f32_sealed(r * r, zero);
-    let high = f32_sealed(offset + r, zero);
-    let lost = f32_sealed(r - f32_sealed(high - offset, zero), zero);
-    let low = f32_sealed(lost + bitcast<f32>(parts.z), zero) - 0.5f * square;
-    let rest = f32_sealed(f32_sealed(low, zero) + log_bend(r, square, zero), zero);
-    return {% if suffix %}f32_join_odd(high, rest, zero){% else %}high + rest{% endif %};
-}
-{% endif %}
-{% for name in ("log2", "log10") %}
+{% for name in ("log", "log2", "log10") %}
 {% if "f32_" + name + suffix in helpers %}
 
 fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
-    let a = scaled_from_bits(bits);
-    // The logarithm of the significand to this base, and {{ "k" if name == "log2" else "k log10(2)" }}.
-    let above = a.x >= 0xb504f334u;
-    let words = log_words(vec2<u32>(a.x, select(0u, 0xffffffffu, above)));
-    let below = words.y >= 0x80000000u;
-    let natural = scaled_from_words(words_negate(words, below), 7u);
-    let unit = vec2<u32>({{ LOG2_E ~ ", 0u" if name == "log2" else LOG10_E ~ ", 0xfffffffeu" }});
-    let part = scaled_multiply(natural, unit);
-    let k = a.y + select(0u, 1u, above);
-    let negative = k >= 0x80000000u;
-    let count = select(k, 0u - k, negative);
-    let zeros = countLeadingZeros(count | 1u);
-    let whole = vec2<u32>(count << zeros, 31u - zeros);
-{% if name == "log2" %}
-    let power = whole;
+    if (bits - 1u >= 0x7f7fffffu) {
+        return bitcast<f32>(log_limit(bits));
+    }
+    let parts = log_sum(bits);
+    let zero = parts.z;
+{% if name == "log" %}
+    let high = bitcast<f32>(parts.x);
+    let low = bitcast<f32>(parts.y);
 {% else %}
-    let power = scaled_multiply(whole, vec2<u32>({{ LOG10_2 }}, 0xfffffffeu));
+{% set factor = LOG2_E_FLOATS if name == "log2" else LOG10_E_FLOATS %}
+    let top = f32_rough(bitcast<f32>(parts.x) + bitcast<f32>(parts.y));
+    let rest = f32_sealed(bitcast<f32>(parts.x) - top, zero) + bitcast<f32>(parts.y);
+    let high = f32_sealed(top * {{ factor[0] }}, zero);  // exact
+    let low = f32_sealed(f32_sealed(top * {{ factor[1] }}, zero) + f32_sealed(rest * {{ factor[2] }}, zero), zero);
 {% endif %}
-    let apart = negative != below;
-    let joined = select(scaled_add(power, part), scaled_subtract(power, part), apart);
-    let none = select(power, part, k == 0u);
-    let size = select(joined, none, (k == 0u) | ((words.x | words.y) == 0u));
-    let sign = select(k, words.y, k == 0u);
-    let known = select(scaled_round_normal{{ suffix }}(size, sign), 0u, bits == 0x3f800000u);
-    let end = select(select(known, bits, bits == 0x7f800000u), 0xff800000u, (bits & 0x7fffffffu) == 0u);
-    return bitcast<f32>(select(end, 0x7fc00000u, (bits > 0x7f800000u) & (bits != 0x80000000u)));
+    return {% if suffix %}f32_join_odd(high, low, zero){% else %}high + low{% endif %};
 }
 {% endif %}
 {% endfor %}

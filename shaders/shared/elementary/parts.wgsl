@@ -115,6 +115,22 @@ fn log_bend(r: f32, square: f32, zero: u32) -> f32 {
     return f32_sealed(f32_sealed(h0 * r, zero) * square, zero);
 }
 {% endif %}
+{% if "log_sum" in helpers %}
+
+// The natural logarithm of a positive float as vec4<u32>(high, low, zero, 0), the sum of two floats.
+fn log_sum(bits: u32) -> vec4<u32> {
+    let parts = log_reduced(bits);
+    let zero = parts.w;
+    let r = bitcast<f32>(parts.x);
+    let offset = bitcast<f32>(parts.y);
+    let square = f32_sealed(r * r, zero);
+    let high = f32_sealed(offset + r, zero);
+    let lost = f32_sealed(r - f32_sealed(high - offset, zero), zero);
+    let low = f32_sealed(lost + bitcast<f32>(parts.z), zero) - 0.5f * square;
+    let rest = f32_sealed(low, zero) + log_bend(r, square, zero);
+    return vec4<u32>(bitcast<u32>(high), bitcast<u32>(rest) ^ zero, zero, 0u);
+}
+{% endif %}
 {% if "log_words" in helpers %}
 
 // The natural logarithm, in two's complement with 56 fractional bits. The argument is 2^k m, and r = c m - 1 with c of
