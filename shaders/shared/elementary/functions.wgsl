@@ -220,6 +220,14 @@ fn log_limit(bits: u32) -> u32 {
     return select(select(0x7fc00000u, bits, bits == 0x7f800000u), 0xff800000u, (bits << 1u) == 0u);
 }
 {% endif %}
+{% if "log1p_limit" in helpers and not suffix %}
+
+// The bits of log1p of a number that is tiny, infinite, NaN, or -1 or less.
+fn log1p_limit(bits: u32) -> u32 {
+    let known = select(bits, 0xff800000u, bits == 0xbf800000u);
+    return select(known, 0x7fc00000u, (bits > 0xbf800000u) | ((bits & 0x7fffffffu) > 0x7f800000u));
+}
+{% endif %}
 {% for name in ("log", "log2", "log10") %}
 {% if "f32_" + name + suffix in helpers %}
 
@@ -228,7 +236,7 @@ fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
     if (bits - 1u >= 0x7f7fffffu) {
         return bitcast<f32>(log_limit(bits));
     }
-    let parts = log_sum(bits);
+    let parts = log_sum(log_reduced(bits));
     let zero = parts.z;
 {% if name == "log" %}
     let high = bitcast<f32>(parts.x);
@@ -246,14 +254,31 @@ fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
 {% endfor %}
 {% if "f32_log1p" + suffix in helpers %}
 
+// log(s) + (1 + x - s) / s with the float s that is nearest to 1 + x. Near 0 the rest r is x itself.
 fn f32_log1p{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let size = bits & 0x7fffffffu;
-    let negative = bits >= 0x80000000u;
-    let known = scaled_round_normal{{ suffix }}(scaled_log1p(scaled_from_bits(size), negative), bits);
-    let near = select(select(known, bits, size < 0x32000000u), bits, bits == 0x7f800000u);
-    let edge = select(near, 0xff800000u, bits == 0xbf800000u);
-    return bitcast<f32>(select(edge, 0x7fc00000u, (bits > 0xbf800000u) | (size > 0x7f800000u)));
+    if ((size - 0x32000000u >= 0x4d800000u) | (bits >= 0xbf800000u)) {
+        return bitcast<f32>(log1p_limit(bits));
+    }
+    let near_sum = bitcast<u32>(1.0f + x);
+    let parts = log_reduced(near_sum);
+    let zero = parts.w;
+    let sum = bitcast<f32>(near_sum ^ zero);
+    let large = size > 0x3f800000u;
+    let lost = select(x, 1.0f, large) - f32_sealed(sum - select(1.0f, x, large), zero);
+    let guess = bitcast<f32>(0x7ef311c7u - min(near_sum, 0x7e000000u));  // 1 / sum, to 5 %
+    let excess = f32_sealed(2.0f - f32_sealed(sum * guess, zero), zero);
+    let inverse = f32_sealed(guess * excess, zero);
+    let more = f32_sealed(lost * inverse, zero);
+    let offset_low = bitcast<u32>(bitcast<f32>(parts.z ^ zero) + more) ^ zero;
+    let far = vec4<u32>(parts.x, parts.y, offset_low, zero);
+    let total = log_sum(select(far, vec4<u32>(bits, 0u, 0u, zero), size < 0x3e000000u));
+{% if suffix %}
+    return f32_join_odd(bitcast<f32>(total.x), bitcast<f32>(total.y), zero);
+{% else %}
+    return bitcast<f32>(total.x) + bitcast<f32>(total.y);
+{% endif %}
 }
 {% endif %}
 {% if "f32_arcsinh" + suffix in helpers %}

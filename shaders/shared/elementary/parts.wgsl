@@ -117,9 +117,8 @@ fn log_bend(r: f32, square: f32, zero: u32) -> f32 {
 {% endif %}
 {% if "log_sum" in helpers %}
 
-// The natural logarithm of a positive float as vec4<u32>(high, low, zero, 0), the sum of two floats.
-fn log_sum(bits: u32) -> vec4<u32> {
-    let parts = log_reduced(bits);
+// The natural logarithm as vec4<u32>(high, low, zero, 0), the sum of two floats, from what log_reduced returns.
+fn log_sum(parts: vec4<u32>) -> vec4<u32> {
     let zero = parts.w;
     let r = bitcast<f32>(parts.x);
     let offset = bitcast<f32>(parts.y);
