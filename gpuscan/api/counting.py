@@ -267,6 +267,8 @@ def histogram(
         # A copy, since what is uploaded is a constant of the program.
         edges = home.asarray(edges).copy()
     if given is not None:
+        if given.dtype == np.bool_:
+            raise TypeError("weights of dtype bool were passed, but bools have no sum; pass weights.astype(np.int32)")
         return _sum_by_bin(numbers, home.asarray(given).reshape(-1), found, count), edges
     if not numbers.size or not count:
         counts = new_array(home, np.zeros(count, np.uint32))
@@ -467,13 +469,13 @@ def searchsorted(
     right = side == "right"
     fill = None
     if not isinstance(values, Array) and not isinstance(ordered, Array):
-        common = np.result_type(ordered.dtype, values.dtype)
+        common = _common_dtype(ordered.dtype, values.dtype)
         ordered, values = ordered.astype(common), values.astype(common)
     elif isinstance(ordered, Array) and not isinstance(values, Array):
         ordered = _with_bits_as(ordered, np.uint8) if _is_lone_bool(ordered, values) else ordered
         ordered, values, fill = _in_dtype_of(ordered, values, right)
     else:
-        common = np.result_type(ordered.dtype, values.dtype)
+        common = _common_dtype(ordered.dtype, values.dtype)
         ordered, values = ordered.astype(common, copy=False), values.astype(common, copy=False)
     keys = contiguous(home.asarray(ordered))
     if order is not None:
@@ -485,6 +487,13 @@ def searchsorted(
         return found
     places = found.numpy().astype(np.int64)
     return places if places.shape else places[()]
+
+
+def _common_dtype(*dtypes: AnyDType) -> AnyDType:
+    """Return the dtype that numbers of several dtypes are compared in. NumPy knows none for bfloat16 and others."""
+    if len(set(dtypes)) == 1:
+        return dtypes[0]
+    return np.result_type(*(np.dtype(np.float32) if dtype.name == "bfloat16" else dtype for dtype in dtypes))
 
 
 def check_ordered(dtype: AnyDType) -> None:
@@ -511,7 +520,7 @@ def _in_dtype_of(ordered: Array, values: AnyArray, right: bool) -> tuple[Array, 
         The keys, the values, and if some values are beyond the dtype, for each value its place, or -1.
     """
     dtype = ordered.dtype
-    if np.result_type(dtype, values.dtype) == dtype:
+    if _common_dtype(dtype, values.dtype) == dtype:
         return ordered, values.astype(dtype), None
     found, exists = nearest_in(dtype, values.astype(np.uint8) if values.dtype == np.bool_ else values, up=not right)
     if exists.all():

@@ -305,6 +305,14 @@ def test_values_of_other_types(device: gs.Device) -> None:
                 wanted = np.searchsorted(keys, value, side)
                 np.testing.assert_array_equal(np.asarray(gs.searchsorted(array, value, side=side)), wanted)
                 np.testing.assert_array_equal(gs.searchsorted(keys, value, side=side, device=device), wanted)
+    # NumPy knows no common dtype of bfloat16 and others.
+    halves = np.arange(-4, 5).astype(ml_dtypes.bfloat16)
+    for values in (np.array([3, -9, 2], np.int16), np.array([0.5, np.nan, 2], np.float16), np.array([True, False])):
+        for left, right in ((halves, values), (np.sort(values), halves)):
+            wanted = np.searchsorted(left.astype(np.float64), right.astype(np.float64))
+            for where in (left, device.asarray(left)):
+                for sought in (right, device.asarray(right)):
+                    np.testing.assert_array_equal(np.asarray(gs.searchsorted(where, sought)), wanted)
     shuffled = rng.permutation(50).astype(np.float32)
     sorter = np.argsort(shuffled)
     found = gs.searchsorted(device.asarray(shuffled), np.float32(3.5), sorter=device.asarray(sorter))
@@ -588,6 +596,8 @@ def test_wrong_arguments(device: gs.Device) -> None:
         for error, call in calls:
             with pytest.raises(error):
                 call(where, options)
+    with pytest.raises(TypeError, match="weights of dtype bool were passed"):
+        gs.histogram(device.asarray(labels), weights=labels > 0)
     with pytest.raises(ValueError, match="negative"):
         gs.repeat(device.asarray(labels), device.asarray(np.array([1, -1, 2], np.int32)))
     device.synchronize()
