@@ -95,7 +95,13 @@ def where(condition: object, x: Any = None, y: Any = None, /) -> Traced:
 
 @register_form(np.select)
 def select(conditions: Sequence[object], choices: Sequence[object], default: object = 0) -> Any:
-    result = default
+    values = [join_numbers(value) for value in (*choices, default)]
+    traced = [value for value in values if isinstance(value, Traced)]
+    if traced and weak_dtype([dtype_or_type(value, traced) for value in values], traced) is None:
+        # As in NumPy, all choices get one type, so that numbers of Python take the type of the others.
+        nodes, graph, scalar = common_nodes("np.select", values)
+        values = [Traced(graph, each, scalar) for each in nodes]
+    *choices, result = values
     for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
         result = where(condition, choice, result)
     return result

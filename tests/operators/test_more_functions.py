@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import wgpu
@@ -84,6 +85,33 @@ def test_undefined_values_of_functions(adapter: wgpu.GPUAdapter) -> None:
     with np.errstate(all="ignore"):
         for name, expected in functions((edges,)).items():
             np.testing.assert_allclose(results[name], expected, rtol=1e-4, err_msg=name)
+
+
+# ----- Choices
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "float16", "float32", "bfloat16"])
+def test_choices_of_python_numbers_take_the_type_of_the_others(adapter: wgpu.GPUAdapter, dtype: str) -> None:
+    """Choose between an array and numbers of Python: NumPy gives all choices the type of the array."""
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    a = np.arange(12).astype(kind)
+
+    def choose(x: Any) -> dict[str, Any]:
+        low, high = x[0] < x[0].dtype.type(3), x[0] > x[0].dtype.type(8)
+        return {
+            "first": np.select([low, high], [x[0], 0], 1),
+            "last": np.select([low, high], [5, 6], x[0]),
+            "second": np.select([low, high], [5, x[0]]),
+        }
+
+    results = evaluate_on(adapter, choose, (a,))
+    for name, expected in choose((a,)).items():
+        assert results[name].dtype == expected.dtype == kind, name
+        np.testing.assert_array_equal(results[name].astype(float), expected.astype(float), err_msg=name)
+    if kind.kind == "f":
+        halves = evaluate_on(adapter, lambda x: np.select([x[0] < 3, x[0] > 8], [x[0], 0.5], 1.5), (a,))
+        assert halves.dtype == kind
+        np.testing.assert_array_equal(halves, np.select([a < 3, a > 8], [a, 0.5], 1.5))
 
 
 # ----- Complex numbers
