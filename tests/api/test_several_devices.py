@@ -110,6 +110,8 @@ def other_calls(pair: list[gs.Device], tmp_path: Path) -> None:
     assert_same(first, np.int32(6))
     assert_same(gs.compact(table, table[:, 0] > 2, device=pair), table[table[:, 0] > 2])
     assert_same(gs.compact(X, lambda v: v > 2, device=pair), X[X > 2])
+    assert_same(gs.compact(table[:0], np.zeros(0, bool), device=pair), table[:0])
+    assert_same(gs.compact(X[:0], lambda v: v > 2, device=pair), X[:0])
     assert_same(gs.cumulative_sum(X, dtype=np.int32, device=pair), np.cumsum(X, dtype=np.int32))
     for x, axis, offsets in (
         (X, 0, OFFSETS),
