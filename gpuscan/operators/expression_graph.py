@@ -102,6 +102,7 @@ class Graph:
         whole: as above.
         lines: for the index of a node, the line that made it.
         names: for the index of a node, the ufunc that the line called.
+        notes_lines: True while the user's code runs, which makes nodes.
         contracts_numbers: True if a function of all entries, such as np.sum, met a single number.
     """
 
@@ -111,6 +112,7 @@ class Graph:
         self.lines: dict[int, str] = {}
         self.names: dict[int, str] = {}
         self.contracts_numbers = False
+        self.notes_lines = True
         self._name = ""
         self.nodes: list[Node] = []
         self._known: dict[object, Node] = {}
@@ -128,7 +130,7 @@ class Graph:
                     'device="numpy"' + running_line()
                 )
             node = Node(len(self.nodes), op, args, scalar, data)
-            if self.whole:
+            if self.whole and self.notes_lines and op != "input":
                 self.lines[node.index] = running_line()
                 self.names[node.index] = self._name
             self.nodes.append(node)

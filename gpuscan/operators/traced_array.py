@@ -144,17 +144,22 @@ class Traced(ArrayOperators):
         if not isinstance(index, Traced):
             entry = self[index]
             return entry[rest] if rest else entry
+        where: Any = np.where
+        found = self[(0, *rest)]
+        for place, is_there in enumerate(self._is_index_of(index)):
+            found = where(is_there, self[(place, *rest)], found)
+        return found
+
+    def _is_index_of(self, index: Traced) -> list[Traced]:
+        """Return for each entry of a whole array if an index that is known only on the GPU means it."""
         if index.shape or index.scalar.kind not in ("signed", "unsigned"):
             raise operator_error(
-                "an index that is known only on the GPU must be one integer; write np.where(mask, a, b)"
+                "an index that is known only on the GPU must be one integer; write np.where(mask, a, b) for a mask"
             )
-        where: Any = np.where
         if index.scalar.kind == "signed":
+            where: Any = np.where
             index = where(index < 0, index + len(self), index)
-        entries = [self[(place, *rest)] for place in range(len(self))]
-        return functools.reduce(
-            lambda found, place: where(index == place, entries[place], found), range(len(self)), entries[0]
-        )
+        return [index == place for place in range(len(self))]
 
     def __setitem__(self, index: object, value: object) -> None:
         if not self.nodes.flags.writeable:
@@ -163,7 +168,14 @@ class Traced(ArrayOperators):
             )
         if not isinstance(value, Traced):
             value = constant_like(self, value)
-        self.nodes[self._check_index(index)] = value.astype(self.dtype).nodes
+        if isinstance(index, Traced) and self.graph.whole and self.shape:
+            for place, is_there in enumerate(self._is_index_of(index)):
+                where: Any = np.where
+                self[place] = where(is_there, value.astype(self.dtype), self[place])
+            return
+        nodes = value.astype(self.dtype).nodes
+        # A number is taken out of its array, so that an index of one entry does not store the array.
+        self.nodes[self._check_index(index)] = nodes if nodes.shape else nodes[()]
 
     def _check_index(self, index: object) -> Any:
         parts = index if isinstance(index, tuple) else (index,)
@@ -257,7 +269,8 @@ class Traced(ArrayOperators):
             asked = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
             raise operator_error(f"{asked}({', '.join(f'{name}=' for name in options)}) is not traced; call it plainly")
         results = call_ufunc(ufunc, inputs)
-        if out is None:
+        if out is None or (self.graph.whole and isinstance(out[0], Traced) and not out[0].shape):
+            # A number of a step of a loop does not change in place: h += x makes a new one, as of NumPy's scalars.
             return results[0] if len(results) == 1 else results
         for target, result in zip(out, results, strict=True):
             if not isinstance(target, Traced) or target.scalar != result.scalar or target.shape != result.shape:

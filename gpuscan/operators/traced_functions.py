@@ -107,6 +107,19 @@ def select(conditions: Sequence[object], choices: Sequence[object], default: obj
     return result
 
 
+@register_form(np.choose)
+def choose(a: Any, choices: Sequence[Any]) -> Any:
+    result = choices[-1]
+    for place in reversed(range(len(choices) - 1)):
+        result = where(a == place, choices[place], result)
+    return result
+
+
+@register_form(np.heaviside)
+def heaviside(x1: Any, x2: Any) -> Any:
+    return np.where(x1 == 0, x2, np.where(np.isnan(x1), x1, (x1 > 0).astype(x1.dtype)))
+
+
 @register_form(np.clip)
 def clip(x: Any, a_min: Any = None, a_max: Any = None, /, *, min: Any = None, max: Any = None) -> Any:  # noqa: A002
     low, high = (a_min if min is None else min), (a_max if max is None else max)

@@ -55,6 +55,38 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
 }
 
 
+def count(h: Any, x: Any) -> Any:
+    h = h.copy()
+    h[x] += 1
+    return h
+
+
+def shift(h: Any, x: Any) -> Any:
+    h = h.copy()
+    h[:-1] = h[1:]
+    h[-1] = x
+    h[0] = h[1]
+    return h
+
+
+def level(h: Any, x: Any) -> Any:
+    before = h
+    h += x
+    h *= F(0.5)
+    return h, before
+
+
+CASES["count by an index"] = (count, np.zeros(4, np.int64), (TRIPLES[:, 0] * 3).astype(np.int32) % 4 - 4)
+CASES["entries in place"] = (shift, np.zeros(4, F), NUMBERS)
+CASES["number in place"] = (level, F(1), NUMBERS)
+CASES["choose"] = (lambda h, x: np.choose(x, [h, h + 1, 2 - h]), F(1), (np.abs(NUMBERS) * 2).astype(np.int32) % 3)
+CASES["heaviside"] = (
+    lambda h, x: F(0.5) * h + np.heaviside(x, F(0.5)),
+    F(1),
+    np.append(NUMBERS, [0, np.nan]).astype(F),
+)
+
+
 def kalman(c: Any, z: Any) -> Any:
     state, covariance = c
     return (state + covariance @ (z - state), covariance), state

@@ -68,3 +68,11 @@ def test_missing_arguments_are_asked_for() -> None:
             gs.loop(lambda s, x: s + 1, F(0), missing)
     with pytest.raises(TypeError, match="init with None"):
         gs.loop(lambda s, x: s + 1, None, NUMBERS)
+
+
+def test_a_refusal_without_an_operation_quotes_the_step() -> None:
+    def register(r: Any, x: Any) -> Any:
+        return np.append(r[1:], r[0] ^ x)
+
+    with pytest.raises(gs.LoopError, match=r"256 different values(.|\n)*def register"):
+        gs.loop_form(register, np.zeros(8, bool), np.zeros(9, bool))

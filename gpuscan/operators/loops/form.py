@@ -203,7 +203,7 @@ def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
             f"the associative form of {name} was asked for, but {what} {'take' if several else 'takes'} "
             f"{many.count} different values, and tables of "
             f'finite states have at most {finite_state.MAX_STATES}. Take fewer values, or pass method="sequential"'
-            + part.graph.lines.get(many.node.index, "")
+            + (part.graph.lines.get(many.node.index, "") or quote_definition(part.step.function))
         )
     # Of the operations at which the classes gave up, an operation that no class knows, and of those the first.
     refusals = [each for each in refusals if each is not many]

@@ -102,6 +102,7 @@ def trace_step(
         if tables is None:
             raise
         graph, value = call_twice(lambda h, x: _join_values(tables(h, x)), [carry, source], name, whole=True)
+    graph.notes_lines = False
     states, inputs = (_inputs_of(graph, argument, element) for argument, element in enumerate((carry, source)))
     returned, rest, alone = _split(structure, value, name, function)
     results: list[Node] = []
