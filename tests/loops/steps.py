@@ -246,6 +246,8 @@ CASES = [
     Case("leak over gaps", "clamp", lambda h, x: np.where(F(0.5) * h + x > 0, F(0.5) * h + x, 0), F(0), "gaps"),
     Case("gap in a leak", "clamp", lambda h, x: np.maximum(F(0.5) * h + x, 0), F(0), "gaps"),
     Case("factors of both signs", "clamp", lambda h, x: np.clip(x[0] * h + x[1], -1, 1), F(0), "x u"),
+    Case("factors of any sign above a bound", "clamp", lambda h, x: np.maximum(h * x[0], x[1]), F(0), "x u"),
+    Case("wealth up to a cap", "clamp", lambda w, r: np.minimum(w * (1 + r), 2), F(1), "u"),
     Case("growth between limits", "clamp", lambda h, x: np.clip(F(-1.25) * h + x, -1, 1), F(0), "x"),
     Case(
         "rectified unit with resets",
@@ -344,7 +346,6 @@ REFUSALS = [
     Case("rotation and sum", "left_shift", lambda h, x: ((h << 7) | (h >> 25)) + x, np.uint32(1), "bits"),
     Case("conversion", "astype", lambda h, x: (h + x).astype(I).astype(F), F(0), "x"),
     Case("integer quotient", "floor_divide", lambda h, x: (h + x) // 2, I(0), "j"),
-    Case("sign that may change", "multiply", lambda h, x: np.maximum(h * x[0], x[1]), F(0), "x u"),
     Case("reorder of stock", r"computes np\.where", lambda s, x: np.where(s - x < 5, 20, s - x), I(20), "j"),
     Case("limited slope", r"computes np\.minimum", lambda h, x: h + np.clip(x - h, F(-0.1), F(0.1)), F(0), "x"),
     Case("conjugate", r"computes np\.conjugate", lambda h, x: np.conj(h) * x, np.complex64(1), "x"),

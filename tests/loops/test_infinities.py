@@ -73,6 +73,15 @@ def test_an_infinite_factor_of_a_clamp_ends_at_the_bound() -> None:
     check(lambda w, r: np.maximum(w * np.exp(r - 1) - F(0.1), F(0.5)), F(1), x, "clamp")
 
 
+def test_the_largest_factors_of_a_clamp_are_not_doubled() -> None:
+    largest = float(np.finfo(F).max)
+    for value in (largest, -largest, largest / 2, 1e38):
+        x = numbers(9, value=value)
+        x[21] = F(1e-38)
+        check(lambda h, x: np.clip(h * x, -1, 2), F(1), x, "clamp")
+        check(lambda h, x: np.maximum(h * x, x / 8), F(0.5), x, "clamp")
+
+
 def test_a_clamp_that_keeps_its_state_at_gaps_takes_infinite_increments() -> None:
     x = numbers(8)
     x[::7] = np.nan

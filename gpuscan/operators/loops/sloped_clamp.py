@@ -59,7 +59,7 @@ def _finite(number: Number) -> Number:
 
 
 def scale_line(a: Number, b: Number, exponent: Number) -> list[Number]:
-    """Return (a, b, exponent) of the line ``2**exponent (a x + b)``, with the larger of the two in size from 1 to 2.
+    """Return (a, b, exponent) of the line ``2**exponent (a x + b)``, with the larger of the two in size from 1 to 4.
 
     If b is infinite, that is a. An infinite slope is an exponent that no number reaches.
     """
@@ -68,7 +68,9 @@ def scale_line(a: Number, b: Number, exponent: Number) -> list[Number]:
     b = np.where(steep & np.isfinite(b), np.zeros_like(b), b)
     exponent = np.where(steep, np.full_like(exponent, _STEEP), exponent)
     size = np.maximum(np.abs(a), np.abs(_finite(b)))
-    shift = _exponent_of(size)
+    # The inverse of the scale is a normal number. The largest floats are then from 2 to 4.
+    exponents = _exponent_of(size)
+    shift = np.minimum(exponents, np.full_like(exponents, np.finfo(size.dtype).maxexp - 2))
     scale = power_of_two(-shift, size)
     nothing = shift == np.full_like(shift, _NONE)
     return [a * scale, b * scale, np.where(nothing, np.zeros_like(shift), exponent + shift)]
@@ -93,10 +95,17 @@ class SlopedClamps(Composition):
     def names(self) -> list[str]:
         return ["a", "b", "exponent"] + ["low"] * self.low + ["high"] * self.high
 
-    def _apply(self, x: Number, numbers: dict[str, Number]) -> Number:
+    def _apply(self, x: Number, numbers: dict[str, Number], is_state: Number) -> Number:
+        """Return the value at a bound of another map, or at the state if that map is constant."""
         a, b, exponent = (numbers[name] for name in ("a", "b", "exponent"))
+        # The sum of an eighth of each term does not overflow.
+        eighth = np.full_like(a, 0.125)
+        a, b, exponent = a * eighth, b * eighth, exponent + np.full_like(exponent, 3)
         # A bound that is absent stays so, or is the value of a line without a slope.
         value = np.where(np.isinf(x) & (a == np.zeros_like(a)), b, a * x + b)
+        # An infinite slope times a state of 0 is NaN. A bound of 0 may not be reached.
+        steep = exponent >= np.full_like(exponent, _STEEP // 2)
+        value = np.where(is_state & steep & (value == np.zeros_like(value)), np.full_like(value, np.nan), value)
         half = exponent >> np.full_like(exponent, 1)
         value = value * power_of_two(half, value) * power_of_two(exponent - half, value)
         if self.low:
@@ -118,7 +127,8 @@ class SlopedClamps(Composition):
         at_bound, flat = is_beyond(first["b"], self.low, self.high), then["a"] == np.zeros_like(then["a"])
         b = np.where(at_bound, np.where(flat, own, b), b + own)
         found = scale_line(factor * first["a"], b, exponent)
-        bounds = [self._apply(first[name], then) for name in self.names[3:]]
+        is_constant = first["a"] == np.zeros_like(first["a"])
+        bounds = [self._apply(first[name], then, is_constant) for name in self.names[3:]]
         if self.falls:
             falls = then["a"] < np.zeros_like(then["a"])
             bounds = [np.where(falls, bounds[1 - n], bounds[n]) for n in (0, 1)]
@@ -311,8 +321,7 @@ def derive(part: Part) -> Stage:
     if not found.bounded or (clamps.chooses and (clamps.keeps or (found.low and found.high))):
         raise LeavesClassError(part.results[0], rank=-1)
     falls = not is_nonnegative(found.slope)
-    if falls and (clamps.chooses or found.shift.equals(0)):
-        # A line through 0 is a map of `max_times`, which asks for a proof.
+    if falls and clamps.chooses:
         raise LeavesClassError(part.results[0], rank=-1)
     low, high = found.low, found.high
     if falls:
