@@ -20,6 +20,7 @@ from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.loops.form import Derivation, derive
 from gpuscan.operators.loops.step import Step, keeps_weak, trace_step
 from gpuscan.operators.parameters import Parameter, Switch
+from gpuscan.operators.source_location import SingleNumberError
 from gpuscan.problem.arguments import native, resolve_axis, structure_and_leaves
 from gpuscan.recent_values import RecentValues
 
@@ -180,7 +181,7 @@ def loop_arguments(
         return single
     if not refusals:
         raise _no_split([leaf.shape for leaf in leaves], [np.shape(each) for each in tries[0][1]], axis)
-    raise refusals[0]
+    raise next((each for each in refusals if not isinstance(each, SingleNumberError)), refusals[0])
 
 
 def _no_split(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis: int) -> ValueError:

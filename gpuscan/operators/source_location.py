@@ -17,6 +17,10 @@ from gpuscan.errors import OperatorError
 _OURS = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Path(np.__file__).parent))
 
 
+class SingleNumberError(OperatorError):
+    """A number was used as an array. The carry may be an array that was read as rows of numbers."""
+
+
 def operator_error(message: str) -> OperatorError:
     """Return an `OperatorError` that ends with the line of the user's code that is running now."""
     return OperatorError(message + running_line())

@@ -18,7 +18,7 @@ from gpuscan.elements import Scalar, scalar_of
 from gpuscan.errors import OperatorError, UnsupportedDtypeError, abbreviate
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, needs_widening, reachable
 from gpuscan.operators.parameters import Parameter, reveal
-from gpuscan.operators.source_location import operator_error
+from gpuscan.operators.source_location import SingleNumberError, operator_error, running_line
 from gpuscan.operators.traced_ufuncs import KNOWN, NoSuchForm, build
 from gpuscan.sizes import has_size
 
@@ -191,9 +191,9 @@ class Traced(ArrayOperators):
                     if self.graph.whole
                     else "only a declared trailing axis has entries: gs.operator(function, element_axes=1)"
                 )
-                raise operator_error(
+                raise SingleNumberError(
                     f"the function indexes {abbreviate(index)} into one {self.scalar.name} number; only a bundle has "
-                    f"fields (pass a tuple of arrays), and {entries}"
+                    f"fields (pass a tuple of arrays), and {entries}{running_line()}"
                 )
             text = ", ".join(str(part) for part in parts)
             raise operator_error(f"[{text}] would index the scanned axes of an array; write [..., {text}]")

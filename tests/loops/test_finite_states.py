@@ -89,3 +89,20 @@ def test_random_machines_of_two_states_give_the_loop(first: int) -> None:
         xs = (rng.random(20) < 0.5, rng.integers(0, 4, 20).astype(np.int32))
         init = (np.int32(seed % 6), np.int32(seed % 4))
         oracle.check(gs.loop(step, init, xs, device="numpy"), oracle.run(step, init, xs))
+
+
+def test_a_counter_that_a_condition_advances_has_the_states_that_it_reaches() -> None:
+    def clock(carry: Any, _: Any) -> Any:
+        seconds, minutes = carry
+        seconds = seconds + 1
+        minutes = minutes + (seconds == 60)
+        minutes = np.where(minutes == 60, 0, minutes)
+        seconds = np.where(seconds == 60, 0, seconds)
+        return (seconds, minutes), minutes
+
+    x = np.zeros(8000, np.int8)
+    init = (np.int32(58), np.int32(0))
+    found = gs.loop(clock, init, x, device="numpy")
+    assert found.form is not None
+    assert [stage.kind for stage in found.form.stages] == ["finite-state", "finite-state"]
+    oracle.check(found, oracle.run(clock, init, x))

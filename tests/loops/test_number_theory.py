@@ -66,6 +66,16 @@ MODULAR = {
     "bytes": (lambda h, x: ((h.astype(I) * 3 + x) % 251).astype(np.uint8), np.uint8(3), BYTES),
     "large modulus": (lambda h, x: (h + x) % 10**15, J(0), BYTES),
 }
+COUNTERS = {
+    "to 99": (lambda n, x: np.where(n == 99, 0, n + 1), I(7), FLAGS),
+    "at least 99": (lambda n, x: np.where(n >= 99, 0, n + 1), I(99), FLAGS),
+    "below 99": (lambda n, x: np.where(n < 99, n + 1, 0), I(0), FLAGS),
+    "next is 100": (lambda n, x: np.where(n + 1 == 100, 0, n + 1), I(0), FLAGS),
+    "where a flag is set": (lambda n, x: np.where(x, np.where(n >= 119, 0, n + 1), n), np.uint8(3), FLAGS),
+    "with resets": (lambda n, x: np.where(x, 5, np.where(n == 99, 0, n + 1)), I(0), FLAGS),
+    "down": (lambda n, x: np.where(n > 0, n - 1, 99), I(50), FLAGS),
+    "down from 0": (lambda n, x: np.where(n == 0, 99, n - 1), I(50), FLAGS),
+}
 LINEAR = {
     "CRC-32": (lambda c, x: crc(8, 0xEDB88320, c, x), U(0xFFFFFFFF), BYTES),
     "CRC-16": (lambda c, x: crc(8, 0xA001, c, x), np.uint16(0), BYTES),
@@ -89,6 +99,17 @@ LINEAR = {
 def test_a_remainder_is_exact(name: str) -> None:
     step, init, xs = MODULAR[name]
     check(step, init, xs, "staged" if name in ("adler", "fletcher") else "affine")
+
+
+@pytest.mark.parametrize("name", COUNTERS)
+def test_a_counter_that_wraps_is_exact(name: str) -> None:
+    step, init, xs = COUNTERS[name]
+    check(step, init, xs, "affine")
+
+
+def test_a_counter_that_begins_beyond_its_end_is_refused() -> None:
+    with pytest.raises(gs.LoopError):
+        gs.loop_form(lambda n, x: np.where(n == 99, 0, n + 1), I(100), FLAGS)
 
 
 @pytest.mark.parametrize("name", LINEAR)

@@ -394,11 +394,17 @@ class _Outcomes:
             while node.op in _LOGICAL:
                 node = next(arg for arg in node.args if values[arg.index] == _EITHER)
             # What the condition itself depends on comes first.
-            found, node = node, self._find_choice(node.args, values)
+            found, node = node, self._find_choice(node.args, values, shared=True)
         return found
 
-    def _find_choice(self, nodes: Sequence[Node], values: Mapping[int, Values]) -> Node | None:
-        """Return the condition of the first choice that is open, or a bool that several states share."""
+    def _find_choice(self, nodes: Sequence[Node], values: Mapping[int, Values], *, shared: bool = False) -> Node | None:
+        """Return the condition of the first choice that is open, or an open bool.
+
+        Args:
+            nodes: the nodes that make choices.
+            values: the values of all nodes.
+            shared: True to look for bools that are numbers, as in ``h + (x > 0)``. What several nodes share is decided.
+        """
         seen: set[int] = set()
         waiting = list(reversed(nodes))
         while waiting:
@@ -412,7 +418,7 @@ class _Outcomes:
                 if values[condition.index] == _EITHER:
                     return condition
                 waiting.append(node.args[1 if values[condition.index] == _TRUE else 2])
-            elif open_bool and node.args and len(self._nodes) > 1 and node.op not in _LOGICAL:
+            elif open_bool and node.args and (shared or len(self._nodes) > 1) and node.op not in _LOGICAL:
                 return node
             else:
                 waiting.extend(node.args)

@@ -4,6 +4,9 @@ Law: ``h[t] = (a[t] h[t-1] + b[t]) % m``, of one number, or of several with a ma
 then (a2, b2): ``(a2 a1 % m, (a2 b1 + b2) % m)``. Identity: (1, 0). Proof: the integers modulo m are a ring, so this is
 the composition of affine maps (see `affine`) in that ring.
 
+A counter that wraps, ``np.where(h == m - 1, 0, h + 1)`` or its like, is ``(h + 1) % m`` if it begins below m, and one
+that counts down is ``(h - 1) % m``.
+
 The loop takes the remainder of the sum itself, so the two agree if the loop's sum does not overflow. A step that
 overflows for some state below m is refused. Products of numbers below m must fit 64 bits.
 """
@@ -18,8 +21,9 @@ import numpy as np
 
 from gpuscan.array_types import AnyArray
 from gpuscan.elements import Scalar, scalar_of
+from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import Node, reachable
-from gpuscan.operators.loops.affine import PlusTimes
+from gpuscan.operators.loops.affine import Inner, PlusTimes
 from gpuscan.operators.loops.intervals import intervals_of
 from gpuscan.operators.loops.semirings import INT64, Form, Forms, MatrixMaps, derive_stage
 from gpuscan.operators.loops.stage import LeavesClassError, Numbers, Part, Stage
@@ -29,6 +33,10 @@ _INTEGERS = ("signed", "unsigned")
 UINT32 = scalar_of(np.dtype(np.uint32))
 # Of fewer values, the tables of `finite_state` are simpler.
 _LEAST = 65
+# The largest modulus of a counter that wraps by a comparison.
+_MAX_COUNTER = 2**20
+# How a counter is compared with its end.
+_TESTS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 # The largest modulus with products that fit each type of the maps' numbers.
 _LARGEST = {UINT32: 2**16, INT64: 3_037_000_500}
 
@@ -106,6 +114,49 @@ class ModularMaps(MatrixMaps):
         stored, modulus = self.stored, self.semiring.modulus  # type: ignore[attr-defined]
         first = [number % np.full_like(number, modulus) for number in left[stored:]]
         return super().combine([*left[:stored], *first], right)
+
+
+def _unwrap(part: Part) -> Part:
+    """Return the part with remainders in the place of counters that wrap."""
+    graph, found = part.graph, dict[Node, Node]()
+    if len(part.places) > 1:
+        return part
+    (initial,) = part.initial or (None,)
+    for node in reachable(part.results):
+        if any(arg in found for arg in node.args):
+            (found[node],) = copy_nodes([node], graph, {arg: found.get(arg, arg) for arg in node.args})
+            continue
+        counter = _counter(node, part.states[0]) if node.op == "select" else None
+        if counter is not None and initial is not None:
+            counted, modulus = counter
+            if np.all((initial >= 0) & (initial < modulus)):
+                limit = graph.constant(modulus, node.scalar)
+                found[node] = graph.apply("remainder", (counted, limit), node.scalar)
+    result = part.results[0]
+    return Inner(part.step, part.places, part.initial, found[result]) if result in found else part
+
+
+def _counter(node: Node, state: Node) -> tuple[Node, int] | None:
+    """Return what a counter counts to, and its modulus, for a choice that wraps at an end; None for another choice."""
+    condition, yes, no = node.args
+    ends, counted = (yes, no) if yes.is_constant else (no, yes)
+    if not ends.is_constant or counted.op not in ("add", "subtract") or condition.op not in _TESTS:
+        return None
+    if state not in counted.args[:1] or not counted.args[1].is_constant or not condition.args[1].is_constant:
+        return None
+    change = int(counted.args[1].value) * (1 if counted.op == "add" else -1)
+    tested, limit, end = condition.args[0], int(condition.args[1].value), int(ends.value)
+    if abs(change) != 1 or tested not in (state, counted) or counted.scalar != state.scalar:
+        return None
+    for modulus in (end + 1,) if change < 0 else (limit, limit + 1, limit + 2):
+        if _LEAST <= modulus <= _MAX_COUNTER:
+            # The choice must wrap at the end and nowhere else.
+            numbers = np.arange(modulus)
+            compared = numbers + change if tested is counted else numbers
+            wraps = getattr(np, condition.op)(compared, limit) == (ends is yes)
+            if np.array_equal(np.where(wraps, end, numbers + change), (numbers + change) % modulus):
+                return counted, modulus
+    return None
 
 
 def _modulus(part: Part) -> int:
@@ -215,6 +266,7 @@ def derive(part: Part) -> Stage:
     """
     if any(node.scalar.kind not in _INTEGERS for node in part.states) or len({n.scalar for n in part.states}) > 1:
         raise LeavesClassError(part.results[0], rank=-1)
+    part = _unwrap(part)
     modulus = _modulus(part)
     _check_range(part, modulus)
     _check_constants(part, modulus)
