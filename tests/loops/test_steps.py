@@ -8,6 +8,7 @@ import pytest
 
 import gpuscan as gs
 from tests.loops import oracle
+from tests.loops.public_steps import PUBLIC
 from tests.loops.steps import CASES, REFUSALS, Case, inputs
 
 INPUTS = inputs()
@@ -24,6 +25,16 @@ def test_a_step_is_derived_and_equals_its_loop(case: Case) -> None:
     found = gs.loop(case.step, case.init, xs, device="numpy")
     assert found.form is not None
     assert found.form.kind == case.kind, str(found.form)
+    oracle.check(found, oracle.run(case.step, case.init, xs))
+
+
+@pytest.mark.parametrize("case", PUBLIC, ids=lambda case: case.name)
+def test_a_public_step_is_derived_in_stages(case: Case) -> None:
+    xs = arrays(case)
+    found = gs.loop(case.step, case.init, xs, device="numpy")
+    assert found.form is not None
+    kinds = [stage.kind for stage in found.form.stages if stage.law != "h[t] = b"]
+    assert sorted(kinds) == sorted(case.kind.split()), str(found.form)
     oracle.check(found, oracle.run(case.step, case.init, xs))
 
 
