@@ -73,6 +73,19 @@ def test_an_infinite_factor_of_a_clamp_ends_at_the_bound() -> None:
     check(lambda w, r: np.maximum(w * np.exp(r - 1) - F(0.1), F(0.5)), F(1), x, "clamp")
 
 
+def test_clamps_pass_over_nan() -> None:
+    x = numbers(10) - 1
+    x[::7] = np.nan
+    limits = numbers(11, value=np.nan)
+    for init in (F(1), F(np.inf)):
+        check(lambda h, x: np.fmax(h + x, 0), init, x, "max-plus")
+        check(lambda h, x: np.fmin(h - x, F(2)), init, x, "min-plus")
+        check(lambda h, x: np.fmin(np.fmax(h + x, 0), 1), init, x, "clamp")
+        with pytest.raises(gs.LoopError, match=r"np\.fmin passes over NaN of a limit"):
+            gs.loop_form(lambda h, x: np.fmin(h + x[0], x[1]), init, (x, limits))
+        check(lambda h, x: np.where(x[1] > 1.5, 3, np.fmax(h + x[0], 0)), init, (x, limits), "max-plus")
+
+
 def test_the_largest_factors_of_a_clamp_are_not_doubled() -> None:
     largest = float(np.finfo(F).max)
     for value in (largest, -largest, largest / 2, 1e38):

@@ -164,6 +164,8 @@ class _Clamps:
         self.scalar = INT64 if own.kind in _INTEGERS else part.calculus.wide(part.states[0]).scalar
         self.far = _FAR if own.bits < 64 else 2**63 - 1
         self.nan: set[str] = set()
+        # The limits that are applied with np.fmax and np.fmin.
+        self.skips: list[Node] = []
         # True if the state cancelled in a sum.
         self.cancels = False
         # True if np.where chooses between a bound and none.
@@ -204,8 +206,10 @@ class _Clamps:
         for name, bound in (("maximum", "low"), ("minimum", "high")):
             if op in (name, f"f{name[:3]}") and not (part.varies(args[0]) and part.varies(args[1])):
                 limit, state = args if part.varies(args[1]) else args[::-1]
-                nan = "keep" if op == name else "skip"
-                return self._apply_bound(self.of(state), bound, self.number(limit), nan)
+                found = self.of(state)
+                if op == name:
+                    return self._apply_bound(found, bound, self.number(limit))
+                return self._apply_bound_over_nan(found, bound, self.number(limit))
         choice = chosen_extremum(node)
         if choice is not None and not (part.varies(choice.first) and part.varies(choice.second)):
             return self._chosen_bound(choice.first, choice.second, "low" if choice.name == "maximum" else "high")
@@ -300,6 +304,18 @@ class _Clamps:
             high = high or limit
         return replace(clamp, low=low, high=high, value=value)
 
+    def _apply_bound_over_nan(self, clamp: _Clamp, bound: str, limit: Node) -> _Clamp:
+        """Return the clamp followed by np.fmax or np.fmin with a limit."""
+        graph = self.graph
+        self.skips.append(limit)
+        found = self._apply_bound(clamp, bound, limit, "skip")
+        if clamp.shift is None or self.scalar.kind != "float":
+            return found
+        # A sum with NaN is the limit, whatever the state is.
+        constant = either(graph, clamp.constant, graph.apply("isnan", (clamp.shift,), BOOL))
+        value = limit if clamp.constant is None else graph.select(clamp.constant, found.value or limit, limit)
+        return replace(found, constant=constant, value=value)
+
     def _chosen_bound(self, first: Node, second: Node, bound: str) -> _Clamp:
         """Return the clamp of ``np.where(first > second, first, second)``, where one of them depends on the state."""
         graph = self.graph
@@ -385,11 +401,19 @@ def derive(part: Part) -> Stage:
         found = _keep_nan(part, found)
     low, high = clamps.bounds(found)
     bounds = low is not None, high is not None
-    if not any(bounds) or len(clamps.nan) > 1 or (clamps.nan - {"keep"} and (all(bounds) or found.is_constant)):
+    chooses = "choose" in clamps.nan
+    if (
+        not any(bounds)
+        or len(clamps.nan) > 1
+        or (chooses and all(bounds))
+        or (clamps.nan - {"keep"} and found.is_constant)
+    ):
         raise LeavesClassError(part.results[0], rank=-1)
     nan = next(iter(clamps.nan), "keep")
-    if nan == "skip" and found.shift is not None:
-        raise LeavesClassError(part.results[0], "passes over NaN after a sum")
+    if clamps.skips and clamps.scalar.kind == "float" and (found.shift is not None or all(bounds)):
+        varies = next((limit for limit in clamps.skips if not limit.is_constant or np.isnan(limit.value)), None)
+        if varies is not None:
+            raise LeavesClassError(part.results[0], "passes over NaN of a limit after a sum or another limit", rank=1)
     kind = _KINDS[bounds]
     law = _LAWS[kind]
     if found.shift is None:
