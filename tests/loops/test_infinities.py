@@ -73,6 +73,15 @@ def test_an_infinite_factor_of_a_clamp_ends_at_the_bound() -> None:
     check(lambda w, r: np.maximum(w * np.exp(r - 1) - F(0.1), F(0.5)), F(1), x, "clamp")
 
 
+def test_what_is_added_after_a_bound_may_be_infinite() -> None:
+    x = numbers(12)
+    x[22] = -np.inf
+    x[40] = np.inf
+    check(lambda h, x: np.maximum(h - F(1.2), 0) + x, F(1), x, "max-plus")
+    check(lambda h, x: np.minimum(h + F(0.5), 9) - x, F(1), x, "min-plus")
+    check(lambda h, x: np.maximum(h, 0) + x, F(1), -x, "max-plus")
+
+
 def test_clamps_pass_over_nan() -> None:
     x = numbers(10) - 1
     x[::7] = np.nan

@@ -90,7 +90,7 @@ class ClampMaps(Composition):
         low, high: True if there are such bounds.
         nan: how bounds treat NaN: ``"keep"``, ``"skip"`` or ``"choose"``.
         saturates: True for the loop's own int64. Integers of up to 32 bits are computed in int64, which no sum leaves.
-        lacks: True if some maps lack a bound of the others. It is infinite then, and stays so after a sum.
+        lacks: True if a bound may be infinite, such as one that some maps lack. It stays so after a sum.
     """
 
     shifts: bool
@@ -168,7 +168,7 @@ class _Clamps:
         self.skips: list[Node] = []
         # True if the state cancelled in a sum.
         self.cancels = False
-        # True if np.where chooses between a bound and none.
+        # True if np.where chooses between a bound and none, or if a bound may be infinite because of a sum.
         self.lacks = False
         self._known: dict[int, _Clamp] = {}
 
@@ -287,6 +287,9 @@ class _Clamps:
     def _shift_clamp(self, clamp: _Clamp, amount: Node) -> _Clamp:
         if amount.equals(0):
             return clamp
+        if (clamp.low or clamp.high) and (clamp.shift is None or clamp.shift.is_constant):
+            # An infinity that is added after the bounds does not meet the state itself.
+            self.lacks |= not amount.is_constant
         low, high, value = (each and self._sum(each, amount) for each in (clamp.low, clamp.high, clamp.value))
         return replace(clamp, shift=self._sum(clamp.shift, amount), low=low, high=high, value=value)
 
