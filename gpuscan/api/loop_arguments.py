@@ -309,7 +309,7 @@ def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis
         leads = {len(each) - len(state) for each, state in zip(init, split[2], strict=True)}
         return any(split[2]) and len(leads) > 1
 
-    # A vector beside a matrix is rather a carry of both than vectors for each row.
+    # A vector and a matrix are taken as one carry first, and as vectors for each row only if that fails.
     return sorted(found, key=differ)
 
 

@@ -4,8 +4,8 @@ Law: ``h[t] = (a[t] h[t-1] + b[t]) % m``, of one number, or of several with a ma
 then (a2, b2): ``(a2 a1 % m, (a2 b1 + b2) % m)``. Identity: (1, 0). Proof: the integers modulo m are a ring, so this is
 the composition of affine maps (see `affine`) in that ring.
 
-A counter that wraps, ``np.where(h == m - 1, 0, h + 1)`` or its like, is ``(h + 1) % m`` if it begins below m, and one
-that counts down is ``(h - 1) % m``.
+A counter that wraps, ``np.where(h == m - 1, 0, h + 1)`` or its like, is ``(h + 1) % m`` if it begins below m. A
+counter that counts down is ``(h - 1) % m``.
 
 The loop takes the remainder of the sum itself, so the two agree if the loop's sum does not overflow. A step that
 overflows for some state below m is refused. Products of numbers below m must fit 64 bits.
