@@ -26,7 +26,7 @@ from gpuscan.errors import LoopError, OperatorError
 from gpuscan.operators.adjoint import map_of
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node
-from gpuscan.operators.loops.form import Derivation, LoopForm, form_of
+from gpuscan.operators.loops.classes import Derivation, LoopForm, form_of
 from gpuscan.operators.loops.linearisation import linearise
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map, trace_function

@@ -17,7 +17,7 @@ from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import LEAF, Element, Field, Structure, element_of, scalar_of
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.function_keys import function_key
-from gpuscan.operators.loops.form import Derivation, derive
+from gpuscan.operators.loops.classes import Derivation, derive
 from gpuscan.operators.loops.step import Step, keeps_weak, trace_step
 from gpuscan.operators.parameters import Parameter, Switch
 from gpuscan.operators.source_location import SingleNumberError

@@ -32,8 +32,8 @@ from gpuscan.errors import LoopError
 from gpuscan.operators.adjoint import LAST, map_of
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, reachable
+from gpuscan.operators.loops.classes import Derivation
 from gpuscan.operators.loops.finite_state import TableMaps
-from gpuscan.operators.loops.form import Derivation
 from gpuscan.operators.loops.stage import Stage, operator_of, trace_node
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map
