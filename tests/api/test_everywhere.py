@@ -264,6 +264,17 @@ def test_reductions_of_many_rows(device: gs.Device, axis: int) -> None:
     assert found.tobytes() == gs.reduce(x, axis=axis, device="numpy", **EVERYWHERE).tobytes()
 
 
+@pytest.mark.parametrize("options", [{"exclusive": True, "initial": 3}, {"initial": 3}, {"exclusive": True}])
+def test_empty_chunks(device: gs.Device, options: dict[str, Any]) -> None:
+    """Begin a stream with chunks without elements, and put more of them among the others."""
+    x = np.arange(2, 9, dtype=np.float32) / 8
+    wanted = gs.scan(x, device="numpy", **options, **EVERYWHERE)
+    for cuts in ([0], [0, 0, 3, 3], [2, 7, 7]):
+        for where in (device, "numpy"):
+            chunks = gs.scan_chunks(np.split(x, cuts), device=where, **options, **EVERYWHERE)
+            assert np.concatenate(list(chunks)).tobytes() == wanted.tobytes()
+
+
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_chunks_with_keys(device: gs.Device, exclusive: bool) -> None:
     x, keys, cuts = tiny(3), np.arange(LENGTH) // 100, [0, 10, 999, 999]
