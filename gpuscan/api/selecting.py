@@ -322,7 +322,9 @@ def quantile(
         )
     home = first_home((array,), device)
     if home is None:
-        return np.quantile(array, wanted if wanted.ndim else q, axis=axis, method=method, keepdims=keepdims)
+        points = wanted if wanted.ndim else q
+        found = np.quantile(array, points, axis=axis, method=method, keepdims=keepdims)
+        return _with_nan_of_rows(array, found, axis, keepdims)
     rows, kept = _rows_along(array, axis)
     if not rows.shape[-1]:
         raise IndexError(f"quantiles of an array of shape {array.shape} were asked for, but the axis has no elements")
@@ -378,7 +380,8 @@ def median(
     rows, kept = _rows_along(array, axis)
     length = rows.shape[-1]
     if home is None or (not length and not isinstance(array, Array)):
-        return np.median(array, axis=axis, keepdims=keepdims)
+        found = np.median(array, axis=axis, keepdims=keepdims)
+        return _with_nan_of_rows(array, found, axis, keepdims)
     if rows.dtype == np.bool_:
         rows = rows.astype(np.uint8)
     if not length:
@@ -387,6 +390,14 @@ def median(
     found = _interpolate(home, rows, before, after, None, True)
     found = found.reshape(kept if keepdims else rows.shape[:-1])
     return found if isinstance(found, Array) or found.shape else found[()]
+
+
+def _with_nan_of_rows(array: Any, found: Any, axis: Any, keepdims: bool) -> Any:
+    """Return what NumPy finds, with NaN for rows that hold one. In bfloat16, which is not its own, NumPy finds none."""
+    if array.dtype.name != "bfloat16":
+        return found
+    holds_nan = np.isnan(array).any(axis=axis, keepdims=keepdims)
+    return np.where(holds_nan, found.dtype.type(np.nan), found)[()]
 
 
 def _of_nothing(home: Device, rows: SomeArray) -> Array:

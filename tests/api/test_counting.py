@@ -461,6 +461,21 @@ def test_dtypes_of_quantiles(device: gs.Device) -> None:
                 assert np.asarray(found).dtype == wanted.dtype, (dtype, q, method)
 
 
+def test_nan_among_bfloat16(device: gs.Device) -> None:
+    """Assert that rows with NaN have no quantiles in a type that NumPy lacks, with and without an adapter."""
+    x = np.array([[1, 2, np.nan, 4], [3, 1, 2, 7]]).astype(ml_dtypes.bfloat16)
+    for where in (device, "numpy"):
+        for found in (
+            gs.median(x, axis=1, device=where),
+            gs.quantile(x, 0.5, axis=1, device=where),
+            gs.quantile(x, [0.5], axis=1, device=where)[0],
+        ):
+            np.testing.assert_array_equal(found.astype(np.float32), [np.nan, 2.5])
+        assert np.isnan(gs.median(x, device=where))
+        nearest = gs.quantile(x, 1, axis=1, method="nearest", keepdims=True, device=where)
+        np.testing.assert_array_equal(nearest.astype(np.float32), [[np.nan], [7]])
+
+
 # ----- Sorts of segments
 
 
