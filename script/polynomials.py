@@ -125,12 +125,6 @@ def words_with_signed_low(value: Any, bits: int) -> str:
     return f'("{low}i", "{(number - low) >> 32}i")'
 
 
-def few_bits(value: Any) -> str:
-    """Return 2^32 times a positive constant of 16 fractional bits as a float, and 16 times the rest."""
-    few = int(mpmath.floor(value * 2**16)) << 16
-    return f'("{few}.0f", "{int(mpmath.nint(value * 2**36)) - 16 * few}i")'
-
-
 def cosine(t: Any) -> Any:
     """Return (t - 1 + cos(sqrt(2 t))) / t^2."""
     return mpmath.fsum((-1) ** k * 2**k / mpmath.factorial(2 * k) * t ** (k - 2) for k in range(2, 40))
@@ -190,9 +184,9 @@ def text() -> str:
             f"{split(mp.ln2 / 2**23, 39, 56)}, {split(mpmath.log(mpf(16) / 13), 16, 33)}, "
             + split(mpmath.log(mpf(13) / 10), 16, 33),
         ),
-        "(exp(r) - 1 - r) / r^2 on floats for |r| <= 0.44": (
+        "(exp(r) - 1 - r) / r^2 on floats for -0.43 <= r <= 0.44": (
             "EXP_FLOATS",
-            floats(fit_near_zero(series(2, lambda k: 1 / mpmath.factorial(k)), -0.44, 0.44, 5, 2)),
+            floats(fit_after_rounding(series(2, lambda k: 1 / mpmath.factorial(k)), -0.43, 0.44, 5, 2)),
         ),
         "(tanh(x) / x - 1) / g on floats for g = x^2 <= 0.1226": (
             "TANH_FLOATS",
@@ -251,7 +245,6 @@ def text() -> str:
         "log(2) with 56 fractional bits; the low word is signed": ("LN2_WORDS", words_with_signed_low(mp.ln2, 56)),
         "-log(5/4) with 56 fractional bits": ("MINUS_LOG_5_4", words(-mpmath.log(mpf(5) / 4), 56)),
         "log(32/25) with 56 fractional bits": ("LOG_32_25", words(mpmath.log(mpf(32) / 25), 56)),
-        "log(2) with 16 fractional bits, times 2^32, and 16 times what it lacks": ("LN2_FEW_BITS", few_bits(mp.ln2)),
         "log(2) with 31 fractional bits": ("LN2_SIGNED", f'"{int(mpmath.nint(mp.ln2 * 2**31))}i"'),
         "pi / 2 and pi / 4 as significands": ("PI", word(mp.pi, 30)),
         "the tangent of pi / 8 as a significand of exponent -2": ("TAN_PI_8", word(mpmath.tan(mp.pi / 8), 33)),

@@ -8,9 +8,8 @@
 {#- log(2) / 2^23, -log(13/16) and log(13/10) as sums of two floats with few bits -#}
 {%- set LN2_FLOATS, LOG_16_13, LOG_13_10 = ("0.00000008262941f", "0.00000000000017030821f"), ("0.2076416f",
     "-0.000002236804f"), ("0.26235962f", "0.0000046453206f") -%}
-{#- (exp(r) - 1 - r) / r^2 on floats for |r| <= 0.44 -#}
-{%- set EXP_FLOATS = ("0.50000006f", "0.16666667f", "0.04166564f", "0.008333153f", "0.0013981034f", "0.00019966022f")
-    -%}
+{#- (exp(r) - 1 - r) / r^2 on floats for -0.43 <= r <= 0.44 -#}
+{%- set EXP_FLOATS = ("0.5f", "0.16666669f", "0.041666154f", "0.008332968f", "0.0013962102f", "0.00020054511f") -%}
 {#- (tanh(x) / x - 1) / g on floats for g = x^2 <= 0.1226 -#}
 {%- set TANH_FLOATS = ("-0.33333334f", "0.13333333f", "-0.053967964f", "0.02186238f", "-0.008774343f", "0.003035774f")
     -%}
@@ -59,8 +58,6 @@
 {%- set MINUS_LOG_5_4 = ("0x70cacbbdu", "0xffc6e010u") -%}
 {#- log(32/25) with 56 fractional bits -#}
 {%- set LOG_32_25 = ("0xd96766f3u", "0x3f3238u") -%}
-{#- log(2) with 16 fractional bits, times 2^32, and 16 times what it lacks -#}
-{%- set LN2_FEW_BITS = ("2977038336.0f", "98173i") -%}
 {#- log(2) with 31 fractional bits -#}
 {%- set LN2_SIGNED = "1488522236i" -%}
 {#- pi / 2 and pi / 4 as significands -#}

@@ -120,10 +120,46 @@ fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
 {#- ----- Exponential and hyperbolic functions -#}
 {% if "f32_exp" + suffix in helpers %}
 
+// 2^k exp(f), with f and exp(f) as sums of two floats.
 fn f32_exp{{ suffix }}(x: f32) -> f32 {
-    let parts = exp_parts(x);
-    let known = scaled_round{{ suffix }}(exp_reduced(bitcast<i32>(parts.x), parts.y), 0u);
-    return bitcast<f32>(select(known, 0x7fc00000u, (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u));
+    let size = bitcast<u32>(x) & 0x7fffffffu;
+    let k = round(x * {{ LOG2_E_FLOAT }});
+    let zero = bitcast<u32>(k) & 0xffffu;
+    let high = f32_sealed(x - k * {{ LN2_SHORT[0] }}, zero);
+    let low = f32_sealed(k * {{ LN2_SHORT[1] }}, zero);
+    let f = high - low;
+    let h5 = {{ EXP_FLOATS[5] }};
+{% for power in range(4, -1, -1) %}
+    let h{{ power }} = {{ EXP_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * f, zero);
+{% endfor %}
+    let curve = f32_sealed(f32_sealed(f32_sealed(f * f, zero) * h0, zero) - low, zero);
+    let top = f32_sealed(1.0f + high, zero);
+    let lost = f32_sealed(high - f32_sealed(top - 1.0f, zero), zero);
+    let rest = f32_sealed(lost + curve, zero);
+    let power = bitcast<u32>(k + 12582912.0f) << 23u;
+    if (size >= 0x42ae0000u) {
+        return exp_limit{{ suffix }}(x, vec4<u32>(bitcast<u32>(top), bitcast<u32>(rest), power, zero));
+    }
+    let significand = {% if suffix %}f32_join_odd(top, rest, zero){% else %}top + rest{% endif %};
+    return bitcast<f32>(bitcast<u32>(significand) + power);
+}
+{% endif %}
+{% if "exp_limit" + suffix in helpers %}
+
+// The same for results that may be no normal floats: the sum, with a bit for what it lacks, is rounded in integers.
+fn exp_limit{{ suffix }}(x: f32, parts: vec4<u32>) -> f32 {
+    let bits = bitcast<u32>(x);
+    let top = bitcast<f32>(parts.x);
+    let rest = bitcast<f32>(parts.y);
+    let sum = f32_sealed(top + rest, parts.w);
+    let lost = bitcast<u32>(rest - f32_sealed(sum - top, parts.w));
+    let change = select(select(1u, 0xffffffffu, lost >= 0x80000000u), 0u, (lost << 1u) == 0u);
+    let significand = ((bitcast<u32>(sum) << 8u) | 0x80000000u) + change;
+    let scale = (bitcast<u32>(sum) >> 23u) - 127u + bitcast<u32>(bitcast<i32>(parts.z) >> 23u);
+    let near = scaled_round{{ suffix }}(vec2<u32>(significand, scale), 0u);
+    let far = select(0u, 0x7f800000u, bits < 0x80000000u);
+    let known = select(near, far, (bits & 0x7fffffffu) >= 0x42d20000u);
+    return bitcast<f32>(select(known, 0x7fc00000u, (bits & 0x7fffffffu) > 0x7f800000u));
 }
 {% endif %}
 {% if "f32_exp2" + suffix in helpers %}

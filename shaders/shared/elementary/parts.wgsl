@@ -1,6 +1,6 @@
 {#- What several elementary functions consist of; see shared/elementary.wgsl. Comes in: helpers. -#}
-{% from "shared/elementary/constants.wgsl" import EXP, LOG, LOG_FLOATS, SIN, COS, ARCTAN, LN2, LN2_FEW_BITS, LN2_FLOATS,
-    LN2_WORDS, LOG2_E_FLOAT, LOG_13_10, LOG_16_13, MINUS_LOG_5_4, LOG_32_25, PI, TAN_PI_8, TWO_OVER_PI,
+{% from "shared/elementary/constants.wgsl" import EXP, LOG, LOG_FLOATS, SIN, COS, ARCTAN, LN2, LN2_FLOATS,
+    LN2_WORDS, LOG_13_10, LOG_16_13, MINUS_LOG_5_4, LOG_32_25, PI, TAN_PI_8, TWO_OVER_PI,
     TWO_OVER_PI_FLOAT, HALF_PI, HALF_PI_END, SIN_FLOATS, COS_FLOATS %}
 {% from "shared/elementary/horner.wgsl" import horner %}
 {#- ----- Exponentials -#}
@@ -12,18 +12,6 @@ fn exp_fixed(a: vec2<u32>) -> vec2<u32> {
     let k = (eighth_bits * 23637i + 0x200000i) >> 22u;  // log2(e) with 14 fractional bits
     let r = bitcast<i32>(a.x - bitcast<u32>(k) * {{ LN2[0] }}) - ((k * {{ LN2[1] }}) >> 16u);
     return exp_reduced(r, bitcast<u32>(k));
-}
-{% endif %}
-{% if "exp_parts" in helpers %}
-
-// The same for a float, as vec2<u32>(r, k). All steps on floats are exact but the first product, which chooses k: log(2)
-// has few bits here, and what it lacks is subtracted in integers.
-fn exp_parts(x: f32) -> vec2<u32> {
-    let bounded = clamp(x, -128.0f, 128.0f);
-    let k = round(bounded * {{ LOG2_E_FLOAT }});
-    let rest = i32(bounded * 4294967296.0f - k * {{ LN2_FEW_BITS[0] }});
-    let whole = integer_of(k);
-    return vec2<u32>(bitcast<u32>(rest - ((whole * {{ LN2_FEW_BITS[1] }}) >> 4u)), bitcast<u32>(whole));
 }
 {% endif %}
 {% if "exp_reduced" in helpers %}
