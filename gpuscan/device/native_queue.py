@@ -350,7 +350,11 @@ class NativeQueue(HoldingQueue):
         return NativeEncoder(self.library, self._device)
 
     def bind_group(self, layout: wgpu.GPUBindGroupLayout, bound: Iterable[tuple[int, Binding]]) -> NativeBindGroup:
-        """Return a new bind group of these parts of buffers, by the number of each binding."""
+        """Return a new bind group of these parts of buffers, by the number of each binding.
+
+        Raises:
+            RuntimeError: a part is empty. wgpu-native would end the process.
+        """
         library = self.library
         ffi = library.ffi
         given = [
@@ -362,6 +366,8 @@ class NativeQueue(HoldingQueue):
             }
             for number, part in bound
         ]
+        if not all(entry["size"] for entry in given):
+            raise RuntimeError("a stage was to be run on an array without elements; this is a fault of gpuscan")
         entries = ffi.new("WGPUBindGroupEntry[]", given)
         descriptor = ffi.new("WGPUBindGroupDescriptor *")
         descriptor.layout, descriptor.entryCount, descriptor.entries = layout._internal, len(given), entries

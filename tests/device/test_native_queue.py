@@ -100,3 +100,14 @@ def test_types_are_parsed_ahead_in_every_version() -> None:
         assert {"WGPUBufferDescriptor *", "WGPUSubmissionIndex *", "uint32_t *"} <= ffi._parsed_types.keys()
     finally:
         ffi._parsed_types.update(known)
+
+
+def test_an_empty_binding_is_an_error(own_device: gs.Device) -> None:
+    """Assert that a binding of no bytes, for which wgpu-native ends the process, is an exception."""
+    found = queue_of(own_device)
+    assert isinstance(found, NativeQueue)
+    array = own_device.asarray(X)
+    part = array._binding()
+    with pytest.raises(RuntimeError, match="without elements"):
+        found.bind_group(own_device._context.lone_layout, [(0, part._replace(size=0))])
+    assert_same(gs.scan(array).numpy(), ufunc_scan("add", X))
