@@ -69,7 +69,7 @@ def derive(part: Part) -> Stage:
     if len(part.places) > 1 or state.scalar.kind != "float" or not tests:
         raise LeavesClassError(result, rank=-1)
     inputs = {node: node for node in nodes if node.op == "input"}
-    (first,) = copy_nodes([result], graph, inputs | {state: graph.constant(np.nan, state.scalar)})
+    first = part.result_at(np.nan)
     (present,) = copy_nodes([result], graph, inputs | {test: graph.constant(False, BOOL) for test in tests})
     inner = Inner(part.step, part.places, part.initial, present)
     semiring = PlusTimes(inner)

@@ -26,7 +26,7 @@ from gpuscan.elements import Scalar, scalar_of
 from gpuscan.operators.expression_graph import BOOL, Node, reachable
 from gpuscan.operators.loops.bit_matrices import Basis, decompose
 from gpuscan.operators.loops.intervals import Interval, intervals_of
-from gpuscan.operators.loops.stage import Composition, LeavesClassError, Numbers, Part, Stage, compute_nodes
+from gpuscan.operators.loops.stage import Composition, LeavesClassError, NodeForms, Numbers, Part, Stage, compute_nodes
 from gpuscan.operators.traced_array import Number
 
 UINT32, UINT64 = scalar_of(np.dtype(np.uint32)), scalar_of(np.dtype(np.uint64))
@@ -157,20 +157,14 @@ class _OpenConditionError(Exception):
         self.condition = condition
 
 
-class _Forms:
+class _Forms(NodeForms[_Form]):
     """The forms of nodes, given the bits that the state may have, and decisions on conditions."""
 
     def __init__(self, part: Part, used: int, decided: Mapping[int, bool]) -> None:
-        self.part, self.graph, self.used, self.decided = part, part.graph, used, decided
+        super().__init__(part)
+        self.used, self.decided = used, decided
         self._intervals: dict[int, Interval] = intervals_of(reachable(part.results))
-        self._known: dict[int, _Form] = {}
         self._bits: dict[int, int] = {}
-
-    def of(self, node: Node) -> _Form:
-        found = self._known.get(node.index)
-        if found is None:
-            found = self._known[node.index] = self._derive(node)
-        return found
 
     def _derive(self, node: Node) -> _Form:
         part, op, args = self.part, node.op, node.args

@@ -23,12 +23,12 @@ from functools import reduce
 
 import numpy as np
 
-from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.loops.polynomials import simplify
 from gpuscan.operators.loops.stage import (
     Composition,
     LeavesClassError,
+    NodeForms,
     Numbers,
     Part,
     Stage,
@@ -105,24 +105,23 @@ class _Quotient:
     constant: Node | None = None
 
 
-class _Quotients:
+class _Quotients(NodeForms[_Quotient]):
     """The quotients that nodes compute of the state, or of its odds."""
 
     def __init__(self, part: Part, odds: bool = False) -> None:
-        self.part, self.graph, self.calculus, self.odds = part, part.graph, part.calculus, odds
+        super().__init__(part)
+        self.calculus, self.odds = part.calculus, odds
         self.scalar = part.calculus.wide(part.states[0]).scalar
         self.zero, self.one = (part.graph.constant(value, self.scalar) for value in (0, 1))
-        self._known: dict[int, _Quotient] = {}
-
-    def of(self, node: Node) -> _Quotient:
-        found = self._known.get(node.index)
-        if found is None:
-            found = self._known[node.index] = self._derive(node)
-            if max(len(found.above), len(found.below)) > _MAX_DEGREE + 1:
-                raise LeavesClassError(node, "raises the degree of the carry")
-        return found
 
     def _derive(self, node: Node) -> _Quotient:
+        found = self._derive_any(node)
+        if max(len(found.above), len(found.below)) > _MAX_DEGREE + 1:
+            raise LeavesClassError(node, "raises the degree of the carry")
+        return found
+
+    def _derive_any(self, node: Node) -> _Quotient:
+        """Return the quotient of a node, of whatever degree."""
         part, op, args = self.part, node.op, node.args
         if not part.varies(node):
             return _Quotient((self.graph.cast(node, self.scalar),), (self.one,))
@@ -276,10 +275,7 @@ def derive(part: Part) -> Stage:
     graph = part.graph
     (finite,) = compute_nodes(graph, lambda *numbers: np.isfinite(reduce(np.maximum, map(np.abs, numbers))), a, b, c, d)
     infinite = negate_condition(graph, finite)
-    state, result = part.states[0], part.results[0]
-    inputs = {node: node for node in reachable([result]) if node.op == "input"}
-    value = copy_nodes([result], graph, inputs | {state: graph.constant(1, state.scalar)})[0]
-    above, below = compute_nodes(graph, quotient_of, graph.cast(value, zero.scalar))
+    above, below = compute_nodes(graph, quotient_of, graph.cast(part.result_at(1), zero.scalar))
     if odds:
         below = graph.apply("subtract", (below, above), below.scalar)
     a, b, c, d = (

@@ -23,6 +23,7 @@ from gpuscan.operators.derivatives import Calculus
 from gpuscan.operators.expression_graph import Graph, Node, reachable
 from gpuscan.operators.loops.stage import (
     Composition,
+    NodeForms,
     Numbers,
     Part,
     Stage,
@@ -110,7 +111,7 @@ class Form:
     value: Node | None = None
 
 
-class Forms:
+class Forms(NodeForms["Form"]):
     """The forms of the nodes of a part.
 
     Args:
@@ -118,16 +119,10 @@ class Forms:
     """
 
     def __init__(self, semiring: Semiring) -> None:
-        self.semiring, self.part = semiring, semiring.part
+        super().__init__(semiring.part)
+        self.semiring = semiring
         # The indices of weights that are absent under a condition.
         self.absent: set[int] = set()
-        self._known: dict[int, Form] = {}
-
-    def of(self, node: Node) -> Form:
-        found = self._known.get(node.index)
-        if found is None:
-            found = self._known[node.index] = self._derive(node)
-        return found
 
     def _derive(self, node: Node) -> Form:
         if not self.part.varies(node):

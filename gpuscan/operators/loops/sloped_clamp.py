@@ -23,6 +23,7 @@ from gpuscan.operators.loops.semirings import INT32
 from gpuscan.operators.loops.stage import (
     Composition,
     LeavesClassError,
+    NodeForms,
     Numbers,
     Part,
     Stage,
@@ -168,21 +169,15 @@ class _Clamp:
         return self.low is not None or self.high is not None
 
 
-class _Clamps:
+class _Clamps(NodeForms[_Clamp]):
     """The maps that nodes compute of the state."""
 
     def __init__(self, part: Part) -> None:
-        self.part, self.graph, self.calculus = part, part.graph, part.calculus
+        super().__init__(part)
+        self.calculus = part.calculus
         self.scalar = part.calculus.wide(part.states[0]).scalar
         self.zero, self.one = (part.graph.constant(value, self.scalar) for value in (0, 1))
         self.chooses = self.keeps = False
-        self._known: dict[int, _Clamp] = {}
-
-    def of(self, node: Node) -> _Clamp:
-        found = self._known.get(node.index)
-        if found is None:
-            found = self._known[node.index] = self._derive(node)
-        return found
 
     def number(self, node: Node) -> Node:
         return self.graph.cast(node, self.scalar)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from gpuscan.operators.operator import Operator
 from gpuscan.operators.traced_array import Number, Traced
 
 Numbers = Sequence[Number]
+# What the nodes of a part are to a class.
+F = TypeVar("F")
 # How many random inputs show what a step does with infinities.
 _TRIALS = 8
 
@@ -80,6 +83,36 @@ class Part:
     def number_of(self, node: Node) -> int:
         """Return which of the part's old numbers an input is."""
         return self.states.index(node)
+
+    def result_at(self, value: float) -> Node:
+        """Return what a part of one number gives for an old number of this value."""
+        (state,), (result,) = self.states, self.results
+        inputs = {node: node for node in reachable([result]) if node.op == "input"}
+        (found,) = copy_nodes([result], self.graph, inputs | {state: self.graph.constant(value, state.scalar)})
+        return found
+
+
+class NodeForms(ABC, Generic[F]):
+    """The functions of the old numbers that the nodes of a part compute, in the form of a class.
+
+    Args:
+        part: the part.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self.part, self.graph = part, part.graph
+        self._known: dict[int, F] = {}
+
+    def of(self, node: Node) -> F:
+        """Return the form of a node, which is derived once."""
+        found = self._known.get(node.index)
+        if found is None:
+            found = self._known[node.index] = self._derive(node)
+        return found
+
+    @abstractmethod
+    def _derive(self, node: Node) -> F:
+        """Return the form of a node by the forms of its arguments."""
 
 
 @dataclass(frozen=True)

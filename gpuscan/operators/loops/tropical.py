@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from gpuscan.array_types import AnyArray
-from gpuscan.operators.evaluation import copy_nodes
-from gpuscan.operators.expression_graph import BOOL, Node, reachable
+from gpuscan.operators.expression_graph import BOOL, Node
 from gpuscan.operators.loops.semirings import INT64, Form, Forms, Semiring, derive_stage
 from gpuscan.operators.loops.stage import (
     Composition,
     LeavesClassError,
+    NodeForms,
     Numbers,
     Part,
     Stage,
@@ -155,11 +155,11 @@ class _Clamp:
     is_constant: bool = False
 
 
-class _Clamps:
+class _Clamps(NodeForms[_Clamp]):
     """The clamps that nodes compute of the state."""
 
     def __init__(self, part: Part) -> None:
-        self.part, self.graph = part, part.graph
+        super().__init__(part)
         own = part.states[0].scalar
         self.scalar = INT64 if own.kind in _INTEGERS else part.calculus.wide(part.states[0]).scalar
         self.far = _FAR if own.bits < 64 else 2**63 - 1
@@ -170,16 +170,9 @@ class _Clamps:
         self.cancels = False
         # True if np.where chooses between a bound and none, or if a bound may be infinite because of a sum.
         self.lacks = False
-        self._known: dict[int, _Clamp] = {}
 
     def number(self, node: Node) -> Node:
         return self.graph.cast(node, self.scalar)
-
-    def of(self, node: Node) -> _Clamp:
-        found = self._known.get(node.index)
-        if found is None:
-            found = self._known[node.index] = self._derive(node)
-        return found
 
     def _derive(self, node: Node) -> _Clamp:
         part, op, args = self.part, node.op, node.args
@@ -431,10 +424,8 @@ def derive(part: Part) -> Stage:
 
 def _keep_nan(part: Part, clamp: _Clamp) -> _Clamp:
     """Return the clamp with numbers that are NaN where the step is, such as ``s - min(s, x)`` for infinite numbers."""
-    graph, state, result = part.graph, part.states[0], part.results[0]
-    inputs = {node: node for node in reachable([result]) if node.op == "input"}
     # Whether infinities of the input cancel does not depend on a finite state.
-    (value,) = copy_nodes([result], graph, inputs | {state: graph.constant(1, state.scalar)})
+    graph, value = part.graph, part.result_at(1)
     if value.is_constant:
         return clamp
     numbers = [
