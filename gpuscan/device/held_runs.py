@@ -1,8 +1,8 @@
 """Hold short runs back, so that several of them are submitted together, or with the read of their results.
 
 A submission takes longer than a short scan: about 36 us on an H200. So a run waits for others if it is short, if it
-follows others at once, or while the GPU has work. What a queue holds goes to the GPU before anything
-else that is submitted to the device, also by a caller's own program, so no one sees the difference.
+follows others at once, or while the GPU has work. What a queue holds goes to the GPU before anything else that is
+submitted to the device, also by a caller's own program, so no one sees the difference.
 """
 
 from __future__ import annotations
@@ -108,16 +108,21 @@ class HoldingQueue(ABC):
         self._held += commands
         self._held_runs += 1
         self._held_bytes += nbytes
-        if self._held_runs >= TRANSFERS.held_runs or self._held_bytes > self._most_held_bytes():
+        if self._is_full():
             self.flush()
             self._last_full = time.perf_counter()
 
-    def _most_held_bytes(self) -> int:
+    def _is_full(self) -> bool:
+        """Return True if the held runs are to be submitted now."""
+        if self._held_runs >= TRANSFERS.held_runs:
+            return True
+        if self._held_bytes <= TRANSFERS.held_bytes:
+            return False
         now = time.perf_counter()
         if self._busy_until - now > TRANSFERS.submission_seconds:
-            return TRANSFERS.held_bytes_while_busy
+            return self._held_bytes > TRANSFERS.held_bytes_while_busy
         in_burst = now - self._last_full < TRANSFERS.burst_seconds
-        return TRANSFERS.held_bytes_in_burst if in_burst else TRANSFERS.held_bytes
+        return not in_burst or self._held_bytes > TRANSFERS.held_bytes_in_burst
 
     def flush(self, copies: Sequence[Copy] = ()) -> None:
         """Submit the held runs and then copies from buffer to buffer, if there are any, in one submission.
@@ -138,6 +143,8 @@ class HoldingQueue(ABC):
                 commands = self._finish_encoder(encoder)
                 with interrupts_held():
                     self._send(commands)
+                    seconds = self._held_bytes / TRANSFERS.most_bytes_per_second
+                    self._busy_until = max(self._busy_until, time.perf_counter()) + seconds
                     self._forget(taken)
                     taken = 0
             except Exception:
@@ -159,9 +166,7 @@ class HoldingQueue(ABC):
                 self._send(commands)
 
     def _forget(self, taken: int) -> None:
-        """Take runs off the list, which were submitted."""
-        seconds = self._held_bytes / TRANSFERS.most_bytes_per_second
-        self._busy_until = max(self._busy_until, time.perf_counter()) + seconds
+        """Take runs off the list."""
         del self._held[:taken]
         self._held_bytes = self._held_runs = 0
 
