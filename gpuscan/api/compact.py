@@ -108,7 +108,7 @@ def compact(x: object, mask: object, *, out: object = None, device: Devices = No
         there = None if places is None else arrays_on_device(places)
         return structure.build_bundle(pick_entries(home, arrays, chosen, there))
     numbers = as_numpy_arrays(leaves)
-    if home is None or (isinstance(home, Team) and not len(numbers[0])):
+    if home is None:
         bools = pick_by_numpy(picks, numbers) if isinstance(picks, Map) else np.asarray(picks)
         results = [leaf[bools].astype(leaf.dtype.newbyteorder("="), copy=False) for leaf in numbers]
     elif isinstance(home, Team):

@@ -174,10 +174,12 @@ class DeviceTeam:
     def share(self, length: int, call: Callable[[int, int, int], T]) -> list[T]:
         """Return the results of a call for each device's share of an axis: (device, low, high).
 
+        All of an axis without entries is the share of the first device.
+
         Raises:
             Exception: the first error of a call. No thread runs on after it.
         """
-        return self._on_devices(shares(length, self.speeds), call)
+        return self._on_devices(shares(length, self.speeds) or [Stretch(0, 0, length, True)], call)
 
     def _on_devices(self, parts: Sequence[Stretch], call: Callable[[int, int, int], T]) -> list[T]:
         """Return the results of a call for the stretch of each device, made by a thread for each."""
