@@ -140,7 +140,7 @@ def combine_code(
     source = emit(
         signature, arguments, traced.fields, element, "Element", native_int64, wrap=not late, names=names, fixed=fixed
     )
-    quick, steps = "", None
+    quick, steps = "", QuickSteps(frozenset())
     if fixed:
         quick, steps = _quick_code(arguments, traced, nodes, element, native_int64, names)
     return Code(
@@ -148,8 +148,8 @@ def combine_code(
         helpers_of(source + quick),
         element,
         quick=quick,
-        quick_products=steps is not None and steps.has_products,
-        unknown_bounds=steps is not None and steps.has_unknown,
+        quick_products=steps.has_products,
+        unknown_bounds=steps.has_unknown,
         wraps_late=late,
         order_free=is_order_free(traced.fields),
         commutes=commutes(traced.fields),

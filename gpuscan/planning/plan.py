@@ -205,10 +205,8 @@ def plan_scan(
     elif isinstance(tile, RowTile):
         tiles, dispatches = stages_of_parts(kernel, tile, spec)
     else:
-        tiles, dispatches = tile_stages(kernel, tile, spec, length, one_workgroup_folds)
-        if spec.everywhere:
-            totals = totals_tile(tile, spec, capabilities)
-            dispatches = [(replace(k, tile=totals) if k.stage == "scan_totals" else k, n) for k, n in dispatches]
+        totals = totals_tile(tile, spec, capabilities)
+        tiles, dispatches = tile_stages(kernel, tile, totals, spec, length, one_workgroup_folds)
     limit = capabilities.limits["max-compute-workgroups-per-dimension"]
     return ScanPlan(
         strategy=strategy,
@@ -331,9 +329,12 @@ def wait_bounds(strategy: str, capabilities: Capabilities) -> tuple[int, WaitPol
 
 
 def tile_stages(
-    kernel: Kernel, tile: TileShape, spec: ScanSpec, length: int, one_workgroup_folds: bool | None
+    kernel: Kernel, tile: TileShape, totals: TileShape, spec: ScanSpec, length: int, one_workgroup_folds: bool | None
 ) -> tuple[int, list[tuple[Kernel, int]]]:
-    """Return the number of tiles, and the dispatches with their numbers of workgroups."""
+    """Return the number of tiles, and the dispatches with their numbers of workgroups.
+
+    `totals` is the shape of the workgroup that combines the totals of all tiles.
+    """
     tiles = max(1, -(-length // tile.tile_size))
     if tile.per_row:
         tiles = length // spec.row_length * -(-spec.row_length // tile.tile_size)
@@ -350,7 +351,7 @@ def tile_stages(
     later = replace(kernel, spec=replace(kernel.spec, exclusive=False, initial=False))
     if kernel.strategy == "three_dispatch":
         if not tile.per_row:
-            dispatches.insert(0, (replace(later, stage="scan_totals"), 1))
+            dispatches.insert(0, (replace(later, stage="scan_totals", tile=totals), 1))
         dispatches.insert(0, (reduction_of(kernel), tiles))
     elif spec.carry_out:
         dispatches.append((replace(later, stage="carry"), 1))

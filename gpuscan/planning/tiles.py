@@ -66,11 +66,12 @@ def tile_of_halves(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
 
 
 def totals_tile(tile: TileShape, spec: ScanSpec, capabilities: Capabilities) -> TileShape:
-    """Return the shape of the workgroup that joins the totals of all tiles, for tiles of this shape.
+    """Return the shape of the workgroup that combines the totals of all tiles, for tiles of this shape.
 
-    One workgroup does all of it, so many invocations take less time: 2^14 totals 14 us on an H200 in place of 30.
+    In the canonical order one workgroup joins all totals, so it has as many invocations as it may. An H200 takes 23
+    instead of 30 us for 2^14 totals.
     """
-    if capabilities.adapter_type == "CPU":
+    if not spec.everywhere or capabilities.adapter_type == "CPU":
         return tile
     most = power_below(min(max_invocations(capabilities), tile.tile_size, max(1, items_that_fit(spec, capabilities))))
     return replace(tile, workgroup_size=most, chunk=tile.tile_size // most)

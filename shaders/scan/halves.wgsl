@@ -2,8 +2,8 @@
     the left half joined with each item of the scan of the right half (Sklansky 1960). Halves begin at multiples of
     their size, so that every tile of a power of two gives the same bits.
     Where the operator has quick steps, many items are joined by these at a time if bounds of their numbers tell that no
-    step meets a subnormal (see "Quick steps" in gpuscan/operators/code.py). Otherwise they are joined by exact steps, in loops,
-    because these are long. -#}
+    step meets a subnormal (see "Quick steps" in gpuscan/operators/code.py). Otherwise they are joined by exact steps, in
+    loops, because these are long. -#}
 {% set chunk = kernel.tile.chunk %}
 {% set quick = spec.combine.quick %}
 {% set value = ".value" if kernel.segmented else "" %}
@@ -23,6 +23,16 @@ Chunk({% for position in range(1, chunk) %}{{ name }}[{{ position }}], {% endfor
 {% macro level(name, half, join) -%}
 Chunk({% for position in range(chunk) %}{{ "%s(%s[%d], %s[%d])" % (join, name, position // half * half - 1, name, position) if position // half % 2 else "%s[%d]" % (name, position) }}{{ ", " if not loop.last }}{% endfor %})
 {%- endmacro %}
+{#- Return the scan of the chunk, without a test of any bounds. -#}
+{% macro return_levels(join) %}
+    let s1 = chunk;
+{% set ns = namespace(half=1) %}
+{% for _ in range(8) %}{% if ns.half < chunk %}
+    let s{{ 2 * ns.half }} = {{ level("s%d" % ns.half, ns.half, join) }};
+{% set ns.half = ns.half * 2 %}
+{% endif %}{% endfor %}
+    return s{{ chunk }};
+{% endmacro %}
 {% macro chunks_in_halves() %}
 {% if quick %}
 {{ quick }}
@@ -101,13 +111,7 @@ fn scan_chunk(chunk: Chunk) -> Chunk {
     if (lowest < -126i) {
         return scan_chunk_exactly(chunk, 1u);
     }
-    let s1 = chunk;
-{% set ns = namespace(half=1) %}
-{% for _ in range(8) %}{% if ns.half < chunk %}
-    let s{{ 2 * ns.half }} = {{ level("s%d" % ns.half, ns.half, "join_quickly") }};
-{% set ns.half = ns.half * 2 %}
-{% endif %}{% endfor %}
-    return s{{ chunk }};
+{{ return_levels("join_quickly") -}}
 {% endif %}
 }
 
@@ -121,13 +125,7 @@ fn join_pair(a: Item, b: Item) -> Item {
 }
 {% else %}
 fn scan_chunk(chunk: Chunk) -> Chunk {
-    let s1 = chunk;
-{% set ns = namespace(half=1) %}
-{% for _ in range(8) %}{% if ns.half < chunk %}
-    let s{{ 2 * ns.half }} = {{ level("s%d" % ns.half, ns.half, "join") }};
-{% set ns.half = ns.half * 2 %}
-{% endif %}{% endfor %}
-    return s{{ chunk }};
+{{ return_levels("join") -}}
 }
 
 fn join_pair(a: Item, b: Item) -> Item {
