@@ -81,7 +81,7 @@ fn look_back(tile: u32, lane: u32, prefix: ptr<function, Chunk>) -> u32 {
 // `group_totals`. What several posts take in registers, all invocations of the workgroup would lack.
 var<workgroup> lacks_prefix: array<atomic<u32>, GROUPS>;  // 1 if a group's tile has not posted all its prefixes
 var<workgroup> shared_depth: u32;
-var<workgroup> late_group: atomic<u32>;  // the first group whose post did not come in time
+var<workgroup> late_group: atomic<u32>;  // the first group without a post in time
 
 // Keep the post of the tile that is `distance` tiles above, if there is one.
 fn keep_post(invocation: u32, post: ChunkPost) {

@@ -315,7 +315,7 @@ def sum_with_constants(left: Any, right: Any) -> Any:
 
 
 def with_quotients(left: Any, right: Any) -> Any:
-    """Combine by a step whose size depends on numbers that are subtracted."""
+    """Combine by a quotient, for which no bounds are known."""
     return np.maximum(left * right, right) - np.abs(left) / (right * right + np.float32(1))
 
 

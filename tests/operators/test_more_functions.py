@@ -148,7 +148,7 @@ def test_complex_functions(adapter: wgpu.GPUAdapter) -> None:
 
 
 def test_complex_questions(adapter: wgpu.GPUAdapter) -> None:
-    """Ask for NaN and infinities, and compare numbers of which a part is NaN."""
+    """Ask for NaN and infinities, and compare complex numbers with NaN as one part."""
     numbers = [0.0, 1.5, np.inf, -np.inf, np.nan]
     every = np.array([complex(x, y) for x in numbers for y in numbers], np.complex64)
     a, b = (np.ascontiguousarray(each.ravel()) for each in np.meshgrid(every, every))

@@ -2,8 +2,8 @@
 
 A step may look up numbers in NumPy arrays that it closes over, such as the transition table of an automaton. NumPy asks
 the index for a Python number, which a traced one has not. So the function is traced again with arrays of a class that
-answers look-ups with choices. A table that is linear in the bits of its index, such as that of a CRC, is computed from
-these bits.
+answers look-ups with choices. If a table is linear in the bits of its index, as the table of a CRC is, its entries are
+computed from these bits.
 """
 
 from __future__ import annotations
