@@ -52,17 +52,27 @@ fn place_of(number: u32) -> Place {
 
 {% from "shared/main.wgsl" import main %}
 {{ main() }} {
-    // Several words, so that several loads are under way. Neighbours take neighbouring words.
+    // Neighbours take neighbouring words. All loads of an invocation come before its stores, so that they are under way
+    // together: a compiler cannot know that the two arrays do not overlap.
     let begin = (workgroup.x + workgroup.y * grid.x) * (WORKGROUP_SIZE * WORDS) + invocation;
-    for (var i = 0u; i < WORDS; i++) {
-        copy_word(begin + i * WORKGROUP_SIZE);
+{% for i in range(words) %}
+    let number{{ i }} = begin + {{ i }}u * WORKGROUP_SIZE;
+    let word{{ i }} = word_of(min(number{{ i }}, call.words - 1u));
+{% endfor %}
+{% for i in range(words) %}
+    if (number{{ i }} < call.words{{ " && word%d.is_copied" % i if unit == 4 and not contiguous }}) {
+        destination[call.first_word + number{{ i }}] = word{{ i }}.bits;
     }
+{% endfor %}
 }
 
-fn copy_word(number: u32) {
-    if (number >= call.words) {
-        return;
-    }
+// What a word of the destination becomes.
+struct Word {
+    bits: u32,
+    is_copied: bool,  // false if the word lies between rows
+}
+
+fn word_of(number: u32) -> Word {
     let word = call.first_word + number;
     let begin = max(word * UNITS, call.destination_first);
 {% if contiguous %}
@@ -73,9 +83,7 @@ fn copy_word(number: u32) {
     var copied = (begin - call.destination_first) / call.pitch * call.run + min(within, call.run);
 {% endif %}
 {% if unit == 4 %}
-    if (within < call.run) {
-        destination[word] = source[place_of(copied).at];
-    }
+    return Word(source[place_of(min(copied, call.units - 1u)).at], within < call.run);
 {% else %}
     var bits = 0u;
     if (begin % UNITS > 0u || call.run - min(within, call.run) < UNITS) {
@@ -98,6 +106,6 @@ fn copy_word(number: u32) {
         within += count;
         copied += count;
     }
-    destination[word] = bits;
+    return Word(bits, true);
 {% endif %}
 }

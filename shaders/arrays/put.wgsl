@@ -4,7 +4,8 @@
     out: destination, of any strides; nothing is written where there is no place
     Values: workgroup_size; steps: units that an invocation writes; unit: bytes, 1, 2 or 4; rank, indexed: see
         arrays/indexed_units.wgsl. -#}
-{% from "arrays/copy_unit.wgsl" import copy_unit with context %}
+{% from "arrays/store_unit.wgsl" import store_unit with context %}
+{% from "arrays/unit_of.wgsl" import unit_of with context %}
 {% set other = True %}
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
 const STEPS = {{ steps }}u;  // units that an invocation writes
@@ -34,5 +35,6 @@ fn put_unit(number: u32) {
     if (!unit.exists) {
         return;
     }
-    {{ copy_unit("values", "unit.other", "destination", "unit.at") }}
+    let bits = {{ unit_of("values", "unit.other") }};
+    {{ store_unit("destination", "unit.at", "bits") }}
 }

@@ -3,7 +3,8 @@
     in:  source: unit (i0, i1, …) of the view is at source_first + i0 * source_stride0 + …
     out: destination: the same unit is at first + i0 * stride0 + …
     Values: workgroup_size; steps: units that an invocation copies; unit: bytes, 1, 2 or 4; rank: axes of the views. -#}
-{% from "arrays/copy_unit.wgsl" import copy_unit with context %}
+{% from "arrays/store_unit.wgsl" import store_unit with context %}
+{% from "arrays/unit_of.wgsl" import unit_of with context %}
 struct Call {
     source_first: u32,  // the views' first units
     first: u32,
@@ -26,26 +27,37 @@ const UNITS = {{ 4 // unit }}u;  // in a word
 
 {% from "shared/main.wgsl" import main %}
 {{ main() }} {
-    // Several units, so that several loads are under way. Neighbours take neighbouring units.
+    // Neighbours take neighbouring units. All loads of an invocation come before its stores, so that they are under way
+    // together: a compiler cannot know that the two arrays do not overlap.
     let begin = (workgroup.x + workgroup.y * grid.x) * (WORKGROUP_SIZE * STEPS) + invocation;
-    for (var i = 0u; i < STEPS; i++) {
-        copy_unit(begin + i * WORKGROUP_SIZE);
+{% for step in range(steps) %}
+    let number{{ step }} = begin + {{ step }}u * WORKGROUP_SIZE;
+    let places{{ step }} = places_of(min(number{{ step }}, call.units - 1u));
+    let bits{{ step }} = {{ unit_of("source", "places%d.source" % step) }};
+{% endfor %}
+{% for step in range(steps) %}
+    if (number{{ step }} < call.units) {
+        {{ store_unit("destination", "places%d.destination" % step, "bits%d" % step) | indent(4) }}
     }
+{% endfor %}
 }
 
-fn copy_unit(number: u32) {
-    if (number >= call.units) {
-        return;
-    }
+struct Places {
+    source: u32,
+    destination: u32,
+}
+
+// Return the places of the unit with this number in C order.
+fn places_of(number: u32) -> Places {
     var rest = number;
-    var at = call.source_first;
-    var place = call.first;
+    var places = Places(call.source_first, call.first);
 {% for axis in range(rank - 1, 0, -1) %}
-    at += (rest % call.size{{ axis }}) * call.source_stride{{ axis }};
-    place += (rest % call.size{{ axis }}) * call.stride{{ axis }};
+    let i{{ axis }} = rest % call.size{{ axis }};
+    places.source += i{{ axis }} * call.source_stride{{ axis }};
+    places.destination += i{{ axis }} * call.stride{{ axis }};
     rest /= call.size{{ axis }};
 {% endfor %}
-    at += rest * call.source_stride0;
-    place += rest * call.stride0;
-    {{ copy_unit("source", "at", "destination", "place") }}
+    places.source += rest * call.source_stride0;
+    places.destination += rest * call.stride0;
+    return places;
 }
