@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd
 
 from gpuscan.elements import min_chunk
 from gpuscan.planning.capabilities import Capabilities
@@ -123,9 +124,30 @@ def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     most = max_invocations(capabilities)
     workgroup = max(power_below(min(h.workgroup, most, max(room, subgroup_size))), subgroup_size)
     wide = power_below(min(h.wide_workgroup, most, max(room - h.wide_workgroup // subgroup_size, workgroup)))
-    workgroup, steps = lanes_and_steps(spec, capabilities, chunk, workgroup, wide)
+    rows = rows_of_whole_accesses(spec, h)
+    if chunk < rows <= fits:
+        chunk = rows
+        most = h.vector_register_words // (chunk * words)
+        steps = max((n for n in h.steps if n <= most and workgroup * n * chunk * h.min_tiles <= spec.length), default=1)
+    else:
+        workgroup, steps = lanes_and_steps(spec, capabilities, chunk, workgroup, wide)
     once = spec.combine.long or joins_rows_once(spec, capabilities, chunk) or joins_segments_once(spec)
     return TileShape(workgroup, subgroup_size, steps, chunk, single_lead=once and chunk > 1 and not spec.compacts)
+
+
+def rows_of_whole_accesses(spec: ScanSpec, h: Heuristics) -> int:
+    """Return how many vectors fill whole accesses to storage, as far as registers hold them; 0 if it makes no difference.
+
+    It does for short vectors that end within an access. Triples of words take as long one by one.
+    """
+    fields = (*spec.source.fields, *spec.destination.fields)
+    nbytes = spec.source.fields[0].storage_bytes
+    if len(fields) > 2 or fields[0].count == 1 or nbytes >= 2 * ACCESS_BYTES or 4 * spec.item_words == nbytes == 12:
+        return 0
+    rows = ACCESS_BYTES // gcd(ACCESS_BYTES, nbytes)
+    while rows * spec.item_words > h.vector_chunk_words:
+        rows //= 2
+    return rows
 
 
 def bytes_accessed_together(spec: ScanSpec) -> int:
