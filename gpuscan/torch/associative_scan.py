@@ -15,7 +15,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.errors import OperatorError
 from gpuscan.operators.function_keys import function_key, has_closure
 from gpuscan.problem.arguments import as_flag
-from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, reverse_derivative, run, under_batch
+from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, reverse_derivative, run
 from gpuscan.torch.tensors import check_dim, check_tensors
 from gpuscan.torch.torch_steps import scan_tensors
 from gpuscan.torch.traced_function import check_results, trace_row_operator
@@ -150,11 +150,6 @@ class _Scan(TensorScan):
         dtypes = [array.dtype for array in arrays]
         operator = trace_row_operator(self.function, self.key, self.tree, shapes, dtypes, self.axis)
         return RowScan(operator, self.axis, self.reverse, self.ranks)
-
-    def map_over_batch(
-        self, tensors: Sequence[Tensor], batched: Sequence[bool], size: int
-    ) -> tuple[TensorScan, Sequence[Tensor]]:
-        return under_batch(self, tensors, batched, size)
 
     # ----- By PyTorch
 

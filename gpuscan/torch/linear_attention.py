@@ -13,7 +13,7 @@ from torch import Tensor  # noqa: TID253
 from gpuscan.api import linear_attention as attention
 from gpuscan.array_types import AnyArray
 from gpuscan.problem.arguments import as_flag
-from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, reverse_derivative, run, under_batch
+from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, reverse_derivative, run
 from gpuscan.torch.tensors import check_tensors
 
 
@@ -197,11 +197,6 @@ class _Attention(TensorScan):
 
     def tangents(self, tensors: Sequence[Tensor], tangents: Sequence[Tensor]) -> Sequence[Tensor]:
         return forward_derivative(self._by_steps, tensors, tangents)
-
-    def map_over_batch(
-        self, tensors: Sequence[Tensor], batched: Sequence[bool], size: int
-    ) -> tuple[TensorScan, Sequence[Tensor]]:
-        return under_batch(self, tensors, batched, size)
 
     def _by_steps(self, *tensors: Tensor) -> tuple[Tensor, Tensor]:
         """Return the results by operations that have derivatives of all orders."""

@@ -72,15 +72,19 @@ class TensorScan(ABC):
             OperatorError: this scan has none.
         """
 
-    @abstractmethod
     def map_over_batch(self, tensors: Tensors, batched: Sequence[bool], size: int) -> tuple[TensorScan, Tensors]:
         """Return the scan of all examples of a batch at once, and its tensors.
+
+        This is for scans with an attribute `lead`, the number of axes of batches in front. Others have their own.
 
         Args:
             tensors: the tensors, with the axis of the batch in front where they have one.
             batched: which of them have it.
             size: the length of the batch.
         """
+        scan: Any = self
+        pairs = zip(tensors, batched, strict=True)
+        return replace(scan, lead=scan.lead + 1), [x if has else x.expand(size, *x.shape) for x, has in pairs]
 
 
 def run(scan: TensorScan, tensors: Tensors) -> list[Tensor]:
@@ -117,12 +121,6 @@ def reverse_derivative(function: Callable[..., object], values: Tensors, grads: 
     """
     found: Tensors = torch.func.vjp(function, *values)[1](tuple(grads))
     return found
-
-
-def under_batch(scan: Any, tensors: Tensors, batched: Sequence[bool], size: int) -> tuple[TensorScan, Tensors]:
-    """Return what `TensorScan.map_over_batch` does, for a scan that takes `lead` axes of batches in front."""
-    pairs = zip(tensors, batched, strict=True)
-    return replace(scan, lead=scan.lead + 1), [x if has else x.expand(size, *x.shape) for x, has in pairs]
 
 
 def _compute_results(scan: TensorScan, tensors: Tensors) -> list[Tensor]:

@@ -16,7 +16,7 @@ from gpuscan.api.selective_states import STATES, TIME
 from gpuscan.api.state_space import check_scan_shapes, check_update_shapes
 from gpuscan.array_types import AnyArray
 from gpuscan.torch.linear_recurrence import linear_recurrence
-from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, reverse_derivative, run, under_batch
+from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, reverse_derivative, run
 from gpuscan.torch.tensors import check_tensors
 
 
@@ -146,11 +146,6 @@ class _SelectiveScan(TensorScan):
 
     def tangents(self, tensors: Sequence[Tensor], tangents: Sequence[Tensor]) -> Sequence[Tensor]:
         return forward_derivative(self._by_recurrence, tensors, tangents)
-
-    def map_over_batch(
-        self, tensors: Sequence[Tensor], batched: Sequence[bool], size: int
-    ) -> tuple[TensorScan, Sequence[Tensor]]:
-        return under_batch(self, tensors, batched, size)
 
     def _by_recurrence(self, u: Tensor, dt: Tensor, decays: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         """Return the results by operations that have derivatives of all orders."""
