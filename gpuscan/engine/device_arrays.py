@@ -33,7 +33,7 @@ from gpuscan.engine.executor import Executor
 from gpuscan.engine.head_bits import ComparedKeys, HeadBits, MarkedHeads, can_compare, with_keys, with_offsets_there
 from gpuscan.engine.job import Job, Layout, PlanOptions
 from gpuscan.engine.places import DeviceSource
-from gpuscan.engine.preparation import check_elements, row_too_long, slab_tile, spans_too_long, tile_on
+from gpuscan.engine.preparation import prepare_problem, row_too_long, slab_tile, spans_too_long, tile_on
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.segment_results import device_sinks, fold_segments
 from gpuscan.errors import StrategyError
@@ -55,7 +55,6 @@ from gpuscan.planning.plan import reverses_rows, shares_words
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.column_vectors import as_vectors, vectors_in
-from gpuscan.problem.log_sums import as_log_sums
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, make_packed_element, pack_problem, places
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads, Keys
@@ -104,8 +103,7 @@ def scan_device(
         ProgressTimeoutError: the strategy was asked for by name and timed out.
     """
     context = executor.context
-    check_elements(context, problem)
-    problem = as_log_sums(problem)
+    problem = prepare_problem(context, problem)
     fields = problem.destination.fields
     lead = problem.results_shape
     results = list(out) if out is not None else [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]

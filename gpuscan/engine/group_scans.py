@@ -31,7 +31,7 @@ from gpuscan.engine.group_tables import (
 )
 from gpuscan.engine.groups import SortedLabels, mark_missing, scan_in_order, search_missing, sort_into
 from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
-from gpuscan.engine.preparation import check_elements
+from gpuscan.engine.preparation import prepare_problem
 from gpuscan.engine.record import are_owned, new_verdict, stage_dispatch, uniform_of
 from gpuscan.engine.sorting import partition, plan_partition
 from gpuscan.planning.key_heuristics import group_heuristics_for
@@ -39,7 +39,6 @@ from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.uncounted_groups import UncountedGroups, plan_uncounted
 from gpuscan.problem.groups import may_be_missing, missing_error
 from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
-from gpuscan.problem.log_sums import as_log_sums
 
 if TYPE_CHECKING:
     from gpuscan.engine.executor import Executor
@@ -144,8 +143,7 @@ def _plan_labels(executor: Executor, problem: Problem, labels: object) -> Uncoun
         return None
     if problem.indexed and length > MAX_INT32_LENGTH:
         return None
-    check_elements(context, problem)
-    problem = as_log_sums(problem)
+    problem = prepare_problem(context, problem)
     limit, fields = context.binding_limit, (*problem.source.fields, *problem.destination.fields)
     if labels.nbytes > limit or any(problem.size * f.storage_bytes > limit for f in fields):
         return None

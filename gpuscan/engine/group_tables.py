@@ -17,7 +17,7 @@ from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, written
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
-from gpuscan.engine.preparation import check_elements
+from gpuscan.engine.preparation import prepare_problem
 from gpuscan.engine.record import are_owned, new_verdict, uniform_of
 from gpuscan.operators.trace import trace_function
 from gpuscan.planning.group_plan import plan_groups
@@ -26,7 +26,6 @@ from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.groups import empty_error, labels_error
 from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
-from gpuscan.problem.log_sums import as_log_sums
 
 # More than the number of a group.
 _LAST = np.uint32(0xFFFFFFFF)
@@ -165,8 +164,7 @@ def plan_table(
     context, length = executor.context, problem.row_length
     if problem.empty or problem.everywhere or (problem.indexed and length > MAX_INT32_LENGTH):
         return None
-    check_elements(context, problem)
-    problem = as_log_sums(problem)
+    problem = prepare_problem(context, problem)
     limit = context.binding_limit
     fields = (*problem.source.fields, *problem.destination.fields)
     if problem.passes_neighbour or any(problem.size * f.storage_bytes > limit for f in fields):

@@ -23,7 +23,7 @@ from gpuscan.engine.head_bits import HeadBits, MarkedHeads, UploadedHeads
 from gpuscan.engine.job import Job, Layout, PlanOptions
 from gpuscan.engine.mapped_files import is_mapped_file
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostRows, HostSink, HostSlabs, HostSource
-from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, slab_tile, spans_too_long, tile_on
+from gpuscan.engine.preparation import prepare_problem, row_too_long, seed_words, slab_tile, spans_too_long, tile_on
 from gpuscan.engine.segment_results import device_sinks
 from gpuscan.engine.small_arrays import scan_small
 from gpuscan.planning.column_tiles import takes_vectors
@@ -43,7 +43,6 @@ from gpuscan.planning.partition import (
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.column_vectors import as_vectors
-from gpuscan.problem.log_sums import as_log_sums
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, pack_problem, unpack_results
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import written
@@ -77,8 +76,7 @@ def scan_host(
         ProgressTimeoutError: the strategy was asked for by name and timed out.
     """
     context = executor.context
-    check_elements(context, problem)
-    problem = as_log_sums(problem)
+    problem = prepare_problem(context, problem)
     limit = context.capabilities.limits[STORAGE_LIMIT]
     if binds_too_many(problem, limit):
         leaves = pack_arrays(problem.source, problem.numpy_leaves, len(problem.shape))

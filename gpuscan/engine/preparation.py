@@ -21,6 +21,7 @@ from gpuscan.planning.tuned_tiles import best_tile
 from gpuscan.planning.workgroup_memory import check_element
 from gpuscan.problem.fixed_bits import EVERYWHERE
 from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
+from gpuscan.problem.log_sums import as_log_sums
 from gpuscan.problem.problem import make_problem
 
 if TYPE_CHECKING:
@@ -51,6 +52,16 @@ def check_elements(context: DeviceContext, problem: Problem) -> None:
         raise context.float64_error(
             "float64 was asked for", 'dtype=np.float32 to combine in 32 bits, or device="numpy" to run on the CPU'
         )
+
+
+def prepare_problem(context: DeviceContext, problem: Problem) -> Problem:
+    """Return the problem as the device combines it: logarithms of sums by pairs, other problems as they are.
+
+    Raises:
+        GpuscanError: as `check_elements` does.
+    """
+    check_elements(context, problem)
+    return as_log_sums(problem)
 
 
 # ----- Steps on floats with the same bits everywhere

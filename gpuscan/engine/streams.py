@@ -18,11 +18,10 @@ from gpuscan.device.transfer import bytes_of, copy, round_up
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job
 from gpuscan.engine.part_buffers import PartBuffers
-from gpuscan.engine.preparation import check_elements, seed_words, tile_on
+from gpuscan.engine.preparation import prepare_problem, seed_words, tile_on
 from gpuscan.planning.partition import Part, host_piece_length, piece, piece_unit
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.spec import ScanSpec, scan_spec
-from gpuscan.problem.log_sums import as_log_sums
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, pack_problem, unpack_results
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Flags, as_words
@@ -197,12 +196,11 @@ def scan_stream(
         piece_bytes: the bytes of a piece (default: chosen for the adapter).
     """
     context = executor.context
-    check_elements(context, opening)
     limit = context.capabilities.limits[STORAGE_LIMIT]
     as_given, bring_together = opening, binds_too_many(opening, limit)
 
-    def prepare_problem(problem: Problem) -> Problem:
-        problem = as_log_sums(problem)
+    def pack(problem: Problem) -> Problem:
+        problem = prepare_problem(context, problem)
         if not bring_together:
             return problem
         leaves = pack_arrays(problem.source, problem.numpy_leaves, len(problem.shape))
@@ -211,8 +209,8 @@ def scan_stream(
     def in_form(chunk: Chunk) -> Leaves:
         return unpack_results(as_given, chunk.results) if bring_together else chunk.results
 
-    opening = prepare_problem(opening)
-    queue = ChunkQueue(chain([opening], map(prepare_problem, others)))
+    opening = pack(opening)
+    queue = ChunkQueue(chain([opening], map(pack, others)))
     spec = replace(scan_spec(opening, context.capabilities, captures=True), rows=1, row_length=LENGTH_LIMIT - 1)
     if not queue.await_elements(find_settled_length(spec, executor)) and queue.arrived:
         spec = replace(spec, row_length=queue.arrived)
