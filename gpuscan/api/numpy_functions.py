@@ -144,34 +144,27 @@ def _mean(a: object, axis: Axes = None, dtype: Kind = None, out: Out = None, kee
     return mean if out is None else _convert_to(out, mean)
 
 
-@_form_of(np.var)
-def _var(
-    a: object,
-    axis: Axes = None,
-    dtype: Kind = None,
-    out: Out = None,
-    ddof: float = 0,
-    keepdims: bool = False,
-    *,
-    mean: Any = np._NoValue,
-    correction: Any = np._NoValue,
-) -> Array:
-    return _spread("np.var", a, axis, dtype, out, ddof if correction is np._NoValue else correction, keepdims, mean)
+def _spread_of(name: str) -> Form:
+    """Return the form of np.var or np.std."""
+
+    def form(
+        a: object,
+        axis: Axes = None,
+        dtype: Kind = None,
+        out: Out = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        *,
+        mean: Any = np._NoValue,
+        correction: Any = np._NoValue,
+    ) -> Array:
+        return _spread(name, a, axis, dtype, out, ddof if correction is np._NoValue else correction, keepdims, mean)
+
+    return form
 
 
-@_form_of(np.std)
-def _std(
-    a: object,
-    axis: Axes = None,
-    dtype: Kind = None,
-    out: Out = None,
-    ddof: float = 0,
-    keepdims: bool = False,
-    *,
-    mean: Any = np._NoValue,
-    correction: Any = np._NoValue,
-) -> Array:
-    return _spread("np.std", a, axis, dtype, out, ddof if correction is np._NoValue else correction, keepdims, mean)
+_form_of(np.var)(_spread_of("np.var"))
+_form_of(np.std)(_spread_of("np.std"))
 
 
 def _spread(name: str, a: object, axis: Axes, dtype: Kind, out: Out, ddof: float, keepdims: bool, mean: Any) -> Array:
