@@ -11,12 +11,8 @@ const COPY_SIZE = WORKGROUP_SIZE * STEPS;  // vectors
 @group(0) @binding(0) var<storage, read> source: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read_write> destination: array<vec4<u32>>;
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) local_index: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main(invocation="local_index") }} {
     let start = (workgroup.x + workgroup.y * grid.x) * COPY_SIZE;
     let first = start + (local_index / LANES) * LANES * STEPS + local_index % LANES;
     let end = arrayLength(&source);

@@ -14,12 +14,8 @@ struct Call {
 @group(0) @binding(2) var<storage, read> decays: array<f32>;
 @group(0) @binding(3) var<storage, read_write> ends: array<f32>;
 
-@compute @workgroup_size({{ workgroup_size }})
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main(size=workgroup_size) }} {
     let place = (workgroup.x + workgroup.y * grid.x) * {{ workgroup_size }}u + invocation;
     if (place >= call.rows * call.state_count) {
         return;

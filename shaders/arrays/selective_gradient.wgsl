@@ -60,12 +60,8 @@ fn states_before(place: Place, stretch: u32, first: u32) -> vec4<f32> {
 
 {% macro weight(name, time) %}{{ "tile_%s[(first + %du) * QUADS + quad]" % (name, time) if name in varying else "own_%s" % name }}{% endmacro %}
 
-@compute @workgroup_size({{ invocations }})
-fn main(
-    @builtin(local_invocation_index) lane: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main(size=invocations, invocation="lane") }} {
     let channel = lane % CHANNELS;
     let quad = lane / CHANNELS;
     let number = workgroup.x + workgroup.y * grid.x;

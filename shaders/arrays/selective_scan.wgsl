@@ -38,12 +38,8 @@
 
 // The inputs of a tile; each of `tile_u` is replaced by the output.
 {{ declare_tile(inputs, varying) }}
-@compute @workgroup_size({{ channels }})
-fn main(
-    @builtin(local_invocation_index) lane: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main(size=channels, invocation="lane") }} {
     let number = workgroup.x + workgroup.y * grid.x;
     let chunk = chunk_of(number);
     let place = place_of(number, lane);

@@ -188,12 +188,8 @@ var<workgroup> {{ name }}: array<vec4<f32>, {{ 32 * 9 }}>;
 
 {#- The head of the main function. It gives each workgroup its number. -#}
 {% macro main() %}
-@compute @workgroup_size(64)
-fn main(
-    @builtin(local_invocation_index) lane: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main as main_head %}
+{{ main_head(size=64, invocation="lane") }} {
     let number = workgroup.x + workgroup.y * grid.x;
     let x = lane % 8u;
     let y = lane / 8u;

@@ -9,15 +9,8 @@
 {% include "scan/totals.wgsl" %}
 {% include "shared/grid.wgsl" %}
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-{% if kernel.subgroups %}
-    @builtin(subgroup_size) subgroup_size: u32,
-{% endif %}
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main("@builtin(subgroup_size) subgroup_size: u32" if kernel.subgroups else "") }} {
 {% include "scan/own_tile.wgsl" %}
     let aggregate = reduce_tile(tile, invocation);
     if (invocation == 0u) {

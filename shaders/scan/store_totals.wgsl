@@ -13,15 +13,8 @@
 {% include "scan/tile_scan.wgsl" %}
 {% include "scan/prefix_" ~ kernel.strategy ~ ".wgsl" %}
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-{% if kernel.subgroups %}
-    @builtin(subgroup_size) subgroup_size: u32,
-{% endif %}
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main("@builtin(subgroup_size) subgroup_size: u32" if kernel.subgroups else "") }} {
 {% include "scan/own_tile.wgsl" %}
 {% if scheduler == "random" %}
     idle(LOADS, tile, {{ "invocation / SUBGROUP_SIZE" if kernel.subgroups else "invocation" }}, LONGEST_DELAY);

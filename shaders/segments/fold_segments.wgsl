@@ -65,12 +65,8 @@ fn store_whole(segment: u32, span: Span, begin: u32, end: u32) {
     }
 }
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(local_invocation_index) invocation: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main() }} {
     let tile = workgroup.x + workgroup.y * grid.x;
     if (tile >= params.tiles) {
         return;

@@ -16,12 +16,8 @@ struct Found {
 
 var<workgroup> sums: array<u32, RADIX>;
 
-@compute @workgroup_size(RADIX)
-fn main(
-    @builtin(local_invocation_index) value: u32,
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-) {
+{% from "shared/main.wgsl" import main %}
+{{ main(size="RADIX", invocation="value") }} {
     let index = workgroup.x + workgroup.y * grid.x;
     let row = index / DIGITS;
     if (row >= params.tiles / params.tiles_per_row) {
