@@ -22,8 +22,6 @@ from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.tile_shapes import TileShape, power_below
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
 
-# The bindings after the arrays, in the order of their numbers. The binding of the labels is before the arrays.
-_AFTER_ARRAYS = ("table", "seeds", "fills", "captured", "verdict", "locals", "moves")
 # A capacity is a multiple of this part of the next power of 2, so that few numbers of labels need shaders of their own.
 _CAPACITY_STEPS = 8
 # The bits of a digit by which tiles are sorted, at most, and the counters of a workgroup that sorts.
@@ -73,6 +71,8 @@ class GroupKernel(Kernel):
     interleaved: bool = False
     partitioned: bool = False
 
+    labels_binding = 1
+    after_arrays = ("table", "seeds", "fills", "captured", "verdict", "locals", "moves")
     __hash__ = HashedOnce.__hash__
 
     @property
@@ -130,17 +130,6 @@ class GroupKernel(Kernel):
             for i, field in enumerate(self.spec.destination.fields)
         )
 
-    def binding_of(self, name: str) -> int:
-        """Return the number of a binding. The labels come first, then the arrays, then the other bindings."""
-        if name == "labels":
-            return 1
-        return 2 + len(self.spec.source.fields) + len(self.spec.destination.fields) + _AFTER_ARRAYS.index(name)
-
-    @cached_property
-    def uniforms(self) -> tuple[tuple[int, str], ...]:
-        """The number and the role of each uniform buffer but the parameters."""
-        return ((self.binding_of("captured"), "captured"),) if self.spec.captured_functions else ()
-
     @cached_property
     def bindings(self) -> tuple[BoundArray, ...]:
         """Every storage buffer that the stage binds."""
@@ -148,7 +137,7 @@ class GroupKernel(Kernel):
         if self.stage in ("scan_carries", "reduce_carries"):
             bound += self.destinations
         else:
-            bound += [BoundArray("labels", self.binding_of("labels"), "read"), *self.arrays]
+            bound += [BoundArray("labels", self.labels_binding, "read"), *self.arrays]
         if self.stage in ("combine_tiles", "finish_groups", "place_results"):
             bound.append(BoundArray("locals", self.binding_of("locals"), self.locals_access))
         if self.partitioned and self.stage in ("scan_carries", "place_results"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
+from typing import ClassVar
 
 from gpuscan.elements import Field, HashedOnce
 from gpuscan.operators.user_wgsl import label
@@ -31,9 +32,6 @@ RUNS_AT = 64
 # The word of the counts that has the number of elements that a partition does not select: where every adapter can bind
 # it.
 OTHERS_AT = 64
-
-# The bindings after the arrays, in the order of their numbers.
-_AFTER_ARRAYS = ("seeds", "carries", "carry_out", "heads", "captured", "count", "views")
 
 
 @dataclass(frozen=True)
@@ -331,8 +329,11 @@ class Kernel(HashedOnce):
         words = self.heuristics.moved_words_in_flight // (2 if self.spec.partitions else 1)
         return max(1, words // self.spec.result.words)
 
-    # ----- Bindings: 0 parameters, 1 tile state, then sources, destinations, then those below
+    # ----- Bindings: 0 parameters, 1 tile state, then sources, destinations, then those of `after_arrays`
     state_binding = 1
+    # A subclass has numbers and names of its own.
+    first_array: ClassVar[int] = 2
+    after_arrays: ClassVar[tuple[str, ...]] = ("seeds", "carries", "carry_out", "heads", "captured", "count", "views")
 
     @cached_property
     def sources(self) -> tuple[BoundArray, ...]:
@@ -340,7 +341,14 @@ class Kernel(HashedOnce):
         access = "read_write" if self.access.shared or self.access.in_place else "read"
         views = self.access.views or [""] * len(self.spec.source.fields)
         return tuple(
-            BoundArray(f"source{i}", 2 + i, access, 1 if views[i] else self.field_width(field), view=views[i], number=i)
+            BoundArray(
+                f"source{i}",
+                self.first_array + i,
+                access,
+                1 if views[i] else self.field_width(field),
+                view=views[i],
+                number=i,
+            )
             for i, field in enumerate(self.spec.source.fields)
         )
 
@@ -362,7 +370,8 @@ class Kernel(HashedOnce):
 
     def binding_of(self, name: str) -> int:
         """Return the number of a binding. These bindings are numbered after the arrays."""
-        return 2 + len(self.spec.source.fields) + len(self.spec.destination.fields) + _AFTER_ARRAYS.index(name)
+        arrays = len(self.spec.source.fields) + len(self.spec.destination.fields)
+        return self.first_array + arrays + self.after_arrays.index(name)
 
     @cached_property
     def uniforms(self) -> tuple[tuple[int, str], ...]:

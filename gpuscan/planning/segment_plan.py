@@ -22,8 +22,6 @@ from gpuscan.planning.tile_shapes import TileShape, power_below
 from gpuscan.planning.tiles import max_invocations
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
 
-# The bindings after the arrays, in the order of their numbers.
-_AFTER_ARRAYS = ("memory", "offsets", "heads", "seeds", "fills", "captured", "verdict")
 # A word has a bit for each of the neighbouring elements that an invocation combines.
 _MOST_OWN = 32
 
@@ -52,6 +50,8 @@ class SegmentKernel(Kernel):
     few_parts: int
     segments_each: int
 
+    first_array = 1
+    after_arrays = ("memory", "offsets", "heads", "seeds", "fills", "captured", "verdict")
     __hash__ = HashedOnce.__hash__
 
     @property
@@ -84,18 +84,6 @@ class SegmentKernel(Kernel):
         """True if the scan over lanes is a loop, for the same reason."""
         return self.spec.combine.long or self.item_words > SEGMENTS.max_unrolled_words
 
-    def binding_of(self, name: str) -> int:
-        """Return the number of a binding. The arrays come first, then the other bindings."""
-        return 1 + len(self.spec.source.fields) + len(self.spec.destination.fields) + _AFTER_ARRAYS.index(name)
-
-    @cached_property
-    def sources(self) -> tuple[BoundArray, ...]:
-        """The arrays that are loaded."""
-        return tuple(
-            BoundArray(f"source{i}", 1 + i, "read", self.field_width(field), number=i)
-            for i, field in enumerate(self.spec.source.fields)
-        )
-
     @cached_property
     def destinations(self) -> tuple[BoundArray, ...]:
         """The arrays that are stored."""
@@ -109,11 +97,6 @@ class SegmentKernel(Kernel):
     def arrays(self) -> tuple[BoundArray, ...]:
         """The arrays that the stage binds."""
         return (*self.sources, *self.destinations) if self.stage == "fold_segments" else self.destinations
-
-    @cached_property
-    def uniforms(self) -> tuple[tuple[int, str], ...]:
-        """The number and the role of each uniform buffer but the parameters."""
-        return ((self.binding_of("captured"), "captured"),) if self.spec.captured_functions else ()
 
     @cached_property
     def bindings(self) -> tuple[BoundArray, ...]:

@@ -2,7 +2,7 @@
     Values: kernel.label; spec. -#}
 {% from "shared/chunk_access.wgsl" import store_single with context %}
 {% include "shared/arrays.wgsl" %}
-@group(0) @binding({{ kernel.binding_of("labels") }}) var<storage, read> labels: array<u32>;
+@group(0) @binding({{ kernel.labels_binding }}) var<storage, read> labels: array<u32>;
 {% if kernel.checked %}
 {% from "shared/indices.wgsl" import index_at with context %}
 
