@@ -329,7 +329,7 @@ class Kernel(HashedOnce):
         words = self.heuristics.moved_words_in_flight // (2 if self.spec.partitions else 1)
         return max(1, words // self.spec.result.words)
 
-    # ----- Bindings: 0 parameters, 1 tile state, then sources, destinations, then those of `after_arrays`
+    # ----- Bindings: 0 parameters, 1 tile state, then the sources, the destinations and `after_arrays`
     state_binding = 1
     # A subclass has numbers and names of its own.
     first_array: ClassVar[int] = 2
