@@ -40,8 +40,6 @@ from gpuscan.device.program import Recording, encode
 from gpuscan.device.queue import open_queue
 from gpuscan.device.reports import (
     MAX_PENDING_RUNS,
-    TIMEOUT_WINDOW,
-    TIMEOUTS_TO_GIVE_UP,
     Run,
     RunLog,
     SortRun,
@@ -49,6 +47,7 @@ from gpuscan.device.reports import (
 )
 from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import Begun, RunKind, TileState
+from gpuscan.device.timeouts import TIMEOUT_WINDOW, TIMEOUTS_TO_GIVE_UP
 from gpuscan.device.transfer import read_together, upload
 from gpuscan.device.webgpu_log import libraries_quiet
 from gpuscan.errors import AdapterNotFoundError, StrategyError, UnsupportedDtypeError

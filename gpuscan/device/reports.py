@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from gpuscan.device.native_queue import Bytes
+from gpuscan.device.timeouts import Timeouts, timeout_error
 from gpuscan.device.transfer import read_together, round_up
-from gpuscan.errors import GpuscanError, OperatorError, ProgressTimeoutError
+from gpuscan.errors import GpuscanError, OperatorError
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import LOOP_LIMIT_WORD, STATE_HEADER_WORDS, STATUS_WORD, SUBGROUP_SIZE_WORD
 
@@ -39,68 +40,6 @@ MAX_PENDING_RUNS = 256
 MAX_RECORDED_RUNS = 256
 # How many tile-state buffers those reports may keep alive.
 MAX_RECORDED_STATES = 8
-# A strategy is given up once it has timed out this often within the following time, in seconds. One timeout says
-# little: other programs that use the GPU can cause it.
-TIMEOUTS_TO_GIVE_UP = 3
-TIMEOUT_WINDOW = 60.0
-# The seconds for which it is given up the first time. Each later time is twice as long as the one before, up to the
-# most, so a strategy that never works costs less and less, and one that other programs disturbed comes back.
-FIRST_PAUSE = 60.0
-LONGEST_PAUSE = 3600.0
-# The seconds after a timeout for which calls on device arrays wait for their own report: a run that no call waits for
-# cannot be done again.
-WATCH_SECONDS = 600.0
-
-
-class Timeouts:
-    """The timeouts of a device's strategies, and the strategies that are given up for a while.
-
-    All of this is forgotten when the process ends.
-
-    Args:
-        clock: returns the time in seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock = clock
-        # The last timeouts of each strategy, how long it was given up last, and until when it is given up.
-        self._times: dict[str, list[float]] = {}
-        self._pauses: dict[str, float] = {}
-        self._until: dict[str, float] = {}
-        self._last = -math.inf
-
-    def note(self, strategy: str) -> float | None:
-        """Note a timeout; return the seconds for which the strategy is given up now, or None if it is not."""
-        self._last = now = self.clock()
-        times = [each for each in self._times.get(strategy, ()) if now - each < TIMEOUT_WINDOW]
-        self._times[strategy] = times = [*times, now]
-        if len(times) < TIMEOUTS_TO_GIVE_UP:
-            return None
-        del self._times[strategy]
-        pause = min(2 * self._pauses.get(strategy, FIRST_PAUSE / 2), LONGEST_PAUSE)
-        self._pauses[strategy] = pause
-        self._until[strategy] = now + pause
-        return pause
-
-    @property
-    def given_up(self) -> tuple[str, ...]:
-        """The strategies that are given up."""
-        return tuple(self._until)
-
-    def end_pauses(self) -> bool:
-        """Take the strategies back that were given up long enough; return True if there are any."""
-        if not self._until:
-            return False
-        now = self.clock()
-        over = [strategy for strategy, until in self._until.items() if now >= until]
-        for strategy in over:
-            del self._until[strategy]
-        return bool(over)
-
-    @property
-    def recent(self) -> bool:
-        """True for a while after a timeout."""
-        return self.clock() - self._last < WATCH_SECONDS
 
 
 class Outcome(enum.Enum):
@@ -373,15 +312,6 @@ class RunLog:
                 encoder.clear_buffer(verdict.array.buffer, verdict.array.offset, round_up(verdict.array.nbytes))
                 device.queue.submit(encoder)
         return timeouts + others, failed, rest[len(verdicts) :]
-
-
-def timeout_error(device: OpenDevice, what: str, runs: int, how: str) -> ProgressTimeoutError:
-    """Return the error for one of several runs that timed out without anybody waiting for it."""
-    return ProgressTimeoutError(
-        f"a {what} on {device.capabilities.summary}, one of the last {runs}, {how} waiting for an earlier "
-        "tile's post, so arrays computed since the last read or synchronize may be wrong. Compute them again: for the "
-        "next minutes each call waits for its own result, and takes another strategy if one times out"
-    )
 
 
 def _wrong_subgroup_size_error(device: OpenDevice, plan: ScanPlan) -> GpuscanError:

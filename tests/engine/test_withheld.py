@@ -13,7 +13,8 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan.device.reports import FIRST_PAUSE, TIMEOUT_WINDOW, TIMEOUTS_TO_GIVE_UP, WATCH_SECONDS, Outcome, Run
+from gpuscan.device.reports import Outcome, Run
+from gpuscan.device.timeouts import FIRST_PAUSE, TIMEOUT_WINDOW, TIMEOUTS_TO_GIVE_UP, WATCH_SECONDS
 from gpuscan.planning.heuristics import CPU
 from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.builds import shorten_waits, withhold_posts

@@ -13,7 +13,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.api import plan as plan_module
 from gpuscan.codegen.kernel_text import render_kernel
-from gpuscan.device import capability_probe, context, native_queue, reports, transfer
+from gpuscan.device import capability_probe, context, native_queue, reports, timeouts, transfer
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.queue import PublicMapping
 from gpuscan.engine import element_copy, host_arrays, part_buffers, planner
@@ -54,7 +54,7 @@ def wait_for_reports(monkeypatch: pytest.MonkeyPatch, wait: bool) -> None:
 
 def trust_after_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let calls on device arrays leave their report to a later read, also after a timeout."""
-    monkeypatch.setattr(reports, "WATCH_SECONDS", 0.0)
+    monkeypatch.setattr(timeouts, "WATCH_SECONDS", 0.0)
 
 
 def shorten_waits(monkeypatch: pytest.MonkeyPatch) -> None:

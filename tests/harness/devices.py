@@ -24,6 +24,7 @@ from gpuscan.device.profiles import Profiles
 from gpuscan.device.queue import Queue
 from gpuscan.device.reports import RunLog
 from gpuscan.device.tile_state import GROWTH
+from gpuscan.device.timeouts import TIMEOUTS_TO_GIVE_UP, Timeouts
 from gpuscan.engine.executor import Executor
 from gpuscan.planning.strategies import starts_in_order
 from gpuscan.planning.tile_shapes import TileShape
@@ -137,7 +138,7 @@ def force_strategy(device: gs.Device, monkeypatch: pytest.MonkeyPatch, first: st
 
 def distrust(device: gs.Device, strategy: str) -> None:
     """Note that a strategy timed out on the device again and again, as runs that time out do."""
-    for _ in range(reports.TIMEOUTS_TO_GIVE_UP):
+    for _ in range(TIMEOUTS_TO_GIVE_UP):
         device._context.note_timeout(strategy)
 
 
@@ -151,7 +152,7 @@ def timeouts_apart(device: gs.Device) -> Iterator[None]:
     """Let the device forget at the end what it learns of timeouts inside the ``with``."""
     context = device._context
     timeouts, distrusted = context.runs.timeouts, context.capabilities.distrusted
-    context.runs.timeouts = reports.Timeouts()
+    context.runs.timeouts = Timeouts()
     try:
         yield
     finally:
