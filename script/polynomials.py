@@ -125,6 +125,16 @@ def words_with_signed_low(value: Any, bits: int) -> str:
     return f'("{low}i", "{(number - low) >> 32}i")'
 
 
+def power_of_two(f: Any) -> Any:
+    """Return (2^f - 1) / f - 1/2."""
+    return series(1, lambda k: mp.ln2**k / mpmath.factorial(k))(f) - mpf(1) / 2
+
+
+def part_of_exp(first: int) -> Callable[[Any], Any]:
+    """Return every second term of the series of exp(sqrt(g)) from a power on, over the first one's power."""
+    return series(0, lambda k: 1 / mpmath.factorial(first + 2 * k))
+
+
 def cosine(t: Any) -> Any:
     """Return (t - 1 + cos(sqrt(2 t))) / t^2."""
     return mpmath.fsum((-1) ** k * 2**k / mpmath.factorial(2 * k) * t ** (k - 2) for k in range(2, 40))
@@ -187,6 +197,15 @@ def text() -> str:
         "(exp(r) - 1 - r) / r^2 on floats for -0.43 <= r <= 0.44": (
             "EXP_FLOATS",
             floats(fit_after_rounding(series(2, lambda k: 1 / mpmath.factorial(k)), -0.43, 0.44, 5, 2)),
+        ),
+        "(2^f - 1) / f - 1/2 on floats for -0.5 <= f <= 0.51": (
+            "EXP2_FLOATS",
+            floats(fit_after_rounding(power_of_two, -0.5, 0.51, 5, 1)),
+        ),
+        "(cosh(r) - 1) / g for g = r^2 <= 0.17 and (sinh(r) / r - 1) / g for g <= 0.31, both on floats": (
+            "COSH_FLOATS, SINH_FLOATS",
+            f"{floats(fit_near_zero(part_of_exp(2), 0, 0.17, 2, 1))}, "
+            + floats(fit_near_zero(part_of_exp(3), 0, 0.31, 2, 1)),
         ),
         "(tanh(x) / x - 1) / g on floats for g = x^2 <= 0.1226": (
             "TANH_FLOATS",

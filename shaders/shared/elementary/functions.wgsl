@@ -1,6 +1,6 @@
 {#- The elementary functions of float32; see shared/elementary.wgsl. Comes in: helpers. -#}
 {% from "shared/elementary/constants.wgsl" import LOG1P, LN2_SIGNED, PI, LOG2_E_FLOAT, LOG2_E_FLOATS, LOG10_E_FLOATS, THIRD,
-    ERF, ERFC, TWO_OVER_ROOT_PI, EXP_FLOATS, TANH_FLOATS, RECIPROCAL_FLOATS, LN2_PAIR,
+    ERF, ERFC, TWO_OVER_ROOT_PI, EXP2_FLOATS, EXP_FLOATS, COSH_FLOATS, SINH_FLOATS, TANH_FLOATS, RECIPROCAL_FLOATS, LN2_PAIR,
     LN2_SHORT, LOG2_E_ROUGH %}
 {% from "shared/elementary/horner.wgsl" import horner %}
 {#- ----- Trigonometric functions -#}
@@ -120,34 +120,31 @@ fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
 {#- ----- Exponential and hyperbolic functions -#}
 {% if "f32_exp" + suffix in helpers %}
 
-// 2^k exp(f), with f and exp(f) as sums of two floats.
 fn f32_exp{{ suffix }}(x: f32) -> f32 {
-    let size = bitcast<u32>(x) & 0x7fffffffu;
-    let k = round(x * {{ LOG2_E_FLOAT }});
-    let zero = bitcast<u32>(k) & 0xffffu;
-    let high = f32_sealed(x - k * {{ LN2_SHORT[0] }}, zero);
-    let low = f32_sealed(k * {{ LN2_SHORT[1] }}, zero);
-    let f = high - low;
-    let h5 = {{ EXP_FLOATS[5] }};
-{% for power in range(4, -1, -1) %}
-    let h{{ power }} = {{ EXP_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * f, zero);
-{% endfor %}
-    let curve = f32_sealed(f32_sealed(f32_sealed(f * f, zero) * h0, zero) - low, zero);
-    let top = f32_sealed(1.0f + high, zero);
-    let lost = f32_sealed(high - f32_sealed(top - 1.0f, zero), zero);
-    let rest = f32_sealed(lost + curve, zero);
-    let power = bitcast<u32>(k + 12582912.0f) << 23u;
-    if (size >= 0x42ae0000u) {
-        return exp_limit{{ suffix }}(x, vec4<u32>(bitcast<u32>(top), bitcast<u32>(rest), power, zero));
+    let parts = exp_parts(x, x);
+    if ((bitcast<u32>(x) & 0x7fffffffu) >= 0x42ae0000u) {
+        return exp_limit{{ suffix }}(x, exp_sum(parts), 0x42d20000u);
     }
-    let significand = {% if suffix %}f32_join_odd(top, rest, zero){% else %}top + rest{% endif %};
-    return bitcast<f32>(bitcast<u32>(significand) + power);
+    return exp_joined{{ suffix }}(exp_sum(parts));
+}
+{% endif %}
+{% if "exp_joined" + suffix in helpers %}
+
+// 2^k (top + rest), a normal float, from vec4<u32>(top, rest, k << 23, zero).
+fn exp_joined{{ suffix }}(parts: vec4<u32>) -> f32 {
+{% if suffix %}
+    let significand = f32_join_odd(bitcast<f32>(parts.x), bitcast<f32>(parts.y), parts.w);
+{% else %}
+    let significand = bitcast<f32>(parts.x) + bitcast<f32>(parts.y);
+{% endif %}
+    return bitcast<f32>(bitcast<u32>(significand) + parts.z);
 }
 {% endif %}
 {% if "exp_limit" + suffix in helpers %}
 
-// The same for results that may be no normal floats: the sum, with a bit for what it lacks, is rounded in integers.
-fn exp_limit{{ suffix }}(x: f32, parts: vec4<u32>) -> f32 {
+// The same for results that may be no normal floats: the sum, with a bit for what it lacks, is rounded in integers. From
+// `end` on results are 0 or infinite.
+fn exp_limit{{ suffix }}(x: f32, parts: vec4<u32>, end: u32) -> f32 {
     let bits = bitcast<u32>(x);
     let top = bitcast<f32>(parts.x);
     let rest = bitcast<f32>(parts.y);
@@ -158,47 +155,130 @@ fn exp_limit{{ suffix }}(x: f32, parts: vec4<u32>) -> f32 {
     let scale = (bitcast<u32>(sum) >> 23u) - 127u + bitcast<u32>(bitcast<i32>(parts.z) >> 23u);
     let near = scaled_round{{ suffix }}(vec2<u32>(significand, scale), 0u);
     let far = select(0u, 0x7f800000u, bits < 0x80000000u);
-    let known = select(near, far, (bits & 0x7fffffffu) >= 0x42d20000u);
+    let known = select(near, far, (bits & 0x7fffffffu) >= end);
     return bitcast<f32>(select(known, 0x7fc00000u, (bits & 0x7fffffffu) > 0x7f800000u));
 }
 {% endif %}
 {% if "f32_exp2" + suffix in helpers %}
 
-// All steps on floats are exact.
+// 2^k 2^f. A half of f is added to 1 first, without a loss.
 fn f32_exp2{{ suffix }}(x: f32) -> f32 {
-    let bounded = clamp(x, -160.0f, 130.0f);
-    let k = round(bounded);
-    let r = signed_high_product(i32((bounded - k) * 2147483648.0f), {{ LN2_SIGNED }}) << 2u;
-    let power = exp_reduced(r, bitcast<u32>(integer_of(k)));
-    let known = scaled_round{{ suffix }}(power, 0u);
-    return bitcast<f32>(select(known, 0x7fc00000u, (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u));
+    let rounded = bitcast<u32>(x + 12582912.0f);
+    let zero = rounded & 0x30000000u;
+    let f = x - (bitcast<f32>(rounded ^ zero) - 12582912.0f);
+    let h5 = {{ EXP2_FLOATS[5] }};
+{% for power in range(4, -1, -1) %}
+    let h{{ power }} = {{ EXP2_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * f, zero);
+{% endfor %}
+    let top = f32_sealed(1.0f + 0.5f * f, zero);
+    let lost = f32_sealed(0.5f * f - f32_sealed(top - 1.0f, zero), zero);
+    let rest = lost + f32_sealed(h0 * f, zero);
+    let parts = vec4<u32>(bitcast<u32>(top), bitcast<u32>(rest) ^ zero, rounded << 23u, zero);
+    if ((bitcast<u32>(x) & 0x7fffffffu) >= 0x42fb0000u) {
+        return exp_limit{{ suffix }}(x, parts, 0x43170000u);
+    }
+    return exp_joined{{ suffix }}(parts);
 }
 {% endif %}
 {% if "f32_expm1" + suffix in helpers %}
 
+// 2^k (1 - 2^-k + high + rest). From 2^25 on, 1 - 2^-k is the sum of two floats.
 fn f32_expm1{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
-    let size = bits & 0x7fffffffu;
-    let end = min(size, select(0x42ff0000u, 0x42000000u, bits >= 0x80000000u));
-    let known = scaled_round{{ suffix }}(scaled_expm1(end | (bits & 0x80000000u), 0u), bits);
-    return bitcast<f32>(select(select(known, bits, size < 0x32000000u), 0x7fc00000u, size > 0x7f800000u));
+    let end = select(0x42b17218u, 0x41880000u, bits >= 0x80000000u);
+    if ((bits & 0x7fffffffu) - 0x32000000u >= end - 0x32000000u) {
+        return bitcast<f32>(expm1_limit(bits));
+    }
+    let near = (bits & 0x7fffffffu) < 0x3edc28f6u;  // 0.43
+    let parts = exp_parts(x, select(x, 0.0f, near));
+    let zero = parts.w;
+    let high = bitcast<f32>(parts.x);
+    let inverse = bitcast<f32>(0x3f800000u - bitcast<u32>(min(bitcast<i32>(parts.z), 0x20000000i)));
+    let base = f32_sealed(1.0f - inverse, zero);
+    let base_low = f32_sealed(f32_sealed(1.0f - base, zero) - inverse, zero);
+    let top = f32_sealed(base + high, zero);
+    let lost = f32_sealed(high - f32_sealed(top - base, zero), zero);
+    let rest = f32_sealed(lost + base_low, zero) + bitcast<f32>(parts.y);
+    return exp_joined{{ suffix }}(vec4<u32>(bitcast<u32>(top), bitcast<u32>(rest) ^ zero, parts.z, zero));
 }
 {% endif %}
-{% if "f32_sinh" + suffix in helpers %}
+{% if "expm1_limit" in helpers and not suffix %}
 
-fn f32_sinh{{ suffix }}(x: f32) -> f32 {
+// The bits of expm1 of a number that is tiny, NaN, or has a result of -1 or infinity.
+fn expm1_limit(bits: u32) -> u32 {
+    let size = bits & 0x7fffffffu;
+    let known = select(select(0x7f800000u, 0xbf800000u, bits >= 0x80000000u), bits, size < 0x32000000u);
+    return select(known, 0x7fc00000u, size > 0x7f800000u);
+}
+{% endif %}
+{% for name in ("sinh", "cosh") %}
+{% set is_sinh = name == "sinh" %}
+{% if "f32_" + name + suffix in helpers %}
+
+// (2^k exp(r) {{ "-" if is_sinh else "+" }} 2^-k exp(-r)) / 2, from the even and the odd part of exp(r).
+fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let size = bits & 0x7fffffffu;
-    let known = scaled_round{{ suffix }}(scaled_sinh(min(size, 0x42ff0000u)), bits);
-    return bitcast<f32>(select(select(known, bits, size < 0x39000000u), 0x7fc00000u, size > 0x7f800000u));
+{% if is_sinh %}
+    if (size - 0x39000000u >= 0x09b2d4fdu) {
+        return bitcast<f32>(sinh_limit(bits));
+    }
+    let near = size < 0x3f0ccccdu;  // 0.55
+{% else %}
+    if (size >= 0x42b2d4fdu) {
+        return bitcast<f32>(sinh_limit(size));
+    }
+{% endif %}
+    let a = bitcast<f32>(size);
+    let nearest = bitcast<u32>(f32_rough(a) * {{ LOG2_E_ROUGH }} + 12582912.0f);
+    let zero = nearest & 0x30000000u;
+    let rounded = {% if is_sinh %}select(nearest, 0x4b400000u, near){% else %}nearest{% endif %};
+    let k = bitcast<f32>(rounded ^ zero) - 12582912.0f;
+    let high = f32_sealed(a - k * {{ LN2_SHORT[0] }}, zero);
+    let low = f32_sealed(k * {{ LN2_SHORT[1] }}, zero);
+    let r = high - low;
+    let g = f32_sealed(r * r, zero);
+{% for part, table in (("even", COSH_FLOATS), ("odd", SINH_FLOATS)) %}
+    let {{ part }}2 = {{ table[2] }};
+{% for power in (1, 0) %}
+    let {{ part }}{{ power }} = {{ table[power] }} + f32_sealed({{ part }}{{ power + 1 }} * g, zero);
+{% endfor %}
+{% endfor %}
+    let even = f32_sealed(even0 * g, zero);
+    let odd = f32_sealed(f32_sealed(odd0 * g, zero) * r, zero);
+    let inverse = bitcast<f32>(max(0x3f800000i - (bitcast<i32>(rounded << 23u) << 1u), 0i));
+{% if is_sinh %}
+    let base = f32_sealed(1.0f - inverse, zero);
+    let base_low = f32_sealed(f32_sealed(1.0f - base, zero) - inverse, zero);
+    let first = select(high, high + high, near);
+    let opposite = f32_sealed(f32_sealed(odd - even, zero) + select(r, 0.0f, near), zero);
+{% else %}
+    let base = f32_sealed(1.0f + inverse, zero);
+    let base_low = f32_sealed(inverse - f32_sealed(base - 1.0f, zero), zero);
+    let first = high;
+    let opposite = f32_sealed(f32_sealed(even - odd, zero) - r, zero);
+{% endif %}
+    let top = f32_sealed(base + first, zero);
+    let lost = f32_sealed(first - f32_sealed(top - base, zero), zero);
+    let curve = f32_sealed(f32_sealed(even + odd, zero) - low, zero);
+    let other = f32_sealed(curve + f32_sealed(opposite * inverse, zero), zero);
+    let rest = f32_sealed(lost + base_low, zero) + other;
+    let parts = vec4<u32>(bitcast<u32>(top), bitcast<u32>(rest) ^ zero, (rounded << 23u) - 0x800000u, zero);
+{% if is_sinh %}
+    return bitcast<f32>(bitcast<u32>(exp_joined{{ suffix }}(parts)) | (bits & 0x80000000u));
+{% else %}
+    return exp_joined{{ suffix }}(parts);
+{% endif %}
 }
 {% endif %}
-{% if "f32_cosh" + suffix in helpers %}
+{% endfor %}
+{% if "sinh_limit" in helpers and not suffix %}
 
-fn f32_cosh{{ suffix }}(x: f32) -> f32 {
-    let size = bitcast<u32>(x) & 0x7fffffffu;
-    let known = scaled_round{{ suffix }}(scaled_cosh(min(size, 0x42ff0000u)), 0u);
-    return bitcast<f32>(select(known, 0x7fc00000u, size > 0x7f800000u));
+// The bits of sinh of a number that is tiny, infinite or NaN, or has an infinite result.
+fn sinh_limit(bits: u32) -> u32 {
+    let size = bits & 0x7fffffffu;
+    let known = select(0x7f800000u | (bits & 0x80000000u), bits, size < 0x39000000u);
+    return select(known, 0x7fc00000u, size > 0x7f800000u);
 }
 {% endif %}
 {% if "f32_tanh" + suffix in helpers %}

@@ -53,13 +53,6 @@ fn words_negate(a: vec2<u32>, negated: bool) -> vec2<u32> {
 {% endif %}
 }
 {% endif %}
-{% if "integer_of" in helpers %}
-
-// The integer of a float that is whole and small. The low bits of a float near 3 * 2^22 count.
-fn integer_of(whole: f32) -> i32 {
-    return bitcast<i32>(whole + 12582912.0f) - 0x4b400000i;
-}
-{% endif %}
 {#- ----- Floats -#}
 {% if "f32_sealed" in helpers %}
 

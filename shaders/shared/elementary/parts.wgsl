@@ -1,7 +1,8 @@
 {#- What several elementary functions consist of; see shared/elementary.wgsl. Comes in: helpers. -#}
 {% from "shared/elementary/constants.wgsl" import EXP, LOG, LOG_FLOATS, SIN, COS, ARCTAN, LN2, LN2_FLOATS,
     LN2_WORDS, LOG_13_10, LOG_16_13, MINUS_LOG_5_4, LOG_32_25, PI, TAN_PI_8, TWO_OVER_PI,
-    TWO_OVER_PI_FLOAT, HALF_PI, HALF_PI_END, SIN_FLOATS, COS_FLOATS %}
+    TWO_OVER_PI_FLOAT, HALF_PI, HALF_PI_END, SIN_FLOATS, COS_FLOATS,
+    EXP_FLOATS, LN2_SHORT, LOG2_E_FLOAT %}
 {% from "shared/elementary/horner.wgsl" import horner %}
 {#- ----- Exponentials -#}
 {% if "exp_fixed" in helpers %}
@@ -29,6 +30,37 @@ fn exp_reduced(r: i32, k: u32) -> vec2<u32> {
 fn exp_slope(r: i32) -> i32 {
 {{ horner("h", EXP, "r") }}
     return signed_high_product(h0, r);
+}
+{% endif %}
+{% if "exp_parts" in helpers %}
+
+// exp(x) = 2^k (1 + high + rest) as vec4<u32>(high, rest, k << 23, zero), with 2^k near exp(size).
+fn exp_parts(x: f32, size: f32) -> vec4<u32> {
+    let k = round(size * {{ LOG2_E_FLOAT }});
+    let zero = bitcast<u32>(k) & 0xffffu;
+    let high = f32_sealed(x - k * {{ LN2_SHORT[0] }}, zero);
+    let low = f32_sealed(k * {{ LN2_SHORT[1] }}, zero);
+    let f = high - low;
+    let h5 = {{ EXP_FLOATS[5] }};
+{% for power in range(4, 0, -1) %}
+    let h{{ power }} = {{ EXP_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * f, zero);
+{% endfor %}
+    let square = f32_sealed(f * f, zero);
+    let curve = f32_sealed(0.5f * square + f32_sealed(f32_sealed(h1 * f, zero) * square, zero), zero);
+    let rest = curve - low;
+    let power = bitcast<u32>(k + 12582912.0f) << 23u;
+    return vec4<u32>(bitcast<u32>(high), bitcast<u32>(rest) ^ zero, power, zero);
+}
+{% endif %}
+{% if "exp_sum" in helpers %}
+
+// The same as 2^k (top + rest).
+fn exp_sum(parts: vec4<u32>) -> vec4<u32> {
+    let high = bitcast<f32>(parts.x);
+    let top = f32_sealed(1.0f + high, parts.w);
+    let lost = f32_sealed(high - f32_sealed(top - 1.0f, parts.w), parts.w);
+    let rest = lost + bitcast<f32>(parts.y);
+    return vec4<u32>(bitcast<u32>(top), bitcast<u32>(rest) ^ parts.w, parts.z, parts.w);
 }
 {% endif %}
 {% if "scaled_expm1" in helpers %}
