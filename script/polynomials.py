@@ -47,10 +47,17 @@ def split(value: Any, high_bits: int, low_bits: int) -> str:
 
 
 def fit_near_zero(function: Callable[[Any], Any], low: float, high: float, degree: int, power: int) -> list[Any]:
-    """Return the polynomial with the smallest error times x^power, from the constant term on: by Remez's exchanges."""
+    """Return the polynomial with the smallest error times x^power, from the constant term on."""
+    return fit(function, low, high, degree, lambda x: max(abs(x), mpf(2) ** -20) ** power)
+
+
+def fit(
+    function: Callable[[Any], Any], low: float, high: float, degree: int, weight: Callable[[Any], Any]
+) -> list[Any]:
+    """Return the polynomial with the smallest error times a weight, from the constant term on: by Remez's exchanges."""
     points = [(mpf(low) + high) / 2 - (mpf(high) - low) / 2 * mpmath.cos(mp.pi * (k + 0.5) / 101) for k in range(101)]
     values = [function(x) for x in points]
-    weights = [max(abs(x), mpf(2) ** -20) ** power for x in points]
+    weights = [weight(x) for x in points]
     chosen = [round(50 - 50 * float(mpmath.cos(mp.pi * k / (degree + 1)))) for k in range(degree + 2)]
     for _ in range(8):
         rows = [[points[k] ** each for each in range(degree + 1)] for k in chosen]
@@ -78,8 +85,19 @@ def fit_near_zero(function: Callable[[Any], Any], low: float, high: float, degre
 
 def fit_after_rounding(function: Callable[[Any], Any], low: float, high: float, degree: int, power: int) -> list[Any]:
     """Return such a polynomial with a first coefficient that is a float. The others make up for its rounding."""
-    first = mpf(float(np.float32(float(fit_near_zero(function, low, high, degree, power)[0]))))
-    return [first, *fit_near_zero(lambda x: (function(x) - first) / x, low, high, degree - 1, power + 1)]
+    return fit_rounded(function, low, high, degree, lambda x: max(abs(x), mpf(2) ** -20) ** power, 1)
+
+
+def fit_rounded(
+    function: Callable[[Any], Any], low: float, high: float, degree: int, weight: Callable[[Any], Any], count: int
+) -> list[Any]:
+    """Return such a polynomial with `count` first coefficients that are floats."""
+    found = fit(function, low, high, degree, weight)
+    if count == 0:
+        return found
+    first = mpf(float(np.float32(float(found[0]))))
+    rest = lambda x: (function(x) - first) / x  # noqa: E731
+    return [first, *fit_rounded(rest, low, high, degree - 1, lambda x: weight(x) * abs(x), count - 1)]
 
 
 def with_rough_end(coefficients: list[Any]) -> str:
@@ -159,10 +177,38 @@ def hyperbolic_tangent(g: Any) -> Any:
     return mpmath.fsum(terms)
 
 
+def tangent(g: Any) -> Any:
+    """Return (tan(sqrt(g)) / sqrt(g) - 1) / g."""
+    terms = (
+        mpf(2) ** (2 * k)
+        * (mpf(2) ** (2 * k) - 1)
+        * abs(mpmath.bernoulli(2 * k))
+        / mpmath.factorial(2 * k)
+        * g ** (k - 2)
+        for k in range(2, 90)
+    )
+    return mpmath.fsum(terms)
+
+
 def error_near_zero(y: Any) -> Any:
     """Return (2 / sqrt(pi) - erf(sqrt(y)) / sqrt(y)) / y."""
     terms = ((-1) ** (k + 1) / (mpmath.factorial(k) * (2 * k + 1)) * y ** (k - 1) for k in range(1, 60))
     return 2 / mpmath.sqrt(mp.pi) * mpmath.fsum(terms)
+
+
+# A number with 12 bits. The logarithm of 1 - erf of it is close to a multiple of 2^-16.
+ERFC_CENTER = mpf(4142) / 4096
+ERFC_LOG = float(mpmath.nint(mpmath.log(mpmath.erfc(ERFC_CENTER)) * 2**16)) / 2**16
+
+
+def near_error(g: Any) -> Any:
+    """Return erf(sqrt(g)) / sqrt(g) - 1."""
+    return 2 / mpmath.sqrt(mp.pi) - 1 - g * error_near_zero(g)
+
+
+def far_error(u: Any) -> Any:
+    """Return (log(1 - erf(ERFC_CENTER + u)) - log(1 - erf(ERFC_CENTER))) / u."""
+    return (mpmath.log(mpmath.erfc(ERFC_CENTER + u)) - mpmath.log(mpmath.erfc(ERFC_CENTER))) / u
 
 
 def wrap_assignment(name: str, value: str) -> str:
@@ -197,6 +243,10 @@ def text() -> str:
         "(exp(r) - 1 - r) / r^2 on floats for -0.43 <= r <= 0.44": (
             "EXP_FLOATS",
             floats(fit_after_rounding(series(2, lambda k: 1 / mpmath.factorial(k)), -0.43, 0.44, 5, 2)),
+        ),
+        "the same for -0.4 <= r <= 0.41, with fewer terms": (
+            "EXP_FLOATS_5",
+            floats(fit_after_rounding(series(2, lambda k: 1 / mpmath.factorial(k)), -0.4, 0.41, 4, 2)),
         ),
         "(2^f - 1) / f - 1/2 on floats for -0.5 <= f <= 0.51": (
             "EXP2_FLOATS",
@@ -240,12 +290,18 @@ def text() -> str:
             f"{floats([2 / mp.pi])[1:-1]}, {floats(quarter_turn)}, {floats([sum(quarter_turn[2:])])[1:-1]}",
         ),
         "(1 - arctan(t) / t) / g for g = t^2 <= 0.172": ("ARCTAN", polynomial(arctangent, 0, 0.172, 7, 32)),
-        "(2 / sqrt(pi) - erf(x) / x) / g for g = x^2 <= 1/4": ("ERF", polynomial(error_near_zero, 0, 0.25, 6, 32)),
-        "1 - erf(n + g) for |g| <= 1/2 and n of 1 to 4": (
-            "ERFC",
-            "("
-            + ", ".join(polynomial(lambda g, n=n: mpmath.erfc(n + g), -0.5, 0.5, 13, 31) for n in range(1, 5))
-            + ")",
+        "erf(x) / x - 1 in x^2 to 0.85, from there to 4 (log(1 - erf(c + u)) - d) / u, on floats, c and d": (
+            "ERF_FLOATS, ERFC_FLOATS, ERFC_CENTER, ERFC_LOG",
+            floats(fit_rounded(near_error, 0, 0.7226, 6, lambda _: mpf(1), 3))
+            + ", "
+            + floats(
+                fit_rounded(far_error, -0.1613, 2.99, 6, lambda u: max(abs(u), 0.1) * mpmath.erfc(u + ERFC_CENTER), 2)
+            )
+            + f', "{float(ERFC_CENTER)}f", "{ERFC_LOG}f"',
+        ),
+        "(tan(r) / r - 1) / g on floats for g = r^2 <= 0.62": (
+            "TAN_FLOATS",
+            floats(fit_rounded(tangent, 0, 0.62, 6, lambda g: g, 3)),
         ),
         "2 / sqrt(pi) as a significand": ("TWO_OVER_ROOT_PI", word(2 / mpmath.sqrt(mp.pi), 31)),
         "1 / sqrt(3/2 + g) for |g| <= 1/2": (

@@ -19,5 +19,6 @@
     Functions" (2016). script/polynomials.py makes the constants. -#}
 {% include "shared/elementary/numbers.wgsl" %}
 {% include "shared/elementary/parts.wgsl" %}
+{% include "shared/elementary/angles.wgsl" %}
 {% include "shared/elementary/functions.wgsl" %}
 {% include "shared/elementary/complex.wgsl" %}

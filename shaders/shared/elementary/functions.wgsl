@@ -1,123 +1,10 @@
-{#- The elementary functions of float32; see shared/elementary.wgsl. Comes in: helpers. -#}
-{% from "shared/elementary/constants.wgsl" import LOG1P, LN2_SIGNED, PI, LOG2_E_FLOAT, LOG2_E_FLOATS, LOG10_E_FLOATS, THIRD,
-    ERF, ERFC, TWO_OVER_ROOT_PI, EXP2_FLOATS, EXP_FLOATS, COSH_FLOATS, SINH_FLOATS, TANH_FLOATS, RECIPROCAL_FLOATS, LN2_PAIR,
-    LN2_SHORT, LOG2_E_ROUGH %}
+{#- The other elementary functions of float32; see shared/elementary.wgsl. Comes in: helpers. -#}
+{% from "shared/elementary/constants.wgsl" import LOG1P, LN2_SIGNED, LOG2_E_FLOAT, LOG2_E_FLOATS, LOG10_E_FLOATS,
+    THIRD, ERF_FLOATS, ERFC_FLOATS, ERFC_CENTER, ERFC_LOG, TWO_OVER_ROOT_PI, EXP_FLOATS_5, EXP2_FLOATS, EXP_FLOATS,
+    COSH_FLOATS, SINH_FLOATS, TANH_FLOATS, RECIPROCAL_FLOATS, LN2_PAIR, LN2_SHORT, LOG2_E_ROUGH %}
 {% from "shared/elementary/horner.wgsl" import horner %}
-{#- ----- Trigonometric functions -#}
-{% for suffix in ("", "_odd") %}
-{% for name, quarter in (("sin", 0), ("cos", 1)) %}
-{% if "f32_" + name + suffix in helpers %}
-
-fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
-    if ((bitcast<u32>(x) & 0x7fffffffu) - 0x39800000u >= 0x0cc80000u) {
-        return f32_{{ name }}_far{{ suffix }}(x);
-    }
-    let wave = wave_near(x, {{ quarter }}u);
-{% if suffix %}
-    let size = f32_join_odd(bitcast<f32>(wave.x), bitcast<f32>(wave.y), wave.w);
-{% else %}
-    let size = bitcast<f32>(wave.x) + bitcast<f32>(wave.y);
-{% endif %}
-    return bitcast<f32>(bitcast<u32>(size) ^ ((wave.z << 30u) & 0x80000000u));
-}
-{% endif %}
-{% if "f32_" + name + "_far" + suffix in helpers %}
-
-// The same for any float.
-fn f32_{{ name }}_far{{ suffix }}(x: f32) -> f32 {
-    let bits = bitcast<u32>(x);
-    let size = bits & 0x7fffffffu;
-    let turn = scaled_turn(bits);
-    let quarters = turn.z{% if quarter %} + 1u{% endif %};
-    let is_cosine = (quarters & 1u) == 1u;
-    let wave = scaled_wave(turn.xy, is_cosine);
-    let side = (quarters >> 1u) ^ select(turn.w, 0u, is_cosine);
-{% if quarter %}
-    let known = select(scaled_round_normal{{ suffix }}(wave, side << 31u), 0x3f800000u, size < 0x39800000u);
-{% else %}
-    let known = select(scaled_round_normal{{ suffix }}(wave, (side << 31u) ^ bits), bits, size < 0x39800000u);
-{% endif %}
-    return bitcast<f32>(select(known, 0x7fc00000u, size >= 0x7f800000u));
-}
-{% endif %}
-{% endfor %}
-{% if "f32_tan" + suffix in helpers %}
-
-fn f32_tan{{ suffix }}(x: f32) -> f32 {
-    let bits = bitcast<u32>(x);
-    let size = bits & 0x7fffffffu;
-    let turn = scaled_turn(bits);
-    let sine = scaled_wave(turn.xy, false);
-    let cosine = scaled_wave(turn.xy, true);
-    let odd = (turn.z & 1u) == 1u;
-    let ratio = scaled_divide(select(sine, cosine, odd), select(cosine, sine, odd));
-    let sign = bits ^ ((turn.w ^ turn.z) << 31u);
-    let known = select(scaled_round_normal{{ suffix }}(ratio, sign), bits, size < 0x39800000u);
-    return bitcast<f32>(select(known, 0x7fc00000u, size >= 0x7f800000u));
-}
-{% endif %}
-{% endfor %}
-{#- ----- Inverse trigonometric functions -#}
-{% if "f32_arctan2" in helpers %}
-
-fn f32_arctan2(y: f32, x: f32) -> f32 {
-    let sign = bitcast<u32>(y);
-    let rise = bitcast<u32>(y) & 0x7fffffffu;
-    let run = bitcast<u32>(x) & 0x7fffffffu;
-    let both = (rise == run) & ((rise == 0x7f800000u) | (rise == 0u));
-    let one = vec2<u32>(0x80000000u, 0u);
-    let up = select(scaled_from_bits(rise), one, both);
-    let across = select(scaled_from_bits(run), one, both);
-    let left = bitcast<u32>(x) >= 0x80000000u;
-    let half_turn = vec2<u32>({{ PI }}, 1u);
-    let infinite = select(up, vec2<u32>(0u, 0xffffff00u), (run == 0x7f800000u) & !both);
-    let flat = select(infinite, vec2<u32>(0u, 0xffffff00u), (rise == 0u));
-    let steep = select(across, vec2<u32>(0u, 0xffffff00u), (run == 0u) | ((rise == 0x7f800000u) & !both));
-    let angle = scaled_angle(flat, steep);
-    let found = scaled_round(select(angle, scaled_subtract(half_turn, angle), left), sign);
-    let level = scaled_round(select(vec2<u32>(0u, 0u), half_turn, left), sign);
-    let known = select(found, level, rise == 0u);
-    return bitcast<f32>(select(known, 0x7fc00000u, max(rise, run) > 0x7f800000u));
-}
-{% endif %}
-{% for suffix in ("", "_odd") %}
-{% if "f32_arctan" + suffix in helpers %}
-
-fn f32_arctan{{ suffix }}(x: f32) -> f32 {
-    let bits = bitcast<u32>(x);
-    let size = bits & 0x7fffffffu;
-    let finite = scaled_from_bits(min(size, 0x7f000000u));
-    let angle = scaled_round_normal{{ suffix }}(scaled_angle(finite, vec2<u32>(0x80000000u, 0u)), bits);
-    let known = select(angle, bits, size < 0x39000000u);
-    return bitcast<f32>(select(known, 0x7fc00000u, size > 0x7f800000u));
-}
-{% endif %}
-{% for name in ("arcsin", "arccos") %}
-{% if "f32_" + name + suffix in helpers %}
-
-// The angle of the point ({{ "sqrt(1 - x^2), x" if name == "arcsin" else "x, sqrt(1 - x^2)" }}).
-fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
-    let bits = bitcast<u32>(x);
-    let size = bits & 0x7fffffffu;
-    let one = vec2<u32>(0x80000000u, 0u);
-    let side = scaled_from_bits(min(size, 0x3f800000u));
-    let other = scaled_root(scaled_multiply(scaled_subtract(one, side), scaled_add(one, side)));
-    let inner = size < 0x3f800000u;
-{% if name == "arcsin" %}
-    let angle = select(vec2<u32>({{ PI }}, 0u), scaled_angle(side, other), inner);
-    let known = select(scaled_round{{ suffix }}(angle, bits), bits, size < 0x39000000u);
-{% else %}
-    let angle = scaled_angle(other, side);
-    let turned = select(angle, scaled_subtract(vec2<u32>({{ PI }}, 1u), angle), bits >= 0x80000000u);
-    let edge = select(vec2<u32>(0u, 0u), vec2<u32>({{ PI }}, 1u), bits >= 0x80000000u);
-    let near = select(turned, vec2<u32>({{ PI }}, 0u), size < 0x32000000u);
-    let known = scaled_round{{ suffix }}(select(edge, near, inner), 0u);
-{% endif %}
-    return bitcast<f32>(select(known, 0x7fc00000u, size > 0x3f800000u));
-}
-{% endif %}
-{% endfor %}
 {#- ----- Exponential and hyperbolic functions -#}
+{% for suffix in ("", "_odd") %}
 {% if "f32_exp" + suffix in helpers %}
 
 fn f32_exp{{ suffix }}(x: f32) -> f32 {
@@ -236,7 +123,7 @@ fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
     let k = bitcast<f32>(rounded ^ zero) - 12582912.0f;
     let high = f32_sealed(a - k * {{ LN2_SHORT[0] }}, zero);
     let low = f32_sealed(k * {{ LN2_SHORT[1] }}, zero);
-    let r = high - low;
+    let r = f32_sealed(high - low, zero);
     let g = f32_sealed(r * r, zero);
 {% for part, table in (("even", COSH_FLOATS), ("odd", SINH_FLOATS)) %}
     let {{ part }}2 = {{ table[2] }};
@@ -461,29 +348,46 @@ fn f32_cbrt{{ suffix }}(x: f32) -> f32 {
 {% endif %}
 {% if "f32_erf" + suffix in helpers %}
 
-// Below 1/2 it is x times a polynomial in x^2, from there to 9/2 a polynomial around the nearest integer, then 1.
+// Below 0.85 it is x + x h(x^2), from there on 1 - exp(d + u h(u)) with u = x - c. The two share the steps of a
+// polynomial.
 fn f32_erf{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let size = bits & 0x7fffffffu;
-    let a = scaled_from_bits(min(size, 0x408fffffu));
-    let near = size < 0x3f000000u;
-    let fixed = scaled_to_words(a);
-    let square = bitcast<i32>(high_product(fixed.x, select(0u, fixed.x, near)));
-{{ horner("s", ERF, "square") }}
-    let factor = {{ TWO_OVER_ROOT_PI }} - (bitcast<u32>(signed_high_product(s0, square)) >> 1u);
-    let low = scaled_multiply(a, vec2<u32>(factor, 0u));
-    let n = fixed.y + (fixed.x >> 31u);
-    let even = (n & 1u) == 0u;
-    let g = bitcast<i32>(fixed.x);
-{% set count = ERFC[0] | length %}
-{% for power in range(count - 1, -1, -1) %}
-{% set ones, threes = "select(%di, %di, even)" % (ERFC[0][power], ERFC[1][power]), "select(%di, %di, even)" % (ERFC[2][power], ERFC[3][power]) %}
-    let c{{ power }} = select({{ ones }}, {{ threes }}, n > 2u);
-    let h{{ power }} = c{{ power }}{% if not loop.first %} + signed_high_product(h{{ power + 1 }}, g){% endif %};
+    if (size - 0x10000000u >= 0x6f800001u) {
+        return erf_limit{{ suffix }}(bits);
+    }
+    let near = size < 0x3f59999au;
+    let a = bitcast<f32>(min(size, 0x40800000u));
+    let zero = bitcast<u32>(a + 12582912.0f) & 0x30000000u;
+    let u = a - {{ ERFC_CENTER }};  // exact
+    let g = select(u, f32_sealed(a * a, zero), near);
+{% for power in range(6, -1, -1) %}
+    let c{{ power }} = select({{ ERFC_FLOATS[power] }}, {{ ERF_FLOATS[power] }}, near);
+    let h{{ power }} = c{{ power }}{% if not loop.first %} + f32_sealed(h{{ power + 1 }} * g, zero){% endif %};
 {% endfor %}
-    let high = vec2<u32>(min(0x80000000u - bitcast<u32>(h0), 0x7fffffffu) << 1u, 0xffffffffu);
-    let known = scaled_round{{ suffix }}(select(high, low, near), bits);
-    return bitcast<f32>(select(known, 0x7fc00000u, size > 0x7f800000u));
+    let bend = f32_sealed(h0 * select(u, a, near), zero);
+    let rounded = bitcast<u32>(f32_rough({{ ERFC_LOG }} + bend) * {{ LOG2_E_ROUGH }} + 12582912.0f);
+    let k = bitcast<f32>(rounded ^ zero) - 12582912.0f;
+    let first = f32_sealed(bend - k * {{ LN2_SHORT[1] }}, zero);
+    let r = f32_sealed(f32_sealed({{ ERFC_LOG }} - k * {{ LN2_SHORT[0] }}, zero) + first, zero);
+    let e4 = {{ EXP_FLOATS_5[4] }};
+{% for power in range(3, -1, -1) %}
+    let e{{ power }} = {{ EXP_FLOATS_5[power] }} + f32_sealed(e{{ power + 1 }} * r, zero);
+{% endfor %}
+    let curve = f32_sealed(f32_sealed(f32_sealed(r * r, zero) * e0, zero) + r, zero);
+    let rest = bitcast<f32>((bitcast<u32>(1.0f + curve) + (rounded << 23u)) ^ 0x80000000u);
+    let high = select(1.0f, a, near);
+    let low = select(rest, bend, near);
+    let known = {% if suffix %}f32_join_odd(high, low, zero){% else %}high + low{% endif %};
+    return bitcast<f32>(bitcast<u32>(known) | (bits & 0x80000000u));
+}
+{% endif %}
+{% if "erf_limit" + suffix in helpers %}
+
+// The same for tiny numbers and NaN.
+fn erf_limit{{ suffix }}(bits: u32) -> f32 {
+    let known = scaled_round{{ suffix }}(scaled_multiply(scaled_from_bits(bits), vec2<u32>({{ TWO_OVER_ROOT_PI }}, 0u)), bits);
+    return bitcast<f32>(select(known, 0x7fc00000u, (bits & 0x7fffffffu) > 0x7f800000u));
 }
 {% endif %}
 {% endfor %}

@@ -240,21 +240,32 @@ fn scaled_turn(x: u32) -> vec4<u32> {
     return vec4<u32>(angle.x, angle.y, quarters, select(0u, 1u, negative));
 }
 {% endif %}
-{% if "wave_near" in helpers %}
+{% if "turn_near" in helpers %}
 
-// sin(x + quarter pi/2) for |x| < 12800 as vec4<u32>(high, low, quarters, zero). The magnitude is the sum of two floats.
-// x = q pi/2 + r with |r| <= pi/4. The sine is r + r^3 h, the cosine 1 - r^2 / 2 + r^4 h.
-fn wave_near(x: f32, quarter: u32) -> vec4<u32> {
+// x = q pi/2 + r with |r| <= pi/4 for |x| < 12800, as vec4<u32>(r, r_low, q, zero). r is the sum of two floats.
+fn turn_near(x: f32) -> vec4<u32> {
     let q = round(x * {{ TWO_OVER_PI_FLOAT }});
     let zero = bitcast<u32>(q) & 0x7ffu;
-    let quarters = bitcast<u32>(q + 12582912.0f) + quarter;
-    let is_cosine = (quarters & 1u) == 1u;
-    // r as the sum of two floats. The products by numbers of 11 bits are exact.
+    // The products by numbers of 11 bits are exact.
     let first = f32_sealed(x - q * {{ HALF_PI[0] }}, zero);
     let second = f32_sealed(first - q * {{ HALF_PI[1] }}, zero);
     let r = f32_sealed(second - f32_sealed(q * {{ HALF_PI_END }}, zero), zero);
     let lost = f32_sealed(f32_sealed(second - r, zero) - q * {{ HALF_PI[2] }}, zero);
     let r_low = f32_sealed(lost - f32_sealed(q * {{ HALF_PI[3] }}, zero), zero);
+    return vec4<u32>(bitcast<u32>(r), bitcast<u32>(r_low), bitcast<u32>(q + 12582912.0f), zero);
+}
+{% endif %}
+{% if "wave_near" in helpers %}
+
+// sin(x + quarter pi/2) for |x| < 12800 as vec4<u32>(high, low, quarters, zero). The magnitude is the sum of two floats.
+// The sine is r + r^3 h, the cosine 1 - r^2 / 2 + r^4 h.
+fn wave_near(x: f32, quarter: u32) -> vec4<u32> {
+    let turn = turn_near(x);
+    let r = bitcast<f32>(turn.x);
+    let r_low = bitcast<f32>(turn.y);
+    let zero = turn.w;
+    let quarters = turn.z + quarter;
+    let is_cosine = (quarters & 1u) == 1u;
     let g = f32_sealed(r * r, zero);
     let fall = 0.5f * g;
     let c2 = select({{ SIN_FLOATS[2] }}, {{ COS_FLOATS[2] }}, is_cosine);
