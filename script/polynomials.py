@@ -163,9 +163,16 @@ def sine(t: Any) -> Any:
     return mpmath.fsum(-((-1) ** k) * 2**k / mpmath.factorial(2 * k + 1) * t ** (k - 1) for k in range(1, 40))
 
 
-def arctangent(y: Any) -> Any:
-    """Return (1 - arctan(sqrt(y)) / sqrt(y)) / y."""
-    return mpmath.fsum(-((-1) ** k) / mpf(2 * k + 1) * y ** (k - 1) for k in range(1, 120))
+def arctangent(g: Any) -> Any:
+    """Return (arctan(sqrt(g)) / sqrt(g) - 1) / g."""
+    root = mpmath.sqrt(g)
+    return (mpmath.atan(root) / root - 1) / g
+
+
+def arcsine(g: Any) -> Any:
+    """Return (arcsin(sqrt(g)) / sqrt(g) - 1) / g."""
+    root = mpmath.sqrt(g)
+    return (mpmath.asin(root) / root - 1) / g
 
 
 def hyperbolic_tangent(g: Any) -> Any:
@@ -289,7 +296,16 @@ def text() -> str:
             "TWO_OVER_PI_FLOAT, HALF_PI, HALF_PI_END",
             f"{floats([2 / mp.pi])[1:-1]}, {floats(quarter_turn)}, {floats([sum(quarter_turn[2:])])[1:-1]}",
         ),
-        "(1 - arctan(t) / t) / g for g = t^2 <= 0.172": ("ARCTAN", polynomial(arctangent, 0, 0.172, 7, 32)),
+        "(arctan(t) / t - 1) / g and (arcsin(t) / t - 1) / g for g = t^2 <= 1/4, on floats": (
+            "ARCTAN_FLOATS, ARCSIN_FLOATS",
+            floats(fit_rounded(arctangent, 0, 0.25, 4, lambda g: g, 2))
+            + ", "
+            + floats(fit_rounded(arcsine, 0, 0.25, 4, lambda g: g, 2)),
+        ),
+        "pi / 4 as the sum of two floats with few bits, and the bits of pi / 2 and pi": (
+            "EIGHTH_TURN, HALF_TURNS_BITS",
+            f'{split(mp.pi / 4, 20, 44)}, ("0x3fc90fdbu", "0x40490fdbu")',
+        ),
         "erf(x) / x - 1 in x^2 to 0.85, from there to 4 (log(1 - erf(c + u)) - d) / u, on floats, c and d": (
             "ERF_FLOATS, ERFC_FLOATS, ERFC_CENTER, ERFC_LOG",
             floats(fit_rounded(near_error, 0, 0.7226, 6, lambda _: mpf(1), 3))
@@ -322,7 +338,6 @@ def text() -> str:
         "log(32/25) with 56 fractional bits": ("LOG_32_25", words(mpmath.log(mpf(32) / 25), 56)),
         "log(2) with 31 fractional bits": ("LN2_SIGNED", f'"{int(mpmath.nint(mp.ln2 * 2**31))}i"'),
         "pi / 2 and pi / 4 as significands": ("PI", word(mp.pi, 30)),
-        "the tangent of pi / 8 as a significand of exponent -2": ("TAN_PI_8", word(mpmath.tan(mp.pi / 8), 33)),
         "the first bits of 2 / pi after the point": (
             "TWO_OVER_PI",
             "("

@@ -1,5 +1,5 @@
 {#- The trigonometric functions of float32 and their inverses; see shared/elementary.wgsl. Comes in: helpers. -#}
-{% from "shared/elementary/constants.wgsl" import PI, TAN_FLOATS %}
+{% from "shared/elementary/constants.wgsl" import TAN_FLOATS, ARCSIN_FLOATS, ARCTAN_FLOATS, HALF_TURNS_BITS %}
 {#- ----- Trigonometric functions -#}
 {% for suffix in ("", "_odd") %}
 {% for name, quarter in (("sin", 0), ("cos", 1)) %}
@@ -54,17 +54,12 @@ fn f32_tan{{ suffix }}(x: f32) -> f32 {
 {% endfor %}
     let bend = f32_sealed(f32_sealed(h0 * g, zero) * r, zero);
     let low = f32_sealed(bend + f32_sealed(bitcast<f32>(turn.y) * (1.0f + f32_sealed(1.5f * g, zero)), zero), zero);
-    // 1 / (r + low) by a guess to 5 %, then to 12 bits, then with an error e
     let rough = f32_rough(r + low);
     let rough_rest = f32_sealed(r - rough, zero) + low;
-    let guess = bitcast<f32>(0x7ef311c7u - bitcast<u32>(rough));
-    let excess = f32_sealed(1.0f - f32_sealed(rough * guess, zero), zero);
-    let inverse = f32_rough(guess + f32_sealed(guess * (excess + f32_sealed(excess * excess, zero)), zero));
-    let e = f32_sealed(f32_sealed(1.0f - rough * inverse, zero) - f32_sealed(rough_rest * inverse, zero), zero);
-    let change = f32_sealed(inverse * (e + f32_sealed(e * e, zero)), zero);
+    let inverse = reciprocal_pair(rough, rough_rest, zero);
     let odd = (turn.z & 1u) == 1u;
-    let high = select(r, inverse, odd);
-    let rest = select(low, change, odd);
+    let high = select(r, bitcast<f32>(inverse.x), odd);
+    let rest = select(low, bitcast<f32>(inverse.y), odd);
     let found = {% if suffix %}f32_join_odd(high, rest, zero){% else %}high + rest{% endif %};
     return bitcast<f32>(bitcast<u32>(found) ^ (turn.z << 31u));
 }
@@ -89,24 +84,76 @@ fn f32_tan_far{{ suffix }}(x: f32) -> f32 {
 {#- ----- Inverse trigonometric functions -#}
 {% if "f32_arctan2" in helpers %}
 
+// The smaller number over the larger one, both with the exponent of the larger one taken off.
 fn f32_arctan2(y: f32, x: f32) -> f32 {
-    let sign = bitcast<u32>(y);
     let rise = bitcast<u32>(y) & 0x7fffffffu;
     let run = bitcast<u32>(x) & 0x7fffffffu;
-    let both = (rise == run) & ((rise == 0x7f800000u) | (rise == 0u));
-    let one = vec2<u32>(0x80000000u, 0u);
-    let up = select(scaled_from_bits(rise), one, both);
-    let across = select(scaled_from_bits(run), one, both);
+    let high = max(rise, run);
+    let low = min(rise, run);
+    if ((low < 0x800000u) | (high >= 0x7f800000u) | (high - low >= 0x1e000000u)) {
+        return f32_arctan2_limit(y, x);
+    }
+    let unit = (high & 0x7f800000u) - 0x3f800000u;
+    let angle = angle_of(low - unit, high - unit, rise > run, bitcast<u32>(x) >= 0x80000000u);
+    return bitcast<f32>(angle_joined(angle.xy, angle.z) | (bitcast<u32>(y) & 0x80000000u));
+}
+{% endif %}
+{% if "f32_arctan2_limit" in helpers %}
+
+// The same for numbers that are zero, subnormal, infinite, NaN, or of very different sizes.
+fn f32_arctan2_limit(y: f32, x: f32) -> f32 {
+    let rise = bitcast<u32>(y) & 0x7fffffffu;
+    let run = bitcast<u32>(x) & 0x7fffffffu;
     let left = bitcast<u32>(x) >= 0x80000000u;
-    let half_turn = vec2<u32>({{ PI }}, 1u);
-    let infinite = select(up, vec2<u32>(0u, 0xffffff00u), (run == 0x7f800000u) & !both);
-    let flat = select(infinite, vec2<u32>(0u, 0xffffff00u), (rise == 0u));
-    let steep = select(across, vec2<u32>(0u, 0xffffff00u), (run == 0u) | ((rise == 0x7f800000u) & !both));
-    let angle = scaled_angle(flat, steep);
-    let found = scaled_round(select(angle, scaled_subtract(half_turn, angle), left), sign);
-    let level = scaled_round(select(vec2<u32>(0u, 0u), half_turn, left), sign);
-    let known = select(found, level, rise == 0u);
-    return bitcast<f32>(select(known, 0x7fc00000u, max(rise, run) > 0x7f800000u));
+    let steep = rise > run;
+    let both = rise == run;
+    let high = scaled_from_bits(max(rise, run));
+    let low = scaled_from_bits(min(rise, run));
+    let apart = high.y - low.y;
+    let scaled = (low.x >> 8u) + ((126u - min(apart, 60u)) << 23u);
+    let angle = angle_of(scaled, (high.x >> 8u) + 0x3f000000u, steep, left);
+    let quotient = bitcast<u32>(f32_divide(bitcast<f32>(rise), bitcast<f32>(run)));
+    let flat = select(quotient, {{ HALF_TURNS_BITS[1] }}, left);
+    let far = select(flat, {{ HALF_TURNS_BITS[0] }}, steep);
+    let known = select(angle_joined(angle.xy, angle.z), far, (low.x == 0u) | (apart >= 60u) | ((max(rise, run) == 0x7f800000u) & !both));
+    let level = select(known, select(0u, {{ HALF_TURNS_BITS[1] }}, left), rise == 0u);
+    let found = level | (bitcast<u32>(y) & 0x80000000u);
+    return bitcast<f32>(select(found, 0x7fc00000u, max(rise, run) > 0x7f800000u));
+}
+{% endif %}
+{% if "angle_of" in helpers %}
+
+// The angle, 0 to pi, of a point in one of eight octants, as vec4<u32>(high, low, zero, 0), the sum of two floats. `high`
+// is the larger coordinate, from 1 to 2. The quotient of the coordinates, or of their difference and sum, is at most 1/2.
+fn angle_of(low: u32, high: u32, steep: bool, left: bool) -> vec4<u32> {
+    let h = bitcast<f32>(high);
+    let l = bitcast<f32>(low);
+    let zero = bitcast<u32>(h + 12582912.0f) & 0x30000000u;
+    let turned = low + 0x800000u > high;
+    let sum = f32_sealed(h + l, zero);
+    let lost = f32_sealed(l - f32_sealed(sum - h, zero), zero);
+    let above = select(l, h - l, turned);
+    let below = select(h, sum, turned);
+    let below_rough = f32_rough(below);
+    let below_rest = f32_sealed(below - below_rough, zero) + select(0.0f, lost, turned);
+    let inverse = reciprocal_pair(below_rough, below_rest, zero);
+    let factor = bitcast<f32>(inverse.x);
+    let above_rough = f32_rough(above);
+    let top = above_rough * factor;  // exact
+    let rest = f32_sealed((above - above_rough) * factor + f32_sealed(above * bitcast<f32>(inverse.y), zero), zero);
+    let t = f32_sealed(top + rest, zero);
+    let g = f32_sealed(t * t, zero);
+    let h4 = {{ ARCTAN_FLOATS[4] }};
+{% for power in range(3, -1, -1) %}
+    let h{{ power }} = {{ ARCTAN_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * g, zero);
+{% endfor %}
+    let bend = f32_sealed(f32_sealed(h0 * g, zero) * t, zero);
+    let octant = select(0.0f, 1.0f, turned);
+    let quadrant = select(octant, 2.0f - octant, steep);
+    let eighths = select(quadrant, 4.0f - quadrant, left);
+    let flip = select(0u, 0x80000000u, (turned != steep) != left);
+    let angle = angle_sum(eighths, flip, vec2<u32>(bitcast<u32>(top), bitcast<u32>(rest + bend)), zero);
+    return vec4<u32>(angle.x, angle.y, zero, 0u);
 }
 {% endif %}
 {% for suffix in ("", "_odd") %}
@@ -115,34 +162,70 @@ fn f32_arctan2(y: f32, x: f32) -> f32 {
 fn f32_arctan{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let size = bits & 0x7fffffffu;
-    let finite = scaled_from_bits(min(size, 0x7f000000u));
-    let angle = scaled_round_normal{{ suffix }}(scaled_angle(finite, vec2<u32>(0x80000000u, 0u)), bits);
-    let known = select(angle, bits, size < 0x39000000u);
-    return bitcast<f32>(select(known, 0x7fc00000u, size > 0x7f800000u));
+    if (size - 0x39000000u >= 0x46800001u) {
+        return bitcast<f32>(select(bits, 0x7fc00000u, size > 0x7f800000u));
+    }
+    let a = min(size, 0x5d800000u);
+    let high = max(a, 0x3f800000u);
+    let unit = (high & 0x7f800000u) - 0x3f800000u;
+    let angle = angle_of(min(a, 0x3f800000u) - unit, high - unit, size > 0x3f800000u, false);
+    return bitcast<f32>(angle_joined{{ suffix }}(angle.xy, angle.z) | (bits & 0x80000000u));
+}
+{% endif %}
+{% if "angle_joined" + suffix in helpers %}
+
+// The bits of the sum of two floats.
+fn angle_joined{{ suffix }}(sum: vec2<u32>, zero: u32) -> u32 {
+{% if suffix %}
+    return bitcast<u32>(f32_join_odd(bitcast<f32>(sum.x), bitcast<f32>(sum.y), zero));
+{% else %}
+    return bitcast<u32>(bitcast<f32>(sum.x) + bitcast<f32>(sum.y));
+{% endif %}
 }
 {% endif %}
 {% for name in ("arcsin", "arccos") %}
 {% if "f32_" + name + suffix in helpers %}
 
-// The angle of the point ({{ "sqrt(1 - x^2), x" if name == "arcsin" else "x, sqrt(1 - x^2)" }}).
+{% if name == "arcsin" %}
+// From 1/2 on it is pi/2 less twice the arcsine of sqrt((1 - x) / 2).
+{% else %}
+// pi/2 less the arcsine, or twice the arcsine of sqrt((1 - x) / 2).
+{% endif %}
 fn f32_{{ name }}{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let size = bits & 0x7fffffffu;
-    let one = vec2<u32>(0x80000000u, 0u);
-    let side = scaled_from_bits(min(size, 0x3f800000u));
-    let other = scaled_root(scaled_multiply(scaled_subtract(one, side), scaled_add(one, side)));
-    let inner = size < 0x3f800000u;
 {% if name == "arcsin" %}
-    let angle = select(vec2<u32>({{ PI }}, 0u), scaled_angle(side, other), inner);
-    let known = select(scaled_round{{ suffix }}(angle, bits), bits, size < 0x39000000u);
+    if (size - 0x39000000u >= 0x06800001u) {
+        return bitcast<f32>(select(bits, 0x7fc00000u, size > 0x3f800000u));
+    }
 {% else %}
-    let angle = scaled_angle(other, side);
-    let turned = select(angle, scaled_subtract(vec2<u32>({{ PI }}, 1u), angle), bits >= 0x80000000u);
-    let edge = select(vec2<u32>(0u, 0u), vec2<u32>({{ PI }}, 1u), bits >= 0x80000000u);
-    let near = select(turned, vec2<u32>({{ PI }}, 0u), size < 0x32000000u);
-    let known = scaled_round{{ suffix }}(select(edge, near, inner), 0u);
+    if (size > 0x3f800000u) {
+        return bitcast<f32>(select(bits, 0x7fc00000u, size > 0x3f800000u));  // a constant NaN is an error
+    }
+    let left = bits >= 0x80000000u;
 {% endif %}
-    return bitcast<f32>(select(known, 0x7fc00000u, size > 0x3f800000u));
+    let near = size < 0x3f000000u;
+    let a = bitcast<f32>(size);
+    let zero = bitcast<u32>(a + 12582912.0f) & 0x30000000u;
+    let g = select(0.5f - 0.5f * a, f32_sealed(a * a, zero), near);
+    let root = root_pair(g, zero);
+    let h4 = {{ ARCSIN_FLOATS[4] }};
+{% for power in range(3, -1, -1) %}
+    let h{{ power }} = {{ ARCSIN_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * g, zero);
+{% endfor %}
+    let side = select(bitcast<f32>(root.x) + bitcast<f32>(root.y), a, near);
+    let bend = f32_sealed(f32_sealed(h0 * g, zero) * side, zero);
+    let top = select(2.0f * bitcast<f32>(root.x), a, near);
+    let low = select(2.0f * f32_sealed(bitcast<f32>(root.y) + bend, zero), bend, near);
+    let angle = vec2<u32>(bitcast<u32>(top), bitcast<u32>(low));
+{% if name == "arcsin" %}
+    let sum = angle_sum(select(2.0f, 0.0f, near), select(0x80000000u, 0u, near), angle, zero);
+    return bitcast<f32>(angle_joined{{ suffix }}(sum, zero) | (bits & 0x80000000u));
+{% else %}
+    let start = select(select(0.0f, 4.0f, left), 2.0f, near);
+    let sum = angle_sum(start, select(0u, 0x80000000u, near != left), angle, zero);
+    return bitcast<f32>(angle_joined{{ suffix }}(sum, zero));
+{% endif %}
 }
 {% endif %}
 {% endfor %}

@@ -40,8 +40,11 @@
 {#- 2 / pi, pi / 2 as the sum of four floats, three of them with 11 bits, and the sum of the last two -#}
 {%- set TWO_OVER_PI_FLOAT, HALF_PI, HALF_PI_END = "0.63661975f", ("1.5703125f", "0.00048398972f", "-0.00000016298145f",
     "0.000000000060771006f"), "-0.00000016292068f" -%}
-{#- (1 - arctan(t) / t) / g for g = t^2 <= 0.172 -#}
-{%- set ARCTAN = (1431655765, -858993457, 613566488, -477205933, 390156661, -326600069, 258762965, -141355593) -%}
+{#- (arctan(t) / t - 1) / g and (arcsin(t) / t - 1) / g for g = t^2 <= 1/4, on floats -#}
+{%- set ARCTAN_FLOATS, ARCSIN_FLOATS = ("-0.33333236f", "0.19994286f", "-0.14175655f", "0.101627626f", "-0.051365804f"),
+    ("0.16666754f", "0.07495252f", "0.045476016f", "0.02415235f", "0.04221114f") -%}
+{#- pi / 4 as the sum of two floats with few bits, and the bits of pi / 2 and pi -#}
+{%- set EIGHTH_TURN, HALF_TURNS_BITS = ("0.7853985f", "-0.0000003198789f"), ("0x3fc90fdbu", "0x40490fdbu") -%}
 {#- erf(x) / x - 1 in x^2 to 0.85, from there to 4 (log(1 - erf(c + u)) - d) / u, on floats, c and d -#}
 {%- set ERF_FLOATS, ERFC_FLOATS, ERFC_CENTER, ERFC_LOG = ("0.12837917f", "-0.3761263f", "0.11283624f", "-0.026855586f",
     "0.0051919464f", "-0.0008043964f", "0.00007971628f"), ("-2.6579201f", "-0.8444998f", "-0.04111375f", "0.009924379f",
@@ -69,8 +72,6 @@
 {%- set LN2_SIGNED = "1488522236i" -%}
 {#- pi / 2 and pi / 4 as significands -#}
 {%- set PI = "0xc90fdaa2u" -%}
-{#- the tangent of pi / 8 as a significand of exponent -2 -#}
-{%- set TAN_PI_8 = "0xd413ccd0u" -%}
 {#- the first bits of 2 / pi after the point -#}
 {%- set TWO_OVER_PI = ("0xa2f9836eu", "0x4e441529u", "0xfc2757d1u", "0xf534ddc0u", "0xdb629599u", "0x3c439041u",
     "0xfe5163abu", "0xdebbc561u") -%}

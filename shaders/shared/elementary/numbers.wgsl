@@ -79,6 +79,34 @@ fn f32_join_odd(high: f32, low: f32, zero: u32) -> f32 {
     return bitcast<f32>(select(bits, bits + 1u - (((bits ^ rest) >> 31u) << 1u), even));
 }
 {% endif %}
+{% if "reciprocal_pair" in helpers %}
+
+// 1 / (high + low), with 12 bits in `high`: by a guess to 5 %, then to 12 bits, then with an error e.
+fn reciprocal_pair(high: f32, low: f32, zero: u32) -> vec2<u32> {
+    let guess = bitcast<f32>(0x7ef311c7u - bitcast<u32>(high));
+    let excess = f32_sealed(1.0f - f32_sealed(high * guess, zero), zero);
+    let inverse = f32_rough(guess + f32_sealed(guess * (excess + f32_sealed(excess * excess, zero)), zero));
+    let e = f32_sealed(f32_sealed(1.0f - high * inverse, zero) - f32_sealed(low * inverse, zero), zero);
+    let change = inverse * (e + f32_sealed(e * e, zero));
+    return vec2<u32>(bitcast<u32>(inverse), bitcast<u32>(change) ^ zero);
+}
+{% endif %}
+{% if "root_pair" in helpers %}
+
+// The square root as the sum of two floats: by a guess of its reciprocal to 4 %, then to 12 bits, then by a remainder.
+fn root_pair(a: f32, zero: u32) -> vec2<u32> {
+    let guess = bitcast<f32>(0x5f3759dfu - (bitcast<u32>(a) >> 1u));
+    let excess = f32_sealed(1.0f - f32_sealed(a * f32_sealed(guess * guess, zero), zero), zero);
+    let factor = f32_sealed(excess * (0.5f + f32_sealed(0.375f * excess, zero)), zero);
+    let inverse = f32_sealed(guess + f32_sealed(guess * factor, zero), zero);
+    let high = f32_rough(a * inverse);
+    let rest = f32_sealed(a - high * high, zero);
+    let change = f32_sealed(rest * (0.5f * inverse), zero);
+    let twice = f32_sealed(2.0f * high + change, zero);
+    let more = f32_sealed(rest - f32_sealed(change * twice, zero), zero) * (0.5f * inverse);
+    return vec2<u32>(bitcast<u32>(high), bitcast<u32>(change + f32_sealed(more, zero)) ^ zero);
+}
+{% endif %}
 {#- ----- Scaled numbers -#}
 {% if "scaled_from_bits" in helpers %}
 

@@ -1,8 +1,7 @@
 {#- What several elementary functions consist of; see shared/elementary.wgsl. Comes in: helpers. -#}
-{% from "shared/elementary/constants.wgsl" import EXP, LOG, LOG_FLOATS, SIN, COS, ARCTAN, LN2, LN2_FLOATS,
-    LN2_WORDS, LOG_13_10, LOG_16_13, MINUS_LOG_5_4, LOG_32_25, PI, TAN_PI_8, TWO_OVER_PI,
-    TWO_OVER_PI_FLOAT, HALF_PI, HALF_PI_END, SIN_FLOATS, COS_FLOATS,
-    EXP_FLOATS, LN2_SHORT, LOG2_E_FLOAT %}
+{% from "shared/elementary/constants.wgsl" import EXP, LOG, LOG_FLOATS, SIN, COS, LN2, LN2_FLOATS, LN2_WORDS,
+    LOG_13_10, LOG_16_13, MINUS_LOG_5_4, LOG_32_25, PI, TWO_OVER_PI, TWO_OVER_PI_FLOAT, HALF_PI, HALF_PI_END,
+    SIN_FLOATS, COS_FLOATS, EXP_FLOATS, LN2_SHORT, LOG2_E_FLOAT, EIGHTH_TURN %}
 {% from "shared/elementary/horner.wgsl" import horner %}
 {#- ----- Exponentials -#}
 {% if "exp_fixed" in helpers %}
@@ -302,22 +301,15 @@ fn scaled_wave(r: vec2<u32>, is_cosine: bool) -> vec2<u32> {
 }
 {% endif %}
 {#- ----- Inverse trigonometric functions -#}
-{% if "scaled_angle" in helpers %}
+{% if "angle_sum" in helpers %}
 
-// Return the angle of the point (x, y), 0 to pi/2. The coordinates are positive, and at most one is 0.
-fn scaled_angle(y: vec2<u32>, x: vec2<u32>) -> vec2<u32> {
-    let steep = scaled_less(x, y);
-    let low = select(y, x, steep);
-    let high = select(x, y, steep);
-    let turned = scaled_less(scaled_multiply(high, vec2<u32>({{ TAN_PI_8 }}, 0xfffffffeu)), low);
-    let above = select(low, scaled_subtract(high, low), turned);
-    let ratio = scaled_divide(above, select(high, scaled_add(high, low), turned));
-    let fixed = select(ratio.x >> min(0u - 1u - ratio.y, 31u), 0u, bitcast<i32>(ratio.y) < -32i);
-    let g = bitcast<i32>(high_product(fixed, fixed));
-{{ horner("h", ARCTAN, "g") }}
-    let factor = vec2<u32>(~bitcast<u32>(signed_high_product(h0, g)), 0xffffffffu);
-    let small = scaled_multiply(ratio, factor);
-    let octant = select(small, scaled_subtract(vec2<u32>({{ PI }}, 0xffffffffu), small), turned);
-    return select(octant, scaled_subtract(vec2<u32>({{ PI }}, 0u), octant), steep);
+// An angle plus some eighths of a turn, as the sum of two floats. The sign of the angle is changed by `flip`.
+fn angle_sum(eighths: f32, flip: u32, angle: vec2<u32>, zero: u32) -> vec2<u32> {
+    let start = eighths * {{ EIGHTH_TURN[0] }};  // exact
+    let top = bitcast<f32>(angle.x ^ flip);
+    let sum = f32_sealed(start + top, zero);
+    let lost = f32_sealed(top - f32_sealed(sum - start, zero), zero);
+    let low = f32_sealed(bitcast<f32>(angle.y ^ flip ^ zero) + f32_sealed(eighths * {{ EIGHTH_TURN[1] }}, zero), zero);
+    return vec2<u32>(bitcast<u32>(sum), bitcast<u32>(lost + low) ^ zero);
 }
 {% endif %}
