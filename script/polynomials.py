@@ -228,7 +228,7 @@ def text() -> str:
     """Return the file."""
     quarter_turn = pieces(mp.pi / 2, 11, 3)
     logarithm = series(3, lambda k: (-1) ** (k + 1) / mpf(k))
-    third, half_root = mpf(1) / 3, mpf(1) / mpmath.sqrt(2)
+    half_root = mpf(1) / mpmath.sqrt(2)
     lines = {
         "(exp(r) - 1 - r) / r^2 for |r| <= 0.36": (
             "EXP",
@@ -352,7 +352,6 @@ def text() -> str:
             ),
         ),
         "log2(e), to choose a power of two by": ("LOG2_E_FLOAT", '"1.4426950f"'),
-        "1/3 with 32 fractional bits": ("THIRD", word(third, 32)),
     }
     body = "".join(f"{{#- {comment} -#}}\n{wrap_assignment(name, value)}" for comment, (name, value) in lines.items())
     return "{#- Written by script/polynomials.py; see there. -#}\n" + body

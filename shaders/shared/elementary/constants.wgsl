@@ -80,5 +80,3 @@
     "-0.00003168997f", "0.4342945f") -%}
 {#- log2(e), to choose a power of two by -#}
 {%- set LOG2_E_FLOAT = "1.4426950f" -%}
-{#- 1/3 with 32 fractional bits -#}
-{%- set THIRD = "0x55555555u" -%}

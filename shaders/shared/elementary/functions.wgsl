@@ -1,6 +1,6 @@
 {#- The other elementary functions of float32; see shared/elementary.wgsl. Comes in: helpers. -#}
 {% from "shared/elementary/constants.wgsl" import LOG1P, LN2_SIGNED, LOG2_E_FLOAT, LOG2_E_FLOATS, LOG10_E_FLOATS,
-    THIRD, ERF_FLOATS, ERFC_FLOATS, ERFC_CENTER, ERFC_LOG, TWO_OVER_ROOT_PI, EXP_FLOATS_5, EXP2_FLOATS, EXP_FLOATS,
+    ERF_FLOATS, ERFC_FLOATS, ERFC_CENTER, ERFC_LOG, TWO_OVER_ROOT_PI, EXP_FLOATS_5, EXP2_FLOATS, EXP_FLOATS,
     COSH_FLOATS, SINH_FLOATS, TANH_FLOATS, RECIPROCAL_FLOATS, LN2_PAIR, LN2_SHORT, LOG2_E_ROUGH %}
 {% from "shared/elementary/horner.wgsl" import horner %}
 {#- ----- Exponential and hyperbolic functions -#}
@@ -330,20 +330,36 @@ fn f32_arctanh{{ suffix }}(x: f32) -> f32 {
 {% endif %}
 {% if "f32_cbrt" + suffix in helpers %}
 
-// exp(log(m) / 3) of the significand times 1, 2 or 4, and a third of the rest of the exponent.
+// The root of a number from 1/2 to 4, and a third of the rest of the exponent: by a guess of its reciprocal to 4 %, a root
+// with 12 bits and a remainder.
 fn f32_cbrt{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let size = bits & 0x7fffffffu;
-    let a = scaled_from_bits(size);
-    let third = (a.y + 300u) / 3u;
-    let words = log_words(vec2<u32>(a.x, a.y + 300u - 3u * third));
-    let low = (words.y << 8u) | (words.x >> 24u);  // 32 fractional bits, below log(8)
-    let high = words.y >> 24u;
-    let part = high_product(low, {{ THIRD }}) + high * {{ THIRD }};
-    let root = exp_fixed(vec2<u32>(part, 0u));
-    let known = scaled_round_normal{{ suffix }}(vec2<u32>(root.x, root.y + third - 100u), bits);
-    let edge = select(known, bits, (size == 0u) | (size == 0x7f800000u));
-    return bitcast<f32>(select(edge, 0x7fc00000u, size > 0x7f800000u));
+    if (size - 1u >= 0x7f7fffffu) {
+        return bitcast<f32>(select(bits, 0x7fc00000u, size > 0x7f800000u));
+    }
+    let whole = bitcast<u32>(f32(bitcast<i32>(size)));
+    let subnormal = size < 0x800000u;
+    let scaled = select(size, whole + 0x800000u, subnormal);  // a subnormal number times 2^150
+    let third = ((scaled >> 23u) * 171u) >> 9u;
+    let unit = scaled - ((3u * third) << 23u);
+    let a = bitcast<f32>(unit + 0x3f000000u);
+    let zero = bitcast<u32>(a + 12582912.0f) & 0x30000000u;
+    let guess = bitcast<f32>(0x3fa1f400u - (((unit >> 8u) * 0x5555u) >> 8u));
+    let cube = f32_sealed(f32_sealed(guess * guess, zero) * f32_sealed(a * guess, zero), zero);
+    let e = f32_sealed(1.0f - cube, zero);
+    let e2 = 0.22222222f + f32_sealed(0.17283951f * e, zero);
+    let e1 = 0.33333334f + f32_sealed(e2 * e, zero);
+    let inverse = f32_sealed(guess + f32_sealed(f32_sealed(e1 * e, zero) * guess, zero), zero);
+    let square = f32_sealed(inverse * inverse, zero);
+    let root = bitcast<f32>((bitcast<u32>(a * square) + 0x800u) & 0xfffff000u);
+    let high = f32_rough(root * root);
+    let rest = f32_sealed(a - high * root, zero) - (root * root - high) * root;  // products are exact
+    let change = f32_sealed(f32_sealed(rest * square, zero) * 0.33333334f, zero);
+    let low = f32_sealed(change + f32_sealed(f32_sealed(change * change, zero) * inverse, zero), zero);
+    let known = {% if suffix %}f32_join_odd(root, low, zero){% else %}root + low{% endif %};
+    let power = (third << 23u) - select(0x15000000u, 0x2e000000u, subnormal);
+    return bitcast<f32>((bitcast<u32>(known) + power) | (bits & 0x80000000u));
 }
 {% endif %}
 {% if "f32_erf" + suffix in helpers %}
