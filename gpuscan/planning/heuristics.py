@@ -211,10 +211,10 @@ class Heuristics:
     # The same for 64-bit numbers, for matrices in one array, and for chunks kept in their storage form. H100: 64-bit
     # numbers from 0.95 to 0.97 of a copy with 8 steps instead of 6; bytes 0.94 with 8 steps of 16.
     few_register_words: int = 32
-    # Short vectors that fill no whole accesses: the most words of a chunk, and of all chunks of an invocation. H200, 2^25
-    # numbers in 3, 5 and 13 columns: `uint8` 67, 74, 124 us in chunks of 4 rows, 48, 47, 101 in chunks of 16, 16, 8;
-    # `int16` 98, 95, 215 in chunks of 2 rows, 58, 68, 114 in chunks of 8; `float32` in 5 columns 116 in chunks of 1, 95
-    # in chunks of 4.
+    # Short vectors that fill no whole accesses: the most words of a chunk, and of all chunks of an invocation. H200,
+    # 2^25 numbers in 3, 5 and 13 columns: `uint8` 67, 74, 124 us in chunks of 4 rows, 48, 47, 101 in chunks of 16, 16,
+    # 8; `int16` 98, 95, 215 in chunks of 2 rows, 58, 68, 114 in chunks of 8; `float32` in 5 columns 116 in chunks of 1,
+    # 95 in chunks of 4.
     vector_chunk_words: int = 104
     vector_register_words: int = 80
     # Elements of a mask in a chunk. An invocation keeps their bits, not their sums. Not measured on record: one load.

@@ -136,9 +136,9 @@ def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
 
 
 def rows_of_whole_accesses(spec: ScanSpec, h: Heuristics) -> int:
-    """Return how many vectors fill whole accesses to storage, as far as registers hold them; 0 if it makes no difference.
+    """Return how many short vectors fill whole accesses to storage, as far as registers hold them.
 
-    It does for short vectors that end within an access. Triples of words take as long one by one.
+    The result is 0 for elements that take as long one by one: long vectors, triples of words and single numbers.
     """
     fields = (*spec.source.fields, *spec.destination.fields)
     nbytes = spec.source.fields[0].storage_bytes
