@@ -296,8 +296,7 @@ def _splits(xs: Sequence[tuple[int, ...]], init: Sequence[tuple[int, ...]], axis
     shared = _find_shared(xs)
     if not shared:
         return []
-    resolve_axis(axis, tuple(shared))
-    place = axis % len(shared)
+    place = resolve_axis(axis, tuple(shared))
     found: list[Split] = []
     for own in range(max(map(len, init)) + 1):
         # With a carry of several numbers, x has as many axes of its own if it can.
@@ -365,7 +364,7 @@ def _with_split(
         value = value.value if type(value) is Parameter else value
         arrays.append(np.asarray(value).astype(field.scalar.dtype))
     moved = [home.asarray(leaf) if on_device and home is not None else leaf for leaf in leaves]
-    place = axis % len(_find_shared([leaf.shape for leaf in leaves]))
+    place = resolve_axis(axis, tuple(_find_shared([leaf.shape for leaf in leaves])))
     return LoopArguments(step, tuple(arrays), tuple(moved), shape, place, home, on_device, key)
 
 

@@ -76,3 +76,16 @@ def test_a_refusal_without_an_operation_quotes_the_step() -> None:
 
     with pytest.raises(gs.LoopError, match=r"256 different values(.|\n)*def register"):
         gs.loop_form(register, np.zeros(8, bool), np.zeros(9, bool))
+
+
+@pytest.mark.parametrize("method", ["auto", "sequential", "newton"])
+def test_an_axis_may_be_left_out_where_there_is_one(method: Any) -> None:
+    axis: Any = None
+    found = gs.loop(lambda s, x: s + x, F(0), np.ones(4, F), axis=axis, method=method, device="numpy")
+    np.testing.assert_array_equal(found.ys, np.arange(1, 5))
+    wrong: list[tuple[Any, type[Exception]]] = [(None, ValueError), (1.5, TypeError), (2, np.exceptions.AxisError)]
+    for axis, error in wrong:
+        with pytest.raises(error, match=r"axis.*[Pp]ass one of 0, 1"):
+            gs.loop(lambda s, x: s + x, F(0), np.ones((2, 3), F), axis=axis, method=method, device="numpy")
+        with pytest.raises(error, match=r"axis.*[Pp]ass one of 0, 1"):
+            gs.loop_vjp(lambda s, x: s + x, F(0), np.ones((2, 3), F), np.ones((2, 3), F), axis=axis)
