@@ -60,6 +60,10 @@ class LoopResult(tuple[Any, Any]):
         self._form, self.iterations = form, iterations
         return self
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Copies and pickles call the class again. A function that derives the form later cannot be pickled.
+        return type(self), (self.carry, self.ys, self.form, self.iterations)
+
     @property
     def carry(self) -> Any:
         """The carry after the last step."""

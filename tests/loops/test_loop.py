@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -245,3 +247,12 @@ def test_the_gradient_on_a_device_is_that_of_numpy(device: gs.Device) -> None:
     for ours, theirs in zip(oracle.leaves_of(found), oracle.leaves_of(wanted), strict=True):
         assert isinstance(ours, gs.Array)
         np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda result: pickle.loads(pickle.dumps(result))])
+@pytest.mark.parametrize("method", ["auto", "newton"])
+def test_results_are_copied_and_pickled(method: Any, copied: Any) -> None:
+    found = gs.loop(lambda s, x: s * F(0.5) + x, F(0), np.arange(4, dtype=F), method=method, device="numpy")
+    other = copied(found)
+    assert (other.carry, other.ys.tolist()) == (found.carry, found.ys.tolist())
+    assert (other.form, other.iterations) == (found.form, found.iterations)
