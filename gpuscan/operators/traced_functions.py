@@ -117,7 +117,11 @@ def choose(a: Any, choices: Sequence[Any]) -> Any:
 
 @register_form(np.heaviside)
 def heaviside(x1: Any, x2: Any) -> Any:
-    return np.where(x1 == 0, x2, np.where(np.isnan(x1), x1, (x1 > 0).astype(x1.dtype)))
+    # Integers become floats, as in np.copysign.
+    like = np.copysign(x1, x2)
+    step = np.where(x1 > 0, full_like(like, 1), full_like(like, 0))
+    step = np.where(np.isnan(x1), x1, step)
+    return np.where(x1 == 0, x2, step)
 
 
 @register_form(np.clip)

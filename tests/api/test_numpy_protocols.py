@@ -302,3 +302,21 @@ def test_axes_of_a_single_number_are_those_of_numpy(device: gs.Device) -> None:
                 spread(ours, axis=bad)
     with pytest.raises(np.exceptions.AxisError, match="axis=2 was passed"):
         np.mean(device.asarray(np.ones(3, np.float32)), axis=2)
+
+
+@pytest.mark.parametrize("first", ["int8", "uint8", "int16", "uint16", "float16", "float32"])
+@pytest.mark.parametrize("second", ["bool", "int8", "uint16", "float16", "float32", 2])
+def test_heaviside_has_the_dtype_that_numpy_gives(device: gs.Device, first: str, second: str | int) -> None:
+    x = np.array([-2, 0, 3], np.float32).astype(first)
+    y = second if isinstance(second, int) else np.array([1, 0, 3], np.float32).astype(second)
+    for a, b in ((x, y), (y, x)):
+        arguments: list[Any] = [each if isinstance(each, int) else device.asarray(each) for each in (a, b)]
+        found: Any = np.heaviside(arguments[0], arguments[1])
+        expected = np.heaviside(a, b)
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found.numpy(), expected)
+
+
+def test_heaviside_of_wide_integers_is_refused(device: gs.Device) -> None:
+    with pytest.raises(TypeError, match=r"of int32 and int32 is float64 in NumPy"):
+        np.heaviside(device.asarray(np.arange(3, dtype=np.int32)), np.int32(1))
