@@ -119,6 +119,7 @@ def choose(a: Any, choices: Sequence[Any]) -> Any:
 def heaviside(x1: Any, x2: Any) -> Any:
     # Integers become floats, as in np.copysign.
     like = np.copysign(x1, x2)
+    x1 = x1 if isinstance(x1, Traced) else full_like(like, x1)
     step = np.where(x1 > 0, full_like(like, 1), full_like(like, 0))
     step = np.where(np.isnan(x1), x1, step)
     return np.where(x1 == 0, x2, step)

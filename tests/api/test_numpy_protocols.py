@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -320,3 +321,10 @@ def test_heaviside_has_the_dtype_that_numpy_gives(device: gs.Device, first: str,
 def test_heaviside_of_wide_integers_is_refused(device: gs.Device) -> None:
     with pytest.raises(TypeError, match=r"of int32 and int32 is float64 in NumPy"):
         np.heaviside(device.asarray(np.arange(3, dtype=np.int32)), np.int32(1))
+
+
+@pytest.mark.parametrize("number", [0.5, -2.0, 0.0, -0.0, 1e-310, math.nan, math.inf])
+def test_heaviside_of_a_number_of_python(device: gs.Device, number: float) -> None:
+    x = np.array([-2, 0, 3], np.float32)
+    found: Any = np.heaviside(number, device.asarray(x))
+    np.testing.assert_array_equal(found.numpy(), np.heaviside(number, x))
