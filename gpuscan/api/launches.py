@@ -21,7 +21,7 @@ from gpuscan.engine.launch import launch
 from gpuscan.operators.function_keys import function_key, with_parameters
 from gpuscan.operators.named_operators import name_of_ufunc
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.parameters import Parameters
+from gpuscan.operators.parameters import Expression, Parameter, Parameters
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,34 +60,40 @@ class CallKey:
     Attributes:
         arrays: the arrays on a device among the arguments, depth first.
         sizes: of each of them the lengths, the offset, the bytes of its memory, and the strides if there are any.
-        floats: the floats that the functions among the arguments close over.
-        functions: the keys of these functions.
+        floats: the floats that the functions among the arguments close over, and the floats among the operands.
+        functions: the keys of these arguments, without the floats.
         places: the argument that each of them is, by its name or its number, and the index of its first float.
+        operand: True while the key of an operand is made.
     """
 
-    __slots__ = ("arrays", "floats", "functions", "places", "sizes")
+    __slots__ = ("arrays", "floats", "functions", "operand", "places", "sizes")
 
     def __init__(self) -> None:
+        self.operand = False
         self.arrays: list[DeviceArray] = []
         self.sizes: list[int] = []
         self.floats: list[float] = []
         self.functions: list[Hashable] = []
         self.places: dict[int | str, int] = {}
 
-    def of_argument(self, value: object, place: int | str) -> Hashable:
+    def of_argument(self, value: object, place: int | str, operand: bool) -> Hashable:
         """Return what `of` returns. For a function, leave out the floats that it closes over.
 
         Args:
             value: the argument.
             place: the name of the argument, or its number within ``*arrays``.
+            operand: True to leave out the floats of the argument as well.
 
         Raises:
             _NoKeyError: the argument may change without notice.
         """
-        if type(value) is not FunctionType:
-            return self.of(value)
         first = len(self.floats)
-        found = function_key(value, floats=self.floats)
+        if type(value) is FunctionType:
+            found = function_key(value, floats=self.floats)
+        else:
+            self.operand = operand
+            found = self.of(value)
+            self.operand = False
         if found is None:
             raise _NoKeyError
         if len(self.floats) > first:
@@ -139,6 +145,9 @@ class CallKey:
             return dict, tuple(value), *map(self.of, value.values())
         if isinstance(value, np.generic):
             return kind, value.dtype, value.tobytes()
+        if kind is float and self.operand:
+            self.floats.append(value)
+            return float
         if kind is float or kind is complex:
             # 0.0 is equal to -0.0, and NaN to nothing.
             return kind, repr(value)
@@ -189,8 +198,14 @@ class CallKey:
 # ----- Calls
 
 
-def launchable(function: F) -> F:
-    """Let a function launch the program of an earlier call of the same kind, if there was one."""
+def launchable(function: F, operands: str | None = None) -> F:
+    """Let a function launch the program of an earlier call of the same kind, if there was one.
+
+    Args:
+        function: the function.
+        operands: the name of the parameter that takes the numbers and arrays to compute from. Calls with other floats
+            in their place launch the same program.
+    """
     parameters = inspect.signature(function).parameters
     defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
     flags = {name for name, default in defaults.items() if type(default) is bool}
@@ -238,7 +253,10 @@ def launchable(function: F) -> F:
                     found = making.of_axis(value, default, takes_axes=takes_axes, known=known)
                     key += () if found is None else (option, found)
                 elif kind is not type(default) or value != default:
-                    key += option, (kind, value) if kind in _PLAIN else making.of_argument(value, option)
+                    found = (
+                        making.of_argument(value, option, option == operands) if kind not in _PLAIN else (kind, value)
+                    )
+                    key += option, found
             key.append(strategy_key("auto"))
             whole = tuple(key)
             hash(whole)
@@ -258,7 +276,10 @@ def launchable(function: F) -> F:
             passed: dict[int | str, Any] = dict(given)
             if parameters is not None:
                 for option, first in making.places.items():
-                    passed[option] = with_parameters(passed[option], parameters, first)
+                    if type(passed[option]) is FunctionType:
+                        passed[option] = with_parameters(passed[option], parameters, first)
+                    else:
+                        passed[option] = _replace_floats(passed[option], iter(parameters.leaves[first:]))
             if others is not arrays:
                 following = iter(others)
                 passed = {option: _replace_arrays(value, following) for option, value in passed.items()}
@@ -266,11 +287,26 @@ def launchable(function: F) -> F:
             rest: dict[Any, Any] = dict(list(passed.items())[len(arguments) :])
             return function(*values[: len(arguments)], **rest), rest.get("out")
 
-        functions = tuple(making.functions)
+        # What the values of floats decide is noted for each function of the user's, and of operands for each call.
+        functions = whole if operands else tuple(making.functions)
         sizes = tuple(making.sizes)
         return launch(context, whole, sizes, arrays, compute, options.get("out"), making.floats, functions)
 
     return call  # type: ignore[return-value]
+
+
+def _replace_floats(value: Any, others: Iterator[Expression]) -> object:
+    """Return an operand with its floats replaced by parameters, in the order of `CallKey.floats`."""
+    kind = type(value)
+    if kind is float:
+        return Parameter(next(others))
+    if kind is tuple or kind is list:
+        return kind([_replace_floats(each, others) for each in value])
+    if kind is dict:
+        return {name: _replace_floats(each, others) for name, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return kind._make([_replace_floats(each, others) for each in value])
+    return value
 
 
 def _replace_arrays(value: Any, others: Iterator[object]) -> object:

@@ -110,7 +110,8 @@ def _call_ufunc(
     dtype = options.pop("dtype", None)
     _refuse(name, options)
     values = [value if is_number(value) else as_some_array(value) for value in inputs]
-    if ufunc is np.power and (dtype is None or np.dtype(dtype).kind in "iu"):
+    floats = any(isinstance(value, (float, Parameter)) for value in values)
+    if ufunc is np.power and not floats and (dtype is None or np.dtype(dtype).kind in "iu"):
         _check_exponents(*values)
     values = [_as_argument(ufunc, value, values) for value in values]
     leaves: list[SomeArray] = [native(value) for value in values if isinstance(value, (Array, np.ndarray))]
@@ -319,4 +320,4 @@ def _check_indices(name: str, indices: object, length: int) -> AnyArray:
     return given.astype(np.int64)
 
 
-answer_protocols(ufunc=launchable(apply_ufunc))
+answer_protocols(ufunc=launchable(apply_ufunc, operands="inputs"))

@@ -364,3 +364,29 @@ def test_threads_with_floats_of_their_own(device: gs.Device) -> None:
     for thread in threads:
         thread.join()
     assert not failures
+
+
+UFUNCS: list[Any] = [np.add, np.subtract, np.multiply, np.divide, np.power, np.maximum, np.less, np.copysign, np.hypot]
+
+
+@pytest.mark.parametrize("ufunc", UFUNCS, ids=lambda ufunc: ufunc.__name__)
+def test_a_ufunc_with_new_floats(device: gs.Device, ufunc: Any) -> None:
+    a = device.asarray(X)
+    for value in (*VALUES, *VALUES):
+        with np.errstate(all="ignore"):
+            right, left = ufunc(X, value), ufunc(value, X)
+        for found, expected in ((ufunc(a, value), right), (ufunc(value, a), left)):
+            np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-30)
+            assert found.dtype == expected.dtype
+
+
+def test_a_ufunc_with_a_new_float_launches_a_program(device: gs.Device) -> None:
+    a = device.asarray(X)
+    floats = map(float, count(2))
+    for _ in range(4):
+        a * next(floats)
+    known = count_programs(device)
+    found = [a * next(floats) for _ in range(5)]
+    assert count_programs(device) == known
+    for factor, result in zip(range(6, 11), found, strict=True):
+        assert_same(result.numpy(), X * np.float32(factor))
