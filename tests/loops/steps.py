@@ -219,6 +219,8 @@ CASES = [
     Case("peak that decays", "max-times", lambda h, x: np.maximum(F(0.95) * h, x), F(0), "positive"),
     Case("peak by where", "max-times", lambda h, x: np.where(F(0.95) * h > x, F(0.95) * h, x), F(0), "positive"),
     Case("envelope", "max-times", lambda h, x: np.maximum(np.exp(-x[0]) * h, np.abs(x[1])), F(0), "positive x"),
+    Case("high water mark", "max-times", lambda h, x: np.maximum(h, h * (1 + x)), F(1), "unit"),
+    Case("wealth that never falls", "max-times", lambda h, x: np.maximum(h, h * (1 + x * F(0.1))), F(1), "x"),
     Case("two peaks that decay", "max-times", two_peaks, (F(-1), F(-1)), "u x flag"),
     Case(
         "delays of a maximum",

@@ -6,7 +6,8 @@ maximum of the first map. That needs ``a2 >= 0``, which must follow from the ope
 absolute values, squares, exponentials, roots, and sums, products, quotients and maxima of such numbers.
 
 A maximum of two terms of the carry needs a carry that is never negative as well, since ``max(a h, b h)`` is then
-``max(a, b) h``. Where each new number has one such term, products of matrices have one as well.
+``max(a, b) h``. Only the larger factor must not be negative: ``max(h, a h)`` is ``max(1, a) h`` for any a. Where each
+new number has one such term, products of matrices have one as well.
 
 The factors carry an exponent, as in affine maps. Minima work in the same way.
 """
@@ -34,6 +35,8 @@ from gpuscan.operators.loops.stage import (
     minimum_of_choice,
 )
 from gpuscan.operators.traced_array import Number
+
+_NEGATIVE = "multiplies the carry by a number that may be negative"
 
 
 def _product(a: object, b: Number, nothing: float) -> AnyArray:
@@ -94,9 +97,13 @@ class MaxTimes(Semiring):
             return forms.of(args[0])
         else:
             raise LeavesClassError(node)
+        form = forms.of(other)
         if not is_nonnegative(factor):
-            raise LeavesClassError(node, "multiplies the carry by a number that may be negative", rank=1)
-        return forms.scale(forms.of(other), factor)
+            if form.shift is not None or form.constant is not None:
+                raise LeavesClassError(node, _NEGATIVE, rank=1)
+            # The largest factor of a carry that is never negative counts alone, as 1 in max(h, a h).
+            self.joins = node
+        return forms.scale(form, factor)
 
     def _chosen(self, first: Node, second: Node, forms: Forms) -> Form:
         """Return the form of ``np.where(first > second, first, second)``.
@@ -199,6 +206,12 @@ def derive(part: Part) -> Stage:
         try:
             used = semiring(part)
             stage = derive_stage(used, scales=True)
+            forms = Forms(used)
+            found = [each for node in part.results for each in forms.of(node).weights.values()]
+            weights = [each for each in found if isinstance(each, Node)]
+            # A term that is absent has the infinity as its factor.
+            if not all(is_nonnegative(each, {used.zero(each).index}) for each in weights):
+                raise LeavesClassError(used.joins or part.results[0], _NEGATIVE, rank=1)
             if used.joins is not None and not _stays_nonnegative(part):
                 # max(a h, b h) is max(a, b) h if h is not negative. So are products of matrices with several terms.
                 raise LeavesClassError(used.joins, "joins two terms of a carry that may be negative", rank=1)
