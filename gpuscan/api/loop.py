@@ -16,6 +16,7 @@ from gpuscan.api.array import Array, SomeArray
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable
 from gpuscan.api.loop_arguments import LoopArguments, Place, loop_arguments
+from gpuscan.api.loop_checks import checked_results, may_be_wrong
 from gpuscan.api.loop_runs import LoopRun, stack_numbers
 from gpuscan.api.outputs import execute
 from gpuscan.api.reduce import reduce
@@ -133,8 +134,10 @@ def loop(
         xs: an array or a bundle of arrays, with the axis of the loop.
         axis: the axis of the loop, one of the leading axes that all arrays of `xs` share.
         reverse: True to run from the end. The outputs keep the order of the input.
-        method: ``"auto"`` runs the derived form. ``"sequential"`` runs any step as a loop, one invocation of the GPU
-            for each element of the other axes. ``"newton"`` iterates scans of the linearised step (Lim et al. 2024).
+        method: ``"auto"`` runs the derived form. If NumPy arrays have infinities or other numbers near the limits of
+            their type, and its carries do not satisfy the step, the loop itself is run. ``"sequential"`` runs any step
+            as a loop, one invocation of the GPU for each element of the other axes. ``"newton"`` iterates scans of the
+            linearised step (Lim et al. 2024).
         tolerance: for ``"newton"``, the largest residual, relative to the carry (default: 16 roundings).
         max_iterations: for ``"newton"``, the most iterations.
         device, reproducible: as in `gpuscan.scan`. `reproducible` needs ``method="auto"``, and an `init` of numbers or
@@ -235,7 +238,15 @@ def _run(
         return run_sequentially(arguments, reverse)
     derivation = arguments.derivation()
     forms.append(form_of(derivation))
-    return LoopRun(arguments, derivation, reverse, fixed).run()
+    carry, ys = LoopRun(arguments, derivation, reverse, fixed).run()
+    if fixed:
+        return carry, ys
+    step = arguments.step
+    results = list(step.carry.structure.flatten(carry))
+    results += [] if step.output is None else step.output.structure.flatten(ys)
+    if not may_be_wrong(arguments, derivation, results):
+        return carry, ys
+    return checked_results(arguments, derivation, reverse) or run_sequentially(arguments, reverse)
 
 
 @launchable
