@@ -17,7 +17,7 @@ map of u are computed with fewer differences, the maps of u are composed. They a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -258,15 +258,15 @@ def derive(part: Part) -> Stage:
     """
     if len(part.places) > 1 or part.states[0].scalar.kind != "float":
         raise LeavesClassError(part.results[0], rank=-1)
-    made = len(part.graph.nodes)
+    own = {node.index for node in reachable(part.results)}
     found = _Quotients(part).of_result()
     if max(len(found.above), len(found.below)) > 2:
         raise LeavesClassError(_highest(part), "makes a quotient of polynomials of a higher degree than 1", rank=1)
     odds = False
-    if _differences(found, made) and _begins_as_probability(part):
+    if _differences(found, own) and _begins_as_probability(part):
         of_odds = _Quotients(part, odds=True).of_result()
         fits = max(len(of_odds.above), len(of_odds.below)) <= 2
-        if fits and _differences(of_odds, made) < _differences(found, made):
+        if fits and _differences(of_odds, own) < _differences(found, own):
             found, odds = of_odds, True
     zero = part.graph.constant(0, found.above[0].scalar)
     b, a = (*found.above, zero)[:2]
@@ -292,16 +292,16 @@ def derive(part: Part) -> Stage:
     return Stage("mobius", law, part.places, numbers, constant, composition)
 
 
-def _differences(quotient: _Quotient, made: int) -> int:
+def _differences(quotient: _Quotient, own: Collection[int]) -> int:
     """Return how many numbers of a map may be differences of terms of one sign.
 
     Args:
         quotient: the map.
-        made: the number of nodes before the derivation. Those are the user's own, and are not counted.
+        own: the indices of the user's own nodes, which are not counted.
     """
     count = 0
     for number in (*quotient.above, *quotient.below):
-        nodes = [node for node in reachable([number]) if node.index >= made or node.is_constant]
+        nodes = [node for node in reachable([number]) if node.index not in own or node.is_constant]
         count += any(node.op in ("subtract", "negative") or _is_negative(node) for node in nodes)
     return count
 

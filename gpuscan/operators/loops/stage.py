@@ -102,13 +102,36 @@ class NodeForms(ABC, Generic[F]):
     def __init__(self, part: Part) -> None:
         self.part, self.graph = part, part.graph
         self._known: dict[int, F] = {}
+        self._refused: dict[int, LeavesClassError] = {}
 
     def of(self, node: Node) -> F:
-        """Return the form of a node, which is derived once."""
-        found = self._known.get(node.index)
-        if found is None:
-            found = self._known[node.index] = self._derive(node)
-        return found
+        """Return the form of a node, which is derived once.
+
+        Raises:
+            LeavesClassError: it has none.
+        """
+        for each in self._waiting(node):
+            # Arguments first, so that a long chain of operations takes no deep recursion. Not all of them need a form.
+            try:
+                self._known[each.index] = self._derive(each)
+            except LeavesClassError as error:
+                self._refused[each.index] = error
+        if node.index in self._refused:
+            raise self._refused[node.index]
+        return self._known[node.index]
+
+    def _waiting(self, node: Node) -> list[Node]:
+        """Return a node and the arguments behind it that vary and have no form yet, each after its own arguments."""
+        found: dict[int, Node] = {}
+        waiting = [(node, False)]
+        while waiting:
+            each, is_ready = waiting.pop()
+            if is_ready:
+                found.setdefault(each.index, each)
+            elif not any(each.index in known for known in (self._known, self._refused, found)):
+                waiting.append((each, True))
+                waiting.extend((arg, False) for arg in reversed(each.args) if self.part.varies(arg))
+        return list(found.values())
 
     @abstractmethod
     def _derive(self, node: Node) -> F:
