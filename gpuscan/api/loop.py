@@ -16,7 +16,7 @@ from gpuscan.api.array import Array, SomeArray
 from gpuscan.api.device import Device
 from gpuscan.api.launches import launchable
 from gpuscan.api.loop_arguments import LoopArguments, Place, loop_arguments
-from gpuscan.api.loop_checks import checked_results, may_be_wrong
+from gpuscan.api.loop_checks import check_results, may_be_wrong
 from gpuscan.api.loop_runs import LoopRun, stack_numbers
 from gpuscan.api.outputs import execute
 from gpuscan.api.reduce import reduce
@@ -246,7 +246,7 @@ def _run(
     results += [] if step.output is None else step.output.structure.flatten(ys)
     if not may_be_wrong(arguments, derivation, results):
         return carry, ys
-    return checked_results(arguments, derivation, reverse) or run_sequentially(arguments, reverse)
+    return check_results(arguments, derivation, reverse) or run_sequentially(arguments, reverse)
 
 
 @launchable

@@ -26,7 +26,7 @@ _CHUNK = 1 << 15
 _EXACT = frozenset({"affine", "extremum", "bitwise", "finite-state"})
 # How far a carry may be from what the step gives, in units of the square root of a rounding.
 _TOLERANCE = 4
-# The roundings of floats by their sizes in bytes; of two bytes, those of bfloat16.
+# The roundings of floats by their sizes in bytes. For two bytes they are those of bfloat16.
 _ROUNDINGS = {2: 2.0**-8, 4: 2.0**-23, 8: 2.0**-52}
 
 
@@ -86,7 +86,7 @@ def _chunks(array: AnyArray) -> Iterator[AnyArray]:
         yield flat[start : start + _CHUNK]
 
 
-def checked_results(arguments: LoopArguments, derivation: Derivation, reverse: bool) -> tuple[object, object] | None:
+def check_results(arguments: LoopArguments, derivation: Derivation, reverse: bool) -> tuple[object, object] | None:
     """Return the last carry and the outputs, if the step takes each carry of the derived form to the next one."""
     step = arguments.step
     run = LoopRun(arguments, derivation, reverse)

@@ -95,7 +95,7 @@ def test_plain_data_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> Any:
         raise AssertionError("the results were checked")
 
-    monkeypatch.setattr(loop, "checked_results", refuse)
+    monkeypatch.setattr(loop, "check_results", refuse)
     x = np.random.default_rng(0).normal(size=N).astype(F)
     gs.loop(turn, (F(0), F(0)), x, device="numpy")
     gs.loop(lambda h, x: np.maximum(h + x, 0), np.int32(0), (9 * x).astype(np.int32), device="numpy")
