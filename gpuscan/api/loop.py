@@ -463,9 +463,9 @@ def _finite(dtype: AnyDType) -> Map:
 
 # ----- Checks of derived forms
 #
-# Compositions reorder sums and products. If a number is infinite, NaN or close to the limits of its type, an intermediate
-# number of a composition may be none that the loop has: 0 times infinity, or a product out of range. Then the carries
-# are put into the step: the carry before each step has to give the carry after it.
+# Compositions reorder sums and products. If a number is infinite, NaN or close to the limits of its type, an
+# intermediate number of a composition may be none that the loop has: 0 times infinity, or a product out of range. Then
+# the carries are put into the step: the carry before each step has to give the carry after it.
 
 
 def may_be_wrong(arguments: LoopArguments, derivation: Derivation, results: list[object]) -> bool:
