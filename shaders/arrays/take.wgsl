@@ -27,13 +27,17 @@ fn unit_at(number: u32) -> u32 {
 
 {% from "shared/main.wgsl" import main %}
 {{ main() }} {
-    // Several words, so that several loads are under way. Neighbours take neighbouring words.
+    // Neighbours take neighbouring words. All loads of an invocation come before its stores, so that they are under way
+    // together.
     let begin = (workgroup.x + workgroup.y * grid.x) * (WORKGROUP_SIZE * WORDS) + invocation;
     let end = (call.units - 1u) / UNITS + 1u;
-    for (var i = 0u; i < WORDS; i++) {
-        let word = begin + i * WORKGROUP_SIZE;
-        if (word < end) {
-            result[word] = word_at(word * UNITS, call.units);
-        }
+{% for i in range(words) %}
+    let word{{ i }} = begin + {{ i }}u * WORKGROUP_SIZE;
+    let bits{{ i }} = word_at(min(word{{ i }}, end - 1u) * UNITS, call.units);
+{% endfor %}
+{% for i in range(words) %}
+    if (word{{ i }} < end) {
+        result[word{{ i }}] = bits{{ i }};
     }
+{% endfor %}
 }
