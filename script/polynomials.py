@@ -175,6 +175,18 @@ def arcsine(g: Any) -> Any:
     return (mpmath.asin(root) / root - 1) / g
 
 
+def inverse_hyperbolic_tangent(g: Any) -> Any:
+    """Return (arctanh(sqrt(g)) / sqrt(g) - 1) / g."""
+    root = mpmath.sqrt(g)
+    return (mpmath.atanh(root) / root - 1) / g
+
+
+def inverse_hyperbolic_sine(g: Any) -> Any:
+    """Return (arcsinh(sqrt(g)) / sqrt(g) - 1) / g."""
+    root = mpmath.sqrt(g)
+    return (mpmath.asinh(root) / root - 1) / g
+
+
 def hyperbolic_tangent(g: Any) -> Any:
     """Return (tanh(sqrt(g)) / sqrt(g) - 1) / g."""
     terms = (
@@ -318,6 +330,12 @@ def text() -> str:
         "(tan(r) / r - 1) / g on floats for g = r^2 <= 0.62": (
             "TAN_FLOATS",
             floats(fit_rounded(tangent, 0, 0.62, 6, lambda g: g, 3)),
+        ),
+        "(arctanh(t) / t - 1) / g and (arcsinh(t) / t - 1) / g for g = t^2 <= 0.09, on floats": (
+            "ARCTANH_FLOATS, ARCSINH_FLOATS",
+            floats(fit_rounded(inverse_hyperbolic_tangent, 0, 0.0901, 3, lambda g: g, 2))
+            + ", "
+            + floats(fit_rounded(inverse_hyperbolic_sine, 0, 0.0901, 3, lambda g: g, 2)),
         ),
         "2 / sqrt(pi) as a significand": ("TWO_OVER_ROOT_PI", word(2 / mpmath.sqrt(mp.pi), 31)),
         "1 / sqrt(3/2 + g) for |g| <= 1/2": (

@@ -1,7 +1,8 @@
 {#- The other elementary functions of float32; see shared/elementary.wgsl. Comes in: helpers. -#}
 {% from "shared/elementary/constants.wgsl" import LOG1P, LN2_SIGNED, LOG2_E_FLOAT, LOG2_E_FLOATS, LOG10_E_FLOATS,
     ERF_FLOATS, ERFC_FLOATS, ERFC_CENTER, ERFC_LOG, TWO_OVER_ROOT_PI, EXP_FLOATS_5, EXP2_FLOATS, EXP_FLOATS,
-    COSH_FLOATS, SINH_FLOATS, TANH_FLOATS, RECIPROCAL_FLOATS, LN2_PAIR, LN2_SHORT, LOG2_E_ROUGH %}
+    COSH_FLOATS, SINH_FLOATS, TANH_FLOATS, RECIPROCAL_FLOATS, LN2_PAIR, LN2_SHORT, LOG2_E_ROUGH,
+    ARCTANH_FLOATS, ARCSINH_FLOATS %}
 {% from "shared/elementary/horner.wgsl" import horner %}
 {#- ----- Exponential and hyperbolic functions -#}
 {% for suffix in ("", "_odd") %}
@@ -231,6 +232,22 @@ fn log1p_limit(bits: u32) -> u32 {
     return select(known, 0x7fc00000u, (bits > 0xbf800000u) | ((bits & 0x7fffffffu) > 0x7f800000u));
 }
 {% endif %}
+{% if "arctanh_limit" in helpers and not suffix %}
+
+// The bits of arctanh of a number that is tiny, 1, above 1 or NaN.
+fn arctanh_limit(bits: u32) -> u32 {
+    let size = bits & 0x7fffffffu;
+    let known = select(bits, 0x7f800000u | (bits & 0x80000000u), size == 0x3f800000u);
+    return select(known, 0x7fc00000u, size > 0x3f800000u);
+}
+{% endif %}
+{% if "arccosh_limit" in helpers and not suffix %}
+
+// The bits of arccosh of a number that is infinite, NaN, or 1 or less.
+fn arccosh_limit(bits: u32) -> u32 {
+    return select(select(0x7fc00000u, 0u, bits == 0x3f800000u), bits, bits == 0x7f800000u);
+}
+{% endif %}
 {% for name in ("log", "log2", "log10") %}
 {% if "f32_" + name + suffix in helpers %}
 
@@ -270,12 +287,7 @@ fn f32_log1p{{ suffix }}(x: f32) -> f32 {
     let sum = bitcast<f32>(near_sum ^ zero);
     let large = size > 0x3f800000u;
     let lost = select(x, 1.0f, large) - f32_sealed(sum - select(1.0f, x, large), zero);
-    let guess = bitcast<f32>(0x7ef311c7u - min(near_sum, 0x7e000000u));  // 1 / sum, to 5 %
-    let excess = f32_sealed(2.0f - f32_sealed(sum * guess, zero), zero);
-    let inverse = f32_sealed(guess * excess, zero);
-    let more = f32_sealed(lost * inverse, zero);
-    let offset_low = bitcast<u32>(bitcast<f32>(parts.z ^ zero) + more) ^ zero;
-    let far = vec4<u32>(parts.x, parts.y, offset_low, zero);
+    let far = log_corrected(parts, near_sum, lost);
     let total = log_sum(select(far, vec4<u32>(bits, 0u, 0u, zero), size < 0x3e000000u));
 {% if suffix %}
     return f32_join_odd(bitcast<f32>(total.x), bitcast<f32>(total.y), zero);
@@ -286,46 +298,101 @@ fn f32_log1p{{ suffix }}(x: f32) -> f32 {
 {% endif %}
 {% if "f32_arcsinh" + suffix in helpers %}
 
-// log1p(a + a^2 / (1 + sqrt(1 + a^2))) of a = |x|.
+// log(a + sqrt(a^2 + 1)) of a = |x|, below 0.3 a + a^3 h. From 2^12 on it is log(2 a).
 fn f32_arcsinh{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let size = bits & 0x7fffffffu;
-    let one = vec2<u32>(0x80000000u, 0u);
-    let a = scaled_from_bits(size);
-    let square = scaled_multiply(a, a);
-    let root = scaled_root(scaled_add(square, one));
-    let more = scaled_add(a, scaled_divide(square, scaled_add(root, one)));
-    let known = scaled_round_normal{{ suffix }}(scaled_log1p(more, false), bits);
-    let edge = select(known, bits, (size < 0x39000000u) | (size == 0x7f800000u));
-    return bitcast<f32>(select(edge, 0x7fc00000u, size > 0x7f800000u));
+    if (size - 0x39000000u >= 0x46800000u) {
+        return bitcast<f32>(select(bits, 0x7fc00000u, size > 0x7f800000u));
+    }
+    let near = size < 0x3e99999au;
+    let large = size >= 0x45800000u;
+    let a = bitcast<f32>(min(size, 0x45800000u));
+    let zero = bitcast<u32>(a + 12582912.0f) & 0x30000000u;
+    let root = root_of_square(a, 1.0f, zero);
+    let root_high = bitcast<f32>(root.x);
+    let sum = f32_sealed(root_high + a, zero);
+    let lost = f32_sealed(a - f32_sealed(sum - root_high, zero), zero) + bitcast<f32>(root.y);
+    let whole = select(bitcast<u32>(sum), size + 0x800000u, large);
+    let far = log_sum(log_corrected(log_reduced(whole), bitcast<u32>(sum), select(f32_sealed(lost, zero), 0.0f, large)));
+    let g = f32_sealed(a * a, zero);
+    let h3 = {{ ARCSINH_FLOATS[3] }};
+{% for power in range(2, -1, -1) %}
+    let h{{ power }} = {{ ARCSINH_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * g, zero);
+{% endfor %}
+    let bend = f32_sealed(f32_sealed(h0 * g, zero) * a, zero);
+    let high = select(bitcast<f32>(far.x), a, near);
+    let low = select(bitcast<f32>(far.y), bend, near);
+    let found = {% if suffix %}f32_join_odd(high, low, zero){% else %}high + low{% endif %};
+    return bitcast<f32>(bitcast<u32>(found) | (bits & 0x80000000u));
 }
 {% endif %}
 {% if "f32_arccosh" + suffix in helpers %}
 
-// log1p(t + sqrt(t (t + 2))) of t = x - 1.
+// log1p(t + sqrt(t^2 + 2 t)) of t = x - 1. From 2^12 on it is log(2 x).
 fn f32_arccosh{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
-    let a = scaled_from_bits(max(bits, 0x3f800000u));
-    let t = scaled_subtract(a, vec2<u32>(0x80000000u, 0u));
-    let root = scaled_root(scaled_multiply(t, scaled_add(t, vec2<u32>(0x80000000u, 1u))));
-    let known = scaled_round_normal{{ suffix }}(scaled_log1p(scaled_add(t, root), false), 0u);
-    let edge = select(select(known, 0u, bits == 0x3f800000u), bits, bits == 0x7f800000u);
-    return bitcast<f32>(select(edge, 0x7fc00000u, (bits < 0x3f800000u) | (bits > 0x7f800000u)));
+    if (bits - 0x3f800001u >= 0x3fffffffu) {
+        return bitcast<f32>(arccosh_limit(bits));
+    }
+    let large = bits >= 0x45800000u;
+    let a = bitcast<f32>(min(bits, 0x45800000u));
+    let zero = bitcast<u32>(a + 12582912.0f) & 0x30000000u;
+    let t = f32_sealed(a - 1.0f, zero);  // exact
+    let root = root_of_square(t, 2.0f * t, zero);
+    let root_high = bitcast<f32>(root.x);
+    let y = f32_sealed(root_high + t, zero);
+    let y_low = f32_sealed(f32_sealed(t - f32_sealed(y - root_high, zero), zero) + bitcast<f32>(root.y), zero);
+    let sum = f32_sealed(1.0f + y, zero);
+    let above = y > 1.0f;
+    let rest = f32_sealed(select(y, 1.0f, above) - f32_sealed(sum - select(1.0f, y, above), zero), zero);
+    let lost = select(f32_sealed(rest + y_low, zero), 0.0f, large);
+    let parts = log_reduced(select(bitcast<u32>(sum), bits + 0x800000u, large));
+    let far = log_corrected(parts, bitcast<u32>(sum), lost);
+    let total = log_sum(select(far, vec4<u32>(bitcast<u32>(y), 0u, bitcast<u32>(y_low), zero), y < 0.125f));
+{% if suffix %}
+    return f32_join_odd(bitcast<f32>(total.x), bitcast<f32>(total.y), zero);
+{% else %}
+    return bitcast<f32>(total.x) + bitcast<f32>(total.y);
+{% endif %}
 }
 {% endif %}
 {% if "f32_arctanh" + suffix in helpers %}
 
-// log1p(2 a / (1 - a)) / 2 of a = |x|.
+// log((1 + a) / (1 - a)) / 2 of a = |x|, below 0.3 a + a^3 h.
 fn f32_arctanh{{ suffix }}(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let size = bits & 0x7fffffffu;
-    let a = scaled_from_bits(min(size, 0x3f7fffffu));
-    let ratio = scaled_divide(vec2<u32>(a.x, a.y + 1u), scaled_subtract(vec2<u32>(0x80000000u, 0u), a));
-    let twice = scaled_log1p(ratio, false);
-    let known = scaled_round_normal{{ suffix }}(vec2<u32>(twice.x, twice.y - 1u), bits);
-    let near = select(known, bits, size < 0x39000000u);
-    let edge = select(near, 0x7f800000u | (bits & 0x80000000u), size == 0x3f800000u);
-    return bitcast<f32>(select(edge, 0x7fc00000u, size > 0x3f800000u));
+    if (size - 0x39000000u >= 0x06800000u) {
+        return bitcast<f32>(arctanh_limit(bits));
+    }
+    let near = size < 0x3e99999au;
+    let a = bitcast<f32>(size);
+    let zero = bitcast<u32>(a + 12582912.0f) & 0x30000000u;
+    let above = f32_sealed(1.0f + a, zero);
+    let above_lost = f32_sealed(a - f32_sealed(above - 1.0f, zero), zero);
+    let below = f32_sealed(1.0f - a, zero);
+    let below_lost = f32_sealed(f32_sealed(1.0f - below, zero) - a, zero);
+    let below_rough = f32_rough(below);
+    let inverse = reciprocal_pair(below_rough, f32_sealed(below - below_rough, zero) + below_lost, zero);
+    let factor = bitcast<f32>(inverse.x);
+    let above_rough = f32_rough(above);
+    let top = above_rough * factor;  // exact
+    let above_rest = f32_sealed(f32_sealed(above - above_rough, zero) + above_lost, zero);
+    let rest = f32_sealed(f32_sealed(above_rest * factor, zero) + f32_sealed(above * bitcast<f32>(inverse.y), zero), zero);
+    let ratio = bitcast<u32>(top + rest);
+    let lost = f32_sealed(rest - f32_sealed(bitcast<f32>(ratio ^ zero) - top, zero), zero);
+    let far = log_sum(log_corrected(log_reduced(ratio), ratio, lost));
+    let g = f32_sealed(a * a, zero);
+    let h3 = {{ ARCTANH_FLOATS[3] }};
+{% for power in range(2, -1, -1) %}
+    let h{{ power }} = {{ ARCTANH_FLOATS[power] }} + f32_sealed(h{{ power + 1 }} * g, zero);
+{% endfor %}
+    let bend = f32_sealed(f32_sealed(h0 * g, zero) * a, zero);
+    let high = select(0.5f * bitcast<f32>(far.x), a, near);
+    let low = select(0.5f * bitcast<f32>(far.y), bend, near);
+    let found = {% if suffix %}f32_join_odd(high, low, zero){% else %}high + low{% endif %};
+    return bitcast<f32>(bitcast<u32>(found) | (bits & 0x80000000u));
 }
 {% endif %}
 {% if "f32_cbrt" + suffix in helpers %}

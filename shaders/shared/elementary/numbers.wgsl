@@ -107,6 +107,26 @@ fn root_pair(a: f32, zero: u32) -> vec2<u32> {
     return vec2<u32>(bitcast<u32>(high), bitcast<u32>(change + f32_sealed(more, zero)) ^ zero);
 }
 {% endif %}
+{% if "root_of_square" in helpers %}
+
+// sqrt(a^2 + b) as the sum of two floats, the first one the nearest float. The square of 12 bits of a is exact.
+fn root_of_square(a: f32, b: f32, zero: u32) -> vec2<u32> {
+    let rough = f32_rough(a);
+    let square = f32_sealed(rough * rough, zero);
+    let tail = f32_sealed(f32_sealed(a - rough, zero) * f32_sealed(a + rough, zero), zero);
+    let first = f32_sealed(square + b, zero);
+    let large = square > b;
+    let first_lost = f32_sealed(select(square, b, large) - f32_sealed(first - select(b, square, large), zero), zero);
+    let sum = f32_sealed(first + tail, zero);
+    let lost = f32_sealed(f32_sealed(tail - f32_sealed(sum - first, zero), zero) + first_lost, zero);
+    let root = root_pair(sum, zero);
+    let inverse = bitcast<f32>(0x5f3759dfu - (bitcast<u32>(sum) >> 1u));  // 1 / root, to 4 %
+    let low = f32_sealed(bitcast<f32>(root.y) + f32_sealed(lost * (0.5f * inverse), zero), zero);
+    let high = f32_sealed(bitcast<f32>(root.x) + low, zero);
+    let rest = low - f32_sealed(high - bitcast<f32>(root.x), zero);
+    return vec2<u32>(bitcast<u32>(high), bitcast<u32>(rest) ^ zero);
+}
+{% endif %}
 {#- ----- Scaled numbers -#}
 {% if "scaled_from_bits" in helpers %}
 

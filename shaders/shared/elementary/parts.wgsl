@@ -149,6 +149,19 @@ fn log_sum(parts: vec4<u32>) -> vec4<u32> {
     return vec4<u32>(bitcast<u32>(high), bitcast<u32>(rest) ^ zero, zero, 0u);
 }
 {% endif %}
+{% if "log_corrected" in helpers %}
+
+// What log_reduced returns of a sum, changed to the logarithm of the sum and a number that is lost in it.
+fn log_corrected(parts: vec4<u32>, sum: u32, lost: f32) -> vec4<u32> {
+    let zero = parts.w;
+    let guess = bitcast<f32>(0x7ef311c7u - min(sum, 0x7e000000u));  // 1 / sum, to 5 %
+    let excess = f32_sealed(2.0f - f32_sealed(bitcast<f32>(sum ^ zero) * guess, zero), zero);
+    let inverse = f32_sealed(guess * excess, zero);
+    let more = f32_sealed(lost * inverse, zero);
+    let offset_low = bitcast<u32>(bitcast<f32>(parts.z ^ zero) + more) ^ zero;
+    return vec4<u32>(parts.x, parts.y, offset_low, zero);
+}
+{% endif %}
 {% if "log_words" in helpers %}
 
 // The natural logarithm, in two's complement with 56 fractional bits. The argument is 2^k m, and r = c m - 1 with c of
