@@ -163,28 +163,14 @@ def sine(t: Any) -> Any:
     return mpmath.fsum(-((-1) ** k) * 2**k / mpmath.factorial(2 * k + 1) * t ** (k - 1) for k in range(1, 40))
 
 
-def arctangent(g: Any) -> Any:
-    """Return (arctan(sqrt(g)) / sqrt(g) - 1) / g."""
-    root = mpmath.sqrt(g)
-    return (mpmath.atan(root) / root - 1) / g
+def after_first_term(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return (f(sqrt(g)) / sqrt(g) - 1) / g, for an odd function f that begins with x."""
 
+    def rest(g: Any) -> Any:
+        root = mpmath.sqrt(g)
+        return (function(root) / root - 1) / g
 
-def arcsine(g: Any) -> Any:
-    """Return (arcsin(sqrt(g)) / sqrt(g) - 1) / g."""
-    root = mpmath.sqrt(g)
-    return (mpmath.asin(root) / root - 1) / g
-
-
-def inverse_hyperbolic_tangent(g: Any) -> Any:
-    """Return (arctanh(sqrt(g)) / sqrt(g) - 1) / g."""
-    root = mpmath.sqrt(g)
-    return (mpmath.atanh(root) / root - 1) / g
-
-
-def inverse_hyperbolic_sine(g: Any) -> Any:
-    """Return (arcsinh(sqrt(g)) / sqrt(g) - 1) / g."""
-    root = mpmath.sqrt(g)
-    return (mpmath.asinh(root) / root - 1) / g
+    return rest
 
 
 def hyperbolic_tangent(g: Any) -> Any:
@@ -310,9 +296,9 @@ def text() -> str:
         ),
         "(arctan(t) / t - 1) / g and (arcsin(t) / t - 1) / g for g = t^2 <= 1/4, on floats": (
             "ARCTAN_FLOATS, ARCSIN_FLOATS",
-            floats(fit_rounded(arctangent, 0, 0.25, 4, lambda g: g, 2))
+            floats(fit_rounded(after_first_term(mpmath.atan), 0, 0.25, 4, lambda g: g, 2))
             + ", "
-            + floats(fit_rounded(arcsine, 0, 0.25, 4, lambda g: g, 2)),
+            + floats(fit_rounded(after_first_term(mpmath.asin), 0, 0.25, 4, lambda g: g, 2)),
         ),
         "pi / 4 as the sum of two floats with few bits, and the bits of pi / 2 and pi": (
             "EIGHTH_TURN, HALF_TURNS_BITS",
@@ -333,9 +319,9 @@ def text() -> str:
         ),
         "(arctanh(t) / t - 1) / g and (arcsinh(t) / t - 1) / g for g = t^2 <= 0.09, on floats": (
             "ARCTANH_FLOATS, ARCSINH_FLOATS",
-            floats(fit_rounded(inverse_hyperbolic_tangent, 0, 0.0901, 3, lambda g: g, 2))
+            floats(fit_rounded(after_first_term(mpmath.atanh), 0, 0.0901, 3, lambda g: g, 2))
             + ", "
-            + floats(fit_rounded(inverse_hyperbolic_sine, 0, 0.0901, 3, lambda g: g, 2)),
+            + floats(fit_rounded(after_first_term(mpmath.asinh), 0, 0.0901, 3, lambda g: g, 2)),
         ),
         "2 / sqrt(pi) as a significand": ("TWO_OVER_ROOT_PI", word(2 / mpmath.sqrt(mp.pi), 31)),
         "1 / sqrt(3/2 + g) for |g| <= 1/2": (
