@@ -48,7 +48,7 @@ _LOOKED_AT = 1 << 15
 _EXACT = frozenset({"affine", "extremum", "bitwise", "finite-state"})
 # How far a carry may be from what the step gives, in units of the square root of a rounding.
 _TOLERANCE = 4
-# The roundings of floats by their sizes in bytes. For two bytes they are those of bfloat16.
+# The largest relative rounding of floats, by their size in bytes: of two bytes, that of bfloat16.
 _RELATIVE_ROUNDINGS = {2: 2.0**-8, 4: 2.0**-23, 8: 2.0**-52}
 
 # What a loop ran as, or a function that finds it out.

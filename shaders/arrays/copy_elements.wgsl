@@ -69,7 +69,7 @@ fn place_of(number: u32) -> Place {
 // What a word of the destination becomes.
 struct Word {
     bits: u32,
-    is_copied: bool,  // false if the word lies between rows
+    is_copied: bool,  // false if the word is between two rows
 }
 
 fn word_of(number: u32) -> Word {
