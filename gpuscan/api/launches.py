@@ -21,7 +21,7 @@ from gpuscan.engine.launch import launch
 from gpuscan.operators.function_keys import function_key, with_parameters
 from gpuscan.operators.named_operators import name_of_ufunc
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.parameters import Parameter, Parameters
+from gpuscan.operators.parameters import Expression, Parameter, Parameters
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -279,10 +279,10 @@ def launchable(function: F, operands: str | None = None) -> F:
                     if type(passed[option]) is FunctionType:
                         passed[option] = with_parameters(passed[option], parameters, first)
                     else:
-                        passed[option] = _replace(passed[option], _is_float, map(Parameter, parameters.leaves[first:]))
+                        passed[option] = _replace_floats(passed[option], iter(parameters.leaves[first:]))
             if others is not arrays:
                 following = iter(others)
-                passed = {option: _replace(value, _is_array, following) for option, value in passed.items()}
+                passed = {option: _replace_arrays(value, following) for option, value in passed.items()}
             values = list(passed.values())
             rest: dict[Any, Any] = dict(list(passed.items())[len(arguments) :])
             return function(*values[: len(arguments)], **rest), rest.get("out")
@@ -295,23 +295,29 @@ def launchable(function: F, operands: str | None = None) -> F:
     return call  # type: ignore[return-value]
 
 
-def _is_float(value: object) -> bool:
-    return type(value) is float
-
-
-def _is_array(value: object) -> bool:
-    return isinstance(value, DeviceArray)
-
-
-def _replace(value: Any, is_replaced: Callable[[object], bool], others: Iterator[object]) -> object:
-    """Return an argument with such leaves replaced by the next of `others`, depth first as in `CallKey`."""
+def _replace_floats(value: Any, others: Iterator[Expression]) -> object:
+    """Return an operand with its floats replaced by parameters, in the order of `CallKey.floats`."""
     kind = type(value)
-    if is_replaced(value):
+    if kind is float:
+        return Parameter(next(others))
+    if kind is tuple or kind is list:
+        return kind([_replace_floats(each, others) for each in value])
+    if kind is dict:
+        return {name: _replace_floats(each, others) for name, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return kind._make([_replace_floats(each, others) for each in value])
+    return value
+
+
+def _replace_arrays(value: Any, others: Iterator[object]) -> object:
+    """Return an argument with its device arrays replaced by the next of `others`, in the order of `CallKey.arrays`."""
+    kind = type(value)
+    if isinstance(value, DeviceArray):
         return next(others)
     if kind is tuple or kind is list:
-        return kind([_replace(each, is_replaced, others) for each in value])
+        return kind([_replace_arrays(each, others) for each in value])
     if kind is dict:
-        return {name: _replace(each, is_replaced, others) for name, each in value.items()}
+        return {name: _replace_arrays(each, others) for name, each in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return kind._make([_replace(each, is_replaced, others) for each in value])
+        return kind._make([_replace_arrays(each, others) for each in value])
     return value
