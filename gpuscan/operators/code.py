@@ -87,6 +87,11 @@ class Code(HashedOnce):
     __hash__ = HashedOnce.__hash__
 
     @property
+    def bounded(self) -> bool:
+        """True if quick steps give nothing smaller than the bounds of the elements, so that these are tested once."""
+        return bool(self.quick) and not (self.quick_products or self.unknown_bounds)
+
+    @property
     def light(self) -> bool:
         """True if the function is short enough to run twice where registers are few."""
         return not (self.helpers or self.foreign) and len(self.source) <= MAX_LIGHT_CHARACTERS

@@ -24,7 +24,7 @@ from gpuscan.planning.kernel_parts import (
 from gpuscan.planning.row_tiles import tile_of_few_columns, tile_of_rows
 from gpuscan.planning.spec import ACCESS_BYTES, ScanSpec
 from gpuscan.planning.strategies import ends_loops, starts_in_order
-from gpuscan.planning.tile_shapes import ColumnTile, RowTile, Tile, TileShape
+from gpuscan.planning.tile_shapes import SPAN, ColumnTile, RowTile, Tile, TileShape
 from gpuscan.planning.tiles import recomputes_scan, totals_tile
 from gpuscan.planning.tuned_tiles import UNTUNED, Tuned, best_tile
 from gpuscan.planning.workgroup_memory import exchanges_chunks
@@ -32,6 +32,10 @@ from gpuscan.sizes import concrete, has_size
 
 # The 32-bit words in the widest load or store: WGSL's vec4<u32>.
 ACCESS_WORDS = ACCESS_BYTES // 4
+
+# The most tiles of a span for each invocation of a workgroup, if a tile looks at all of them. Not measured: two fit the
+# workgroup memory for every element that has chunks of more than four words.
+MAX_TILES_SEEN = 2
 
 # One more than the most elements of a piece. 32-bit indices reach twice as far, which leaves room for the last tiles.
 LENGTH_LIMIT = 2**31
@@ -175,7 +179,7 @@ def plan_scan(
     if tile is None:
         tile = choose_tile(spec, capabilities, UNTUNED, subgroups, piece)
     if spec.everywhere:
-        strategy, reason = "three_dispatch", f"{reason}; in the canonical order the totals of tiles are known first"
+        strategy, reason = strategy_of_halves(spec, tile, strategy, reason)
     # Under fallback no workgroup depends on the progress of another one. Parts of columns would have many posts.
     in_two = isinstance(tile, RowTile) and (strategy == "fallback" or tile.columns or tile.parts_per_workgroup > 1)
     if in_two or (isinstance(tile, ColumnTile) and spec.reduces_rows):
@@ -237,6 +241,19 @@ def choose_tile(
         return tile_of_few_columns(spec, capabilities) or column_tile(spec, capabilities, subgroups)
     whole_rows = tile_of_rows(spec, capabilities) if piece is None else None
     return whole_rows or best_tile(spec, capabilities, tuned, subgroups)
+
+
+def strategy_of_halves(spec: ScanSpec, tile: Tile, strategy: str, reason: str) -> tuple[str, str]:
+    """Return the strategy for the canonical order, and why this one.
+
+    Under look-back a tile looks at all tiles of its span that are before it. In the other strategy the totals of tiles
+    are joined first. Products may need exact steps, for which the later tiles would wait.
+    """
+    if strategy not in ("lookahead", "lookback") or not isinstance(tile, TileShape) or not spec.combine.bounded:
+        return "three_dispatch", f"{reason}; in the canonical order the totals of tiles are known first"
+    if MAX_TILES_SEEN * tile.workgroup_size * tile.tile_size < SPAN:
+        return "three_dispatch", f"{reason}; a span has more tiles than one can look at"
+    return "lookback", f"{reason}; in the canonical order each tile looks back"
 
 
 def why_no_tile_waits(spec: ScanSpec, tile: Tile, length: int) -> str:
@@ -338,6 +355,8 @@ def tile_stages(
     tiles = max(1, -(-length // tile.tile_size))
     if tile.per_row:
         tiles = length // spec.row_length * -(-spec.row_length // tile.tile_size)
+    if spec.everywhere:
+        one_workgroup_folds = False
     at_once = one_workgroup_folds is None and looks_at_once(kernel, tiles)
     if one_workgroup_folds is None:  # a fold is a loop over all tiles, which some drivers end
         many = tiles >= kernel.heuristics.min_tiles_for_fold

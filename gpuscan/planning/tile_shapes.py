@@ -37,7 +37,8 @@ class TileShape:
     Attributes:
         workgroup_size: the invocations in a workgroup.
         subgroup_size: the lanes in a subgroup; 0 to use no subgroup operations.
-        steps: the chunks of one invocation, the width of a subgroup apart; 1 without subgroups.
+        steps: the chunks of one invocation, the width of a subgroup apart. In the canonical order they are the width of
+            the workgroup apart. Other tiles without subgroups have 1.
         chunk: the neighbouring elements that one invocation takes in a step.
         per_row: tiles begin and end where rows do. A row is whole chunks, and no more tiles than a block has.
         single_lead: the prefix of a chunk within its tile and the prefix of the tile are joined first, and the result

@@ -12,7 +12,9 @@
 
 @compute @workgroup_size(1)
 fn main() {
-{% if kernel.wait_policy.one_workgroup_folds %}
+{% if spec.everywhere %}
+    let carry = read_post(fold_of(params.tiles / {{ kernel.tiles_per_span }}u - 1u)).item;
+{% elif kernel.wait_policy.one_workgroup_folds %}
     let carry = read_post(prefix_after(params.tiles - 1u)).item;
 {% else %}
     let block = params.tiles / BLOCK - 1u;

@@ -4,13 +4,13 @@
     Where the operator has quick steps, many items are joined by these at a time if bounds of their numbers tell that no
     step meets a subnormal (see "Quick steps" in gpuscan/operators/code.py). Otherwise they are joined by exact steps, in
     loops, because these are long. -#}
-{% set chunk = kernel.tile.chunk %}
+{% set chunk, steps = kernel.tile.chunk, kernel.tile.steps %}
+{% set items = chunk * steps %}
 {% set quick = spec.combine.quick %}
+{% set bounded = spec.combine.bounded %}
 {% set value = ".value" if kernel.segmented else "" %}
-{#- The chunk `name` without its first item and with `item` at its end, so that loops need no index. -#}
-{% macro turned(name, item) -%}
-Chunk({% for position in range(1, chunk) %}{{ name }}[{{ position }}], {% endfor %}{{ item }})
-{%- endmacro %}
+{#- Some items, given their WGSL. -#}
+{% macro items_of(texts) %}Items({{ texts | join(", ") }}){% endmacro %}
 {#- The smallest sizes of some items, given their WGSL. -#}
 {% macro sizes_in(items) -%}
 {% set ns = namespace(text="") %}
@@ -19,13 +19,13 @@ Chunk({% for position in range(1, chunk) %}{{ name }}[{{ position }}], {% endfor
 {% endfor %}
 {{- ns.text -}}
 {%- endmacro %}
-{#- The chunk `name` where halves of `half` elements are joined by the function `join`. -#}
+{#- The items `name` where halves of `half` elements are joined by the function `join`. -#}
 {% macro level(name, half, join) -%}
-Chunk({% for position in range(chunk) %}{{ "%s(%s[%d], %s[%d])" % (join, name, position // half * half - 1, name, position) if position // half % 2 else "%s[%d]" % (name, position) }}{{ ", " if not loop.last }}{% endfor %})
+Items({% for position in range(items) %}{{ "%s(%s[%d], %s[%d])" % (join, name, position // half * half - 1, name, position) if position // half % 2 else "%s[%d]" % (name, position) }}{{ ", " if not loop.last }}{% endfor %})
 {%- endmacro %}
-{#- Return the scan of the chunk, without a test of any bounds. -#}
+{#- Return the scans of the chunks, without a test of any bounds. -#}
 {% macro return_levels(join) %}
-    let s1 = chunk;
+    let s1 = own;
 {% set ns = namespace(half=1) %}
 {% for _ in range(8) %}{% if ns.half < chunk %}
     let s{{ 2 * ns.half }} = {{ level("s%d" % ns.half, ns.half, join) }};
@@ -34,26 +34,45 @@ Chunk({% for position in range(chunk) %}{{ "%s(%s[%d], %s[%d])" % (join, name, p
     return s{{ chunk }};
 {% endmacro %}
 {% macro chunks_in_halves() %}
+// The items of an invocation: its chunk of each step, one after the other.
+alias Items = array<Item, {{ items }}>;
+alias Leads = array<Item, {{ steps }}>;  // an item for each of these chunks
+
 {% if quick %}
 {{ quick }}
 
-// Of the items of the invocation's chunk.
+{% if bounded %}
+// True if the invocation joins by exact steps.
+var<private> exact: bool;
+var<workgroup> shared_exact: u32;  // 1 if all invocations have to, since a number of the tile is small
+{% else %}
+// Of the items of the invocation.
 var<private> own_bounds: Bounds;
+{% endif %}
 
-fn sizes_in(chunk: Chunk) -> Sizes {
-    var sizes = sizes_of(chunk[0]{{ value }});
-{% for position in range(1, chunk) %}
-    sizes = smaller_sizes(sizes, sizes_of(chunk[{{ position }}]{{ value }}));
+fn sizes_in(items: Items) -> Sizes {
+    var sizes = sizes_of(items[0]{{ value }});
+{% for position in range(1, items) %}
+    sizes = smaller_sizes(sizes, sizes_of(items[{{ position }}]{{ value }}));
 {% endfor %}
     return sizes;
 }
 
-// Return whether items of these sizes can be joined with items of the chunk by quick steps.
+{% if bounded %}
+// Return whether items of these sizes may meet a subnormal.
+fn are_small(sizes: Sizes) -> bool {
+    var lowest = 0i;
+    _ = combine_bounds(bounds_of(sizes), bounds_of(sizes), &lowest);
+    return lowest < -126i;
+}
+{% else %}
+// Return whether items of these sizes can be joined with the items of the invocation by quick steps.
 fn can_join_quickly(leads: Sizes) -> bool {
     var lowest = 0i;
     own_bounds = lower_bounds(own_bounds, combine_bounds(bounds_of(leads), own_bounds, &lowest));
     return lowest >= -126i;
 }
+{% endif %}
 
 fn join_quickly(a: Item, b: Item) -> Item {
 {% if kernel.segmented %}
@@ -64,33 +83,38 @@ fn join_quickly(a: Item, b: Item) -> Item {
 {% endif %}
 }
 
-// Scan a chunk in which halves of `begin` elements are to be joined next.
-fn scan_chunk_exactly(chunk: Chunk, begin: u32) -> Chunk {
-    var scanned = chunk;
+{% set turned = [] %}
+{% for position in range(1, items) %}{{ turned.append("scanned[%d]" % position) or "" }}{% endfor %}
+// Scan chunks in which halves of `begin` elements are to be joined next. The items take turns at place 0, so that loops
+// need no index.
+fn scan_chunks_exactly(own: Items, begin: u32) -> Items {
+    var scanned = own;
     for (var half = begin; half < CHUNK; half *= 2u) {
         var lead = scanned[0];
-        for (var position = 0u; position < CHUNK; position++) {
+        for (var position = 0u; position < {{ items }}u; position++) {
             var item = scanned[0];
             if ((position & half) != 0u) {
                 item = join(lead, item);
             }
             lead = pick((position & (2u * half - 1u)) == half - 1u, item, lead);
-            scanned = {{ turned("scanned", "item") }};
+            scanned = {{ items_of(turned + ["item"]) }};
         }
     }
+{% if not bounded %}
     own_bounds = bounds_of(sizes_in(scanned));
+{% endif %}
     return scanned;
 }
 
-fn scan_chunk(chunk: Chunk) -> Chunk {
-{% if spec.combine.quick_products or spec.combine.unknown_bounds %}
-    var scanned = chunk;
+fn scan_chunks(own: Items) -> Items {
+{% if not bounded %}
+    var scanned = own;
     var half = 1u;  // halves up to this size are scanned
-    own_bounds = bounds_of(sizes_in(chunk));
+    own_bounds = bounds_of(sizes_in(own));
 {% set ns = namespace(half=1) %}
 {% for _ in range(8) %}{% if ns.half < chunk %}
 {% set leads = [] %}
-{% for lead in range(ns.half - 1, chunk, 2 * ns.half) %}{{ leads.append("scanned[%d]" % lead) or "" }}{% endfor %}
+{% for lead in range(ns.half - 1, items, 2 * ns.half) %}{{ leads.append("scanned[%d]" % lead) or "" }}{% endfor %}
     if (half == {{ ns.half }}u && can_join_quickly({{ sizes_in(leads) }})) {
         scanned = {{ level("scanned", ns.half, "join_quickly") }};
         half = {{ 2 * ns.half }}u;
@@ -101,30 +125,32 @@ fn scan_chunk(chunk: Chunk) -> Chunk {
 {% set ns.half = ns.half * 2 %}
 {% endif %}{% endfor %}
     if (half < CHUNK) {
-        scanned = scan_chunk_exactly(scanned, half);
+        scanned = scan_chunks_exactly(scanned, half);
     }
     return scanned;
 {% else %}
-    own_bounds = bounds_of(sizes_in(chunk));
-    var lowest = 0i;
-    _ = combine_bounds(own_bounds, own_bounds, &lowest);
-    if (lowest < -126i) {
-        return scan_chunk_exactly(chunk, 1u);
+    exact = are_small(sizes_in(own));
+    if (exact) {
+        return scan_chunks_exactly(own, 1u);
     }
 {{ return_levels("join_quickly") -}}
 {% endif %}
 }
 
 fn join_pair(a: Item, b: Item) -> Item {
+{% if bounded %}
+    return join(a, b);
+{% else %}
     var lowest = 0i;
     _ = combine_bounds(bounds_of(sizes_of(a{{ value }})), bounds_of(sizes_of(b{{ value }})), &lowest);
     if (lowest >= -126i) {
         return join_quickly(a, b);
     }
     return join(a, b);
+{% endif %}
 }
 {% else %}
-fn scan_chunk(chunk: Chunk) -> Chunk {
+fn scan_chunks(own: Items) -> Items {
 {{ return_levels("join") -}}
 }
 
@@ -133,74 +159,214 @@ fn join_pair(a: Item, b: Item) -> Item {
 }
 {% endif %}
 
-// Join `lead` with every item of the chunk.
-fn join_halves(lead: Item, chunk: Chunk) -> Chunk {
-{% macro joined(join) %}Chunk({% for position in range(chunk) %}{{ join }}(lead, chunk[{{ position }}]){{ ", " if not loop.last }}{% endfor %}){% endmacro %}
-{% if not quick %}
-    return {{ joined("join") }};
+{#- The items, where each item of some steps is joined with the lead of its chunk. -#}
+{% macro joined(join, chosen) %}Items({% for position in range(items) %}{{ "%s(leads[%d], own[%d])" % (join, position // chunk, position) if position // chunk in chosen else "own[%d]" % position }}{{ ", " if not loop.last }}{% endfor %}){% endmacro %}
+{#- The items, where the chunks of some steps are joined with their leads by exact steps. -#}
+{% macro joined_exactly(chosen) -%}
+{% set bits = namespace(of=0) %}{% for step in chosen %}{% set bits.of = bits.of + 2 ** step %}{% endfor %}
+join_exactly(leads, own{{ ", 0x%xu" % bits.of if steps > 1 }})
+{%- endmacro %}
+{#- Functions that join the chunks of some steps with their leads. -#}
+{% macro joining(name, chosen) %}
+{% if bounded %}
+fn {{ name }}(leads: Leads, own: Items) -> Items {
+    return {{ joined("join_quickly", chosen) }};
+}
+
+fn {{ name }}_exactly(leads: Leads, own: Items) -> Items {
+    return {{ joined_exactly(chosen) }};
+}
 {% else %}
-    if (can_join_quickly(sizes_of(lead{{ value }}))) {
+fn {{ name }}(leads: Leads, own: Items) -> Items {
+{% if not quick %}
+    return {{ joined("join", chosen) }};
+{% else %}
+{% set chosen_leads = [] %}
+{% for step in chosen %}{{ chosen_leads.append("leads[%d]" % step) or "" }}{% endfor %}
+    if (can_join_quickly({{ sizes_in(chosen_leads) }})) {
 {% if spec.combine.unknown_bounds %}
-        let joined = {{ joined("join_quickly") }};
+        let joined = {{ joined("join_quickly", chosen) }};
         own_bounds = bounds_of(sizes_in(joined));
         return joined;
 {% else %}
-        return {{ joined("join_quickly") }};
+        return {{ joined("join_quickly", chosen) }};
 {% endif %}
     }
-    var rest = chunk;
-{% set together = [chunk, 1 if kernel.target.is_cpu_adapter else 4] | min %}
-    for (var position = 0u; position < CHUNK; position += {{ together }}u) {
-        rest = Chunk({% for position in range(together, chunk) %}rest[{{ position }}], {% endfor %}{% for position in range(together) %}join(lead, rest[{{ position }}]){{ ", " if not loop.last }}{% endfor %});
-    }
-    own_bounds = bounds_of(sizes_in(rest));
-    return rest;
+    return {{ joined_exactly(chosen) }};
 {% endif %}
 }
+{% endif %}
+{% endmacro %}
+{% if quick %}
+
+// Join {{ "the lead of each chunk" if steps == 1 else "the leads of the chunks whose bits are set" }} with the items of the chunk. Items and leads take turns at place 0, so that loops need no index.
+fn join_exactly(leads: Leads, own: Items{{ ", chunks: u32" if steps > 1 }}) -> Items {
+    var rest = own;
+    var lead = leads;
+{% set together = [chunk, 1 if kernel.target.is_cpu_adapter else 4] | min %}
+    for (var position = 0u; position < {{ items }}u; position += {{ together }}u) {
+{% for place in range(together) %}
+        {{ "var" if steps > 1 else "let" }} item{{ place }} = {{ "rest[%d]" % place if steps > 1 else "join(lead[0], rest[%d])" % place }};
+{% endfor %}
+{% if steps > 1 %}
+        if (((chunks >> (position / CHUNK)) & 1u) != 0u) {
+{% for place in range(together) %}
+            item{{ place }} = join(lead[0], item{{ place }});
+{% endfor %}
+        }
+        if ((position & (CHUNK - 1u)) == CHUNK - {{ together }}u) {
+            lead = Leads({% for step in range(1, steps) %}lead[{{ step }}], {% endfor %}lead[0]);
+        }
+{% endif %}
+        rest = Items({% for position in range(together, items) %}rest[{{ position }}], {% endfor %}{% for place in range(together) %}item{{ place }}{{ ", " if not loop.last }}{% endfor %});
+    }
+{% if not bounded %}
+    own_bounds = bounds_of(sizes_in(rest));
+{% endif %}
+    return rest;
+}
+{% endif %}
+
+// Join the lead of each chunk with every item of the chunk.
+{{ joining("join_halves", range(steps)) -}}
+{% set ns = namespace(half=1) %}
+{% for _ in range(8) %}{% if ns.half < steps %}
+{% set chosen = [] %}
+{% for step in range(steps) %}{{ chosen.append(step) or "" if step // ns.half % 2 }}{% endfor %}
+
+// The same for the chunks of steps that are right halves of {{ 2 * ns.half }} steps.
+{{ joining("join_%d_steps" % ns.half, chosen) -}}
+{% set ns.half = ns.half * 2 %}
+{% endif %}{% endfor %}
 {%- endmacro %}
-{#- Join the items of all invocations in halves. Afterwards `scratch` holds in place i the total of the largest half that
-    ends with item i and begins at a multiple of its size (Fenwick 1994). What is before item i are the items in the places
-    before i, before i without its lowest set bit, and so on, from the nearest one on. -#}
+{#- Join the first `count` items of an array in workgroup memory, `most` in number, by quick steps, four at a time. -#}
+{% macro join_fours(name, count, most) %}
+{% set ns = namespace(half=1) %}
+{% for _ in range(20) %}{% if ns.half < most %}
+{% set radix = 2 if 4 * ns.half > most else 4 %}
+{% set joined = radix * ns.half %}
+    for (var end = (invocation + 1u) * {{ joined }}u - 1u; end < {{ count }}; end += {{ joined }}u * WORKGROUP_SIZE) {
+{% if radix == 4 %}
+        let left = join_quickly({{ text.from_shared("%s[end - %du]" % (name, 3 * ns.half)) }}, {{ text.from_shared("%s[end - %du]" % (name, 2 * ns.half)) }});
+        let right = join_quickly({{ text.from_shared("%s[end - %du]" % (name, ns.half)) }}, {{ text.from_shared("%s[end]" % name) }});
+        let both = join_quickly(left, right);
+        {{ name }}[end - {{ 2 * ns.half }}u] = {{ text.to_shared("left") }};
+        {{ name }}[end] = {{ text.to_shared("both") }};
+{% else %}
+        let both = join_quickly({{ text.from_shared("%s[end - %du]" % (name, ns.half)) }}, {{ text.from_shared("%s[end]" % name) }});
+        {{ name }}[end] = {{ text.to_shared("both") }};
+{% endif %}
+    }
+    workgroupBarrier();
+{% set ns.half = joined %}
+{% endif %}{% endfor %}
+{% endmacro %}
+{#- Join the totals of all chunks in halves. Afterwards `scratch` holds in place i the total of the largest half that
+    ends with chunk i and begins at a multiple of its size (Fenwick 1994). What is before chunk i are the items in the
+    places before i, before i without its lowest set bit, and so on, from the nearest one on. -#}
 {% macro join_totals() %}
-fn join_totals(invocation: u32, own: Item) {
-    scratch[invocation] = {{ text.to_shared("own") }};
-    for (var half = 1u; half < WORKGROUP_SIZE; half *= 2u) {
+fn join_totals(invocation: u32, own: Items) {
+{% for step in range(steps) %}
+    scratch[{{ chunk_place(step) }}] = {{ text.to_shared("own[%d]" % (step * chunk + chunk - 1)) }};
+{% endfor %}
+{% if bounded %}
+    if (exact) {
+        shared_exact = 1u;
+    }
+    let small = workgroupUniformLoad(&shared_exact) != 0u;
+    exact = small;
+    if (!small) {
+        join_totals_quickly(invocation);
+        return;
+    }
+{% endif %}
+    for (var half = 1u; half < CHUNKS; half *= 2u) {
         workgroupBarrier();
-        let last = (2u * invocation + 2u) * half - 1u;  // neighbours join, so that few subgroups do
-        if (last < WORKGROUP_SIZE) {
+        // Neighbours join, so that few subgroups do.
+{% if steps == 1 %}
+        let last = (2u * invocation + 2u) * half - 1u;
+        if (last < CHUNKS) {
+{% else %}
+        for (var last = (2u * invocation + 2u) * half - 1u; last < CHUNKS; last += 2u * half * WORKGROUP_SIZE) {
+{% endif %}
             let item = join_pair({{ text.from_shared("scratch[last - half]") }}, {{ text.from_shared("scratch[last]") }});
             scratch[last] = {{ text.to_shared("item") }};
         }
     }
     workgroupBarrier();
 }
+{% if bounded %}
+
+// The same by quick steps.
+fn join_totals_quickly(invocation: u32) {
+{{ join_fours("scratch", "CHUNKS", steps * kernel.tile.workgroup_size) -}}
+}
+{% endif %}
 {%- endmacro %}
-{#- Scan the chunks of a workgroup. -#}
+{#- The number of an invocation's chunk in its tile. -#}
+{% macro chunk_place(step) %}{{ "%du * WORKGROUP_SIZE + " % step if step }}invocation{% endmacro %}
+{#- The items of the chunks `name`0 and on. -#}
+{% macro items_of_chunks(name) -%}
+Items({% for position in range(items) %}{{ "%s%d[%d]" % (name, position // chunk, position % chunk) }}{{ ", " if not loop.last }}{% endfor %})
+{%- endmacro %}
+{#- Scan the items of a workgroup. -#}
 {% macro scan_in_halves() %}
+const CHUNKS = STEPS * WORKGROUP_SIZE;  // of a tile
 {{ join_totals() }}
 
-fn scan_workgroup(invocation: u32, loaded: Chunk) -> Chunk {
-    var chunk = scan_chunk(loaded);
-    join_totals(invocation, chunk[CHUNK - 1u]);
+// Scan the chunks of an invocation, and join the totals of all chunks of the workgroup.
+fn scan_own(invocation: u32, loaded: Items) -> Items {
+    let own = scan_chunks(loaded);
+    join_totals(invocation, own);
+    return own;
+}
+
+{% macro join_levels(suffix) %}
+    var own = scanned;
     for (var half = 1u; half < WORKGROUP_SIZE; half *= 2u) {
         if ((invocation & half) != 0u) {
-            chunk = join_halves({{ text.from_shared("scratch[invocation / half * half - 1u]") }}, chunk);
+            own = join_halves{{ suffix }}(Leads({% for step in range(steps) %}{{ text.from_shared("scratch[((%s) & (0u - half)) - 1u]" % chunk_place(step)) }}{{ ", " if not loop.last }}{% endfor %}), own);
         }
     }
-{% if spec.exclusive or spec.compacts %}
-    workgroupBarrier();
-    scratch[invocation] = {{ text.to_shared("chunk[CHUNK - 1u]") }};
-    workgroupBarrier();
+{% set ns = namespace(half=1) %}
+{% for _ in range(8) %}{% if ns.half < steps %}
+    own = join_{{ ns.half }}_steps{{ suffix }}(Leads({% for step in range(steps) %}{{ text.from_shared("scratch[%du * WORKGROUP_SIZE - 1u]" % ([step // ns.half * ns.half, 1] | max)) }}{{ ", " if not loop.last }}{% endfor %}), own);
+{% set ns.half = ns.half * 2 %}
+{% endif %}{% endfor %}
+    return own;
+{% endmacro %}
+{% if bounded %}
+fn scan_workgroup_exactly(invocation: u32, scanned: Items) -> Items {
+{{ join_levels("_exactly") -}}
+}
+
+fn scan_workgroup_quickly(invocation: u32, scanned: Items) -> Items {
+{{ join_levels("") -}}
+}
+
 {% endif %}
-    return chunk;
+// Join the scanned chunks with what is before them in the tile.
+fn scan_workgroup(invocation: u32, scanned: Items) -> Items {
+{% if bounded %}
+    if (exact) {
+        return scan_workgroup_exactly(invocation, scanned);
+    }
+    return scan_workgroup_quickly(invocation, scanned);
+{% else %}
+{{ join_levels("") -}}
+{% endif %}
 }
 {%- endmacro %}
 {#- The total of a tile is the last item of its scan: the total of the left half joined with the total of the right half. -#}
 {% macro reduce_in_halves() %}
+const CHUNKS = STEPS * WORKGROUP_SIZE;  // of a tile
 {{ join_totals() }}
 
 fn reduce_tile(tile: u32, invocation: u32) -> Item {
-    join_totals(invocation, scan_chunk(load_chunk(first_of(tile, invocation)))[CHUNK - 1u]);
-    return {{ text.from_shared("scratch[WORKGROUP_SIZE - 1u]") }};
+{% for step in range(steps) %}
+    let loaded{{ step }} = load_chunk(first_of(tile, invocation){{ " + %du * WORKGROUP_SIZE * CHUNK" % step if step }});
+{% endfor %}
+    join_totals(invocation, scan_chunks({{ items_of_chunks("loaded") }}));
+    return {{ text.from_shared("scratch[CHUNKS - 1u]") }};
 }
 {%- endmacro %}

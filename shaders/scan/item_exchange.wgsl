@@ -2,7 +2,7 @@
     word, for an element of any width. -#}
 // ----- Items between invocations
 {% if kernel.uses_scratch %}
-var<workgroup> scratch: array<{{ text.shared_item }}, WORKGROUP_SIZE>;
+var<workgroup> scratch: array<{{ text.shared_item }}, {{ "STEPS * " if not kernel.subgroups and kernel.tile.steps > 1 }}WORKGROUP_SIZE>;
 {% endif %}
 {% if kernel.subgroups %}
 fn item_up(item: Item, distance: u32) -> Item {

@@ -13,10 +13,20 @@
         return;  // the tile stores nothing, and no other tile waits for it
     }
 {% endif %}
-{% if kernel.wait_policy.at_once %}
-    if (invocation == 0u) {
-        shared_late = 0u;  // workgroup memory need not begin as zero
+{% set may_be_late = kernel.wait_policy.at_once or (spec.everywhere and kernel.posts) %}
+{% set may_be_exact = spec.everywhere and spec.combine.bounded %}
+{% if may_be_late or may_be_exact %}
+    if (invocation == 0u) {  // workgroup memory need not begin as zero
+{% if may_be_late %}
+        shared_late = 0u;
+{% endif %}
+{% if may_be_exact %}
+        shared_exact = 0u;
+{% endif %}
     }
+{% endif %}
+{% if may_be_exact %}
+    workgroupBarrier();
 {% endif %}
 {% if kernel.subgroups %}
     if (subgroup_size != SUBGROUP_SIZE) {

@@ -7,6 +7,8 @@
     strategy three_dispatch: reduce.wgsl and scan_totals.wgsl have computed the prefix before
     strategy alone:          a tile holds a whole row and has no prefix -#}
 {% set scheduler = kernel.test_build.scheduler if kernel.posts else "" %}
+{% from "scan/halves.wgsl" import chunk_place, items_of_chunks with context %}
+{% from "shared/posts.wgsl" import post_aggregate with context %}
 {% from "scan/subgroup_scan.wgsl" import place, scan_steps with context %}
 {% include "shared/header.wgsl" %}
 {% include "shared/element.wgsl" %}
@@ -14,13 +16,20 @@
 {% include "scan/load_store.wgsl" %}
 {% include "scan/tile_scan.wgsl" %}
 {% if spec.everywhere %}
+{% include "scan/carry_in.wgsl" %}
+{% if kernel.posts %}
+{% include "shared/tile_state.wgsl" %}
+{% else %}
 {% include "scan/totals.wgsl" %}
 {% include "shared/grid.wgsl" %}
-{% include "scan/carry_in.wgsl" %}
+{% endif %}
 {% if kernel.strategy != "alone" %}
 
 const TILE_LEADS = {{ kernel.tile_leads }}u;
 var<workgroup> tile_leads: array<{{ text.shared_item }}, TILE_LEADS>;  // totals of halves, and the fold of all spans
+{% endif %}
+{% if kernel.posts %}
+{% include "scan/look_back_in_halves.wgsl" %}
 {% endif %}
 {% else %}
 {% include "scan/prefix_" ~ kernel.strategy ~ ".wgsl" %}

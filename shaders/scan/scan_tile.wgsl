@@ -50,15 +50,31 @@
     let led = subgroup > 0u;
 {% endif %}
 {% elif spec.everywhere %}
-{% if kernel.strategy != "alone" %}
+{% if kernel.strategy == "three_dispatch" %}
     for (var level = invocation; level < TILE_LEADS; level += WORKGROUP_SIZE) {
         tile_leads[level] = {{ text.to_shared("read_total(max((tile >> level) << level, 1u) - 1u)") }};
     }
 {% endif %}
-    let chunk0 = scan_workgroup(invocation, loaded0);
-{% if spec.exclusive or spec.compacts %}
-    let tile_lead = {{ text.from_shared("scratch[max(invocation, 1u) - 1u]") }};
-    let led = invocation > 0u;
+    let scanned = scan_own(invocation, {{ items_of_chunks("loaded") }});
+{% if kernel.posts %}
+    let aggregate = {{ text.from_shared("scratch[STEPS * WORKGROUP_SIZE - 1u]") }};
+{{ post_aggregate() -}}
+{% endif %}
+    let own = scan_workgroup(invocation, scanned);
+{% if spec.exclusive %}
+    workgroupBarrier();
+{% for step in range(kernel.tile.steps) %}
+    scratch[{{ chunk_place(step) }}] = {{ text.to_shared("own[%d]" % ((step + 1) * kernel.tile.chunk - 1)) }};
+{% endfor %}
+    workgroupBarrier();
+{% endif %}
+{% if kernel.posts %}
+    if (!await_leads(invocation, tile)) {
+{% if scheduler == "serial" %}
+        leave();
+{% endif %}
+        return;
+    }
 {% endif %}
 {% else %}
     let chunk0 = scan_chunk(loaded0);

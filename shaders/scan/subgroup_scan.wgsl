@@ -41,7 +41,7 @@ fn {{ name }}(lane: u32, own: Item) -> Item {
 pick(lane >= {{ distance }}, join(item_up({{ item }}, {{ distance }}), {{ item }}), {{ item }})
 {%- endmacro %}
 {#- Where an invocation's chunk of this step begins. -#}
-{% macro place(step) %}first{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %}{% endmacro %}
+{% macro place(step) %}first{% if step %} + {{ step }}u * {{ "SUBGROUP" if kernel.subgroups else "WORKGROUP" }}_SIZE * CHUNK{% endif %}{% endmacro %}
 {#- Scan the chunk of every step, which the caller gives: `local0` and on are the scans of the chunks. `lanes0` and on
     are the scans of their totals over the subgroup's lanes. If this is a loop, it is one loop for all steps, so that no
     step waits for another. -#}

@@ -12,7 +12,7 @@ struct State {
     loop_limit: atomic<u32>,  // the epoch of a run in which a loop of the operator did not end
     folding: atomic<u32>,  // the epoch of a run in which a workgroup folds
     frontier: atomic<u32>,  // a hint: the epoch, and below it the first block with a missing prefix
-    posts: array<atomic<{{ "u64" if kernel.post_format.in_64_bits else "u32" }}>>,  // {{ "of columns" if kernel.in_columns else "an aggregate for each tile, then " ~ ("what comes after each" if kernel.wait_policy.one_workgroup_folds else "a total and a prefix for each block") }}
+    posts: array<atomic<{{ "u64" if kernel.post_format.in_64_bits else "u32" }}>>,  // {{ "of columns" if kernel.in_columns else "an aggregate for each tile, then " ~ ("the fold up to each span" if spec.everywhere else "what comes after each" if kernel.wait_policy.one_workgroup_folds else "a total and a prefix for each block") }}
 }
 @group(0) @binding({{ kernel.state_binding }}) var<storage, read_write> state: State;
 
@@ -38,7 +38,12 @@ fn aggregate_of(tile: u32) -> u32 {
     return {{ place_of("tile") }};
 }
 
-{% if kernel.wait_policy.one_workgroup_folds %}
+{% if spec.everywhere %}
+// Return the post that holds the fold of all spans up to this one.
+fn fold_of(span: u32) -> u32 {
+    return {{ place_of("(blocks_of(params.tiles) * BLOCK + span)") }};
+}
+{% elif kernel.wait_policy.one_workgroup_folds %}
 // Return the post that holds the prefix of the next tile.
 fn prefix_after(tile: u32) -> u32 {
     return {{ place_of("(blocks_of(params.tiles) * BLOCK + tile)") }};

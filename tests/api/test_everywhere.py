@@ -19,10 +19,12 @@ import pytest
 import gpuscan as gs
 from gpuscan.api import linear_recurrence, scan_vjp
 from gpuscan.engine.preparation import critical_pairs
-from gpuscan.planning.tile_shapes import SPAN
+from gpuscan.planning.strategies import Strategy
+from gpuscan.planning.tile_shapes import SPAN, TileShape
 from gpuscan.reference.elementary import elementary
 from tests.harness.devices import device_as_if
 from tests.harness.scans import make_problem, scan_with
+from tests.oracle import safe_strategies
 
 Array = np.ndarray[Any, Any]
 # Takes the device, and what brings an array of NumPy to where the call takes it from.
@@ -378,6 +380,62 @@ def test_every_strategy_gives_the_same_bits(device: gs.Device) -> None:
     for strategy in ("auto", "three_dispatch", "fallback"):
         found = gs.scan(x, device=device, strategy=strategy, **EVERYWHERE)
         assert digest(found) == load_digests()["add float32"]
+
+
+# ----- Look-back
+
+
+HALF = np.array([0, 5, 100_000, SPAN - 1, SPAN + 70_000, 2 * SPAN + 4321])
+LOOK_BACK_TILE = TileShape(256, 0, 2, 4)
+
+
+def strategies_of_halves(device: gs.Device) -> list[Strategy]:
+    """Return the strategies that the canonical order has: look-back where it is safe, and three dispatches."""
+    return [name for name in safe_strategies(device) if name in ("lookback", "three_dispatch")]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"exclusive": True, "initial": 0.5}, {"reverse": True}, {"segments": HALF}], ids=str
+)
+@pytest.mark.parametrize("smallest", [0, -149])
+def test_look_back_over_several_spans(device: gs.Device, options: dict[str, Any], smallest: int) -> None:
+    """Assert that a tile that looks back joins the halves, and the folds of spans, as NumPy does."""
+    length = int(HALF[-1])
+    rng = np.random.default_rng(length)
+    x = rng.standard_normal(length).astype(np.float32)
+    x[rng.integers(0, length, 40)] *= np.float32(2.0) ** smallest  # few tiles have small numbers
+    wanted = gs.scan(x, device="numpy", **EVERYWHERE, **options)
+    problem = make_problem(x, **EVERYWHERE, **options)
+    for strategy in strategies_of_halves(device):
+        found = scan_with(device, problem, strategy, tile=LOOK_BACK_TILE)[0]
+        assert digest(found) == digest(wanted), strategy
+
+
+@pytest.mark.parametrize("scheduler", ["random", "serial", "bursts"])
+def test_look_back_under_hostile_schedulers(device: gs.Device, scheduler: str) -> None:
+    x = normal(1, 300_000)
+    wanted = digest(gs.scan(x, device="numpy", **EVERYWHERE))
+    for strategy in strategies_of_halves(device):
+        found = scan_with(device, make_problem(x, **EVERYWHERE), strategy, tile=LOOK_BACK_TILE, scheduler=scheduler)
+        assert digest(found[0]) == wanted, strategy
+
+
+def test_look_back_in_pieces(device: gs.Device) -> None:
+    """Assert that the carry of a piece is the fold of its spans."""
+    x = normal(2, 3 * SPAN + 1000)
+    wanted = digest(gs.scan(x, device="numpy", **EVERYWHERE))
+    for strategy in strategies_of_halves(device):
+        problem = make_problem(x, **EVERYWHERE)
+        found = scan_with(device, problem, strategy, tile=LOOK_BACK_TILE, piece_bytes=4 * SPAN)
+        assert digest(found[0]) == wanted, strategy
+
+
+def test_look_back_of_late_tiles_times_out(device: gs.Device) -> None:
+    if "lookback" not in safe_strategies(device):
+        pytest.skip("look-back is not safe here")
+    x = normal(3, 40_000)
+    with pytest.raises(gs.ProgressTimeoutError):
+        scan_with(device, make_problem(x, **EVERYWHERE), "lookback", tile=LOOK_BACK_TILE, withheld=2)
 
 
 # ----- Sums
