@@ -1,6 +1,6 @@
-"""The time that shaders take to compile, from WGSL to pipeline: a line for each operator and element, and the longest.
+"""The time that shaders take to compile, from WGSL to pipeline: a line for each operator and element.
 
-Run:  python benchmarks/compiling.py [--strategies lookahead,lookback] [--log 24] [--device SUBSTRING]
+Run:  python benchmarks/compiling.py [--strategies lookahead,lookback] [--log 24] [--device SUBSTRING] [--json FILE]
 
 The driver's cache on disk is switched off where that is possible (NVIDIA, Mesa). Work that a driver defers to the first
 dispatch is not counted, and llvmpipe defers nearly all. Strategies that the probe found unsafe are compiled too.
@@ -8,7 +8,6 @@ dispatch is not counted, and llvmpipe defers nearly all. Strategies that the pro
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from typing import Any
@@ -18,12 +17,13 @@ import numpy as np
 os.environ |= {"__GL_SHADER_DISK_CACHE": "0", "MESA_SHADER_CACHE_DISABLE": "true"}
 
 import gpuscan as gs
+from elements import add_fields, affine
+from figures import FigureList, option_parser
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.engine.preparation import check_elements
 from gpuscan.problem.compensated_sum import add_pairs
 from gpuscan.problem.problem import make_problem
 from recorded import plan_of_problem
-from wide import add_fields, affine
 
 
 def cases(n: int) -> list[tuple[str, Any, Any, int]]:
@@ -39,7 +39,7 @@ def cases(n: int) -> list[tuple[str, Any, Any, int]]:
     found = [(f"{np.dtype(dtype)} {op}", zeros(n, dtype=dtype), op, 0) for dtype, op in single]
     found += [(f"{k} float32 add", (zeros(n // k),) * k, add_fields, 0) for k in (2, 4)]
     found += [("linear recurrence", (zeros(n // 2),) * 2, affine, 0), ("compensated", (zeros(n),) * 2, add_pairs, 0)]
-    found += [(f"{k}x{k} float32 matmul", zeros(n // k**2, k, k), "matmul", 0) for k in (2, 3, 4)]
+    found += [(f"{k}x{k} float32 matmul", zeros(n // k**2, k, k), "matmul", 0) for k in (2, 3, 4, 8)]
     rows = [(np.uint8, "add"), (np.float32, "add"), (np.float32, "logaddexp")]
     found += [(f"rows of 100 {np.dtype(dtype)} {op}", zeros(n // 100, 100, dtype=dtype), op, 1) for dtype, op in rows]
     return found
@@ -54,15 +54,13 @@ def seconds(device: gs.Device, text: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--strategies", default="lookahead,lookback,fallback,three_dispatch")
     parser.add_argument("--log", type=int, default=24, help="words in an array, a power of two")
-    parser.add_argument("--device")
     arguments = parser.parse_args()
     device = gs.Device(arguments.device, unsafe=True)
-    print(device, device.capabilities.driver)
+    figures = FigureList(device)
     strategies = arguments.strategies.split(",")
-    longest = dict.fromkeys(strategies, (0.0, ""))
     for name, array, op, axis in cases(1 << arguments.log):
         try:
             problem = make_problem(array, op, axis=axis)
@@ -70,18 +68,11 @@ def main() -> None:
         except gs.GpuscanError as error:  # no 64-bit floats
             print(f"{name:28} {error}")
             continue
-        taken = []
         for strategy in strategies:
             plan = plan_of_problem(device, problem, strategy)
             total = sum(seconds(device, render_kernel(stage.kernel)) for stage in plan.stages)
-            longest[strategy] = max(longest[strategy], (total, name))
-            taken.append(f"{strategy} {total:.2f} s")
-        print(
-            f"{name:28} {plan.tile.workgroup_size}x{plan.tile.steps}x{plan.tile.chunk:<3} {'  '.join(taken)}",
-            flush=True,
-        )
-    for strategy, (total, name) in longest.items():
-        print(f"longest, {strategy}: {total:.2f} s, {name}")
+            figures.add(name, strategy, total)
+    figures.write(arguments.json)
 
 
 if __name__ == "__main__":

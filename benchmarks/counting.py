@@ -1,51 +1,27 @@
 """GPU times of the functions that count, rank and select, compared with a copy of the input, NumPy, PyTorch and CuPy.
 
-Each row says how long a call takes on the GPU, its speed as a share of the speed of a copy or a read, and the times of
-the other libraries. The GPU is busy for half a second before each row.
+Each line says how long a call takes, and its speed as a share of the speed of a copy of the input. gpuscan's times are
+the GPU's. The GPU is busy for half a second before each case.
 
-Run:  python benchmarks/counting.py [--log 26] [--device SUBSTRING] [--only NAME ...] [--stages] [--json FILE]
+Run:  python benchmarks/counting.py [--log 26] [--only NAME ...] [--stages] [--device SUBSTRING] [--json FILE]
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import gpuscan as gs
-from benchmarks.sorts import NUMPY_LIMIT, gpu_times, wall_time
+from figures import FigureList, option_parser
 from gpuscan.tools.bench.contenders import Unsupported
 from gpuscan.tools.bench.peers import need
+from gpuscan.tools.bench.timing import GpuTimer
+from sorts import NUMPY_LIMIT, WARM_SECONDS, gpu_times, wall_time
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass
-class Row:
-    """One measured call.
-
-    Attributes:
-        name: the function and its input.
-        elements: the elements of the input.
-        seconds: of the GPU.
-        of_copy: the time of a copy of the input, in shares of this time.
-        of_read: the time of a reduction of the input, in shares of this time.
-        stages: the seconds of each stage.
-        peers: the seconds of other libraries, by their names.
-    """
-
-    name: str
-    elements: int
-    seconds: float
-    of_copy: float
-    of_read: float
-    stages: dict[str, float] = field(default_factory=dict)
-    peers: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -202,7 +178,7 @@ def time_peers(case: Case) -> dict[str, float]:
     """Return the seconds of other libraries."""
     peers = {}
     if case.arrays[0].size <= NUMPY_LIMIT:
-        peers["numpy"] = wall_time(lambda: case.check(*case.arrays), repeats=1)
+        peers["NumPy"] = wall_time(lambda: case.check(*case.arrays), repeats=1)
     try:
         torch = need("torch")
     except Unsupported:
@@ -213,58 +189,47 @@ def time_peers(case: Case) -> dict[str, float]:
         torch.from_numpy(each.view(np.int32) if each.dtype == np.uint32 else each).cuda() for each in case.arrays
     ]
     if (in_torch := case.torch) is not None:
-        peers["torch"] = wall_time(lambda: in_torch(torch, *tensors), torch.cuda.synchronize)
+        peers["PyTorch"] = wall_time(lambda: in_torch(torch, *tensors), torch.cuda.synchronize)
     try:
         cupy = need("cupy")
     except Unsupported:
         return peers
     if (in_cupy := case.cupy) is not None:
         arrays = [cupy.asarray(tensor).view(each.dtype) for tensor, each in zip(tensors, case.arrays, strict=True)]
-        peers["cupy"] = wall_time(lambda: in_cupy(cupy, *arrays), torch.cuda.synchronize)
+        peers["CuPy"] = wall_time(lambda: in_cupy(cupy, *arrays), torch.cuda.synchronize)
     return peers
 
 
-def measure(device: gs.Device, case: Case) -> Row:
-    """Return the row of a case, once its result was checked."""
-    arrays = [device.asarray(each) for each in case.arrays]
+def measure(figures: FigureList, timer: GpuTimer, case: Case) -> dict[str, float]:
+    """Measure a case, once its result was checked, and return the seconds of each stage."""
+    arrays = [timer.device.asarray(each) for each in case.arrays]
     if not np.array_equal(np.asarray(case.call(*arrays)), case.check(*case.arrays)):
         raise SystemExit(f"{case.name}: wrong result")
-    stages = gpu_times(device, lambda: case.call(*arrays))
-    seconds = sum(stages.values())
-    main = max(arrays, key=lambda array: array.nbytes)
-    flat = main.reshape(-1)
-    words = flat._view_as((flat.nbytes // 4,), np.uint32)
-    copy = sum(gpu_times(device, lambda: gs.map(lambda v: v, words)).values())
-    read = sum(gpu_times(device, lambda: gs.reduce(words)).values())
-    return Row(case.name, main.size, seconds, copy / seconds, read / seconds, stages, time_peers(case))
+    stages = gpu_times(timer.device, lambda: case.call(*arrays))
+    copied = timer.time_copy(2 * max(array.nbytes for array in arrays))
+    figures.add(case.name, "gpuscan", sum(stages.values()), copied)
+    for name, seconds in time_peers(case).items():
+        figures.add(case.name, name, seconds, copied)
+    return stages
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--log", type=int, default=22, help="of the number of elements")
-    parser.add_argument("--device")
     parser.add_argument(
         "--only", nargs="+", default=[""], help="measure only rows with one of these parts in their names"
     )
     parser.add_argument("--stages", action="store_true", help="print the time of each stage")
-    parser.add_argument("--json", type=Path, help="where to write the rows")
     arguments = parser.parse_args()
     device = gs.Device(arguments.device)
-    print(device, device.capabilities.driver)
-    rows = []
+    figures, timer = FigureList(device), GpuTimer(device, WARM_SECONDS)
     for case in cases(1 << arguments.log):
         if not any(part in case.name for part in arguments.only):
             continue
-        row = measure(device, case)
-        rows.append(row)
-        others = "  ".join(f"{name} {seconds * 1e3:.3f}" for name, seconds in row.peers.items())
-        shares = f"copy / it {row.of_copy:5.2f}  read / it {row.of_read:5.2f}"
-        print(f"{row.name:40} {row.seconds * 1e3:9.3f} ms  {shares}  {others}", flush=True)
+        stages = measure(figures, timer, case)
         if arguments.stages:
-            print("    " + "  ".join(f"{stage} {seconds * 1e3:.3f}" for stage, seconds in row.stages.items()))
-    if arguments.json:
-        record = {"device": device.capabilities.summary, "driver": device.capabilities.driver}
-        arguments.json.write_text(json.dumps(record | {"rows": [asdict(row) for row in rows]}, indent=2) + "\n")
+            print("   ", "  ".join(f"{stage} {seconds * 1e3:.3f}" for stage, seconds in stages.items()))
+    figures.write(arguments.json)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """GPU time of scans and their gradients on arrays of the device, compared with a copy of the bytes that they must move.
 
-Run:  python benchmarks/gradients.py [--device SUBSTRING] [--shapes 25165824@0,8x2048x1536@1] [--only add,affine]
+Run:  python benchmarks/gradients.py [--shapes 25165824@0,8x2048x1536@1] [--only add,affine] [--device SUBSTRING]
+          [--json FILE]
 
 A shape is the arrays' and, behind the @, the axis. A scan must move each array twice (x and y), its gradient four times
 (x, y, grad_y and grad_x). `linear_recurrence` moves three arrays and its gradient five. A share of 1 is the speed of a
@@ -9,7 +10,6 @@ copy; the goal for the affine scans is 1.5 times the bytes, a share of 0.67.
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import gpuscan as gs
+from figures import FigureList, option_parser
 from gpuscan.tools.bench.timing import GpuTimer
 
 SHAPES = "25165824@0,8x2048x1536@1,8x1536x2048@2"
@@ -78,25 +79,14 @@ def check(op: Any, axis: int, bundles: list[list[Any]]) -> None:
             raise SystemExit("wrong gradients")
 
 
-def report(what: str, copied: float, forward: float, backward: float, bytes_moved: tuple[int, int]) -> None:
-    """Print both times, and the share of a copy's speed that each has."""
-    shares = [moved * copied / seconds for moved, seconds in zip(bytes_moved, (forward, backward), strict=True)]
-    print(
-        f"{what}: forward {forward * 1e6:8.1f} us, {shares[0]:.2f} of a copy; backward {backward * 1e6:8.1f} us, "
-        f"{shares[1]:.2f} of a copy",
-        flush=True,
-    )
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device")
+    parser = option_parser(__doc__)
     parser.add_argument("--shapes", default=SHAPES)
     parser.add_argument("--only", default=",".join((*OPERATORS, RECURRENCE)))
     arguments = parser.parse_args()
     device = gs.Device(arguments.device)
     timer = GpuTimer(device, WARM_SECONDS)
-    print(device, device.capabilities.driver)
+    figures = FigureList(device)
     rng = np.random.default_rng(0)
     only = arguments.only.split(",")
 
@@ -106,7 +96,7 @@ def main() -> None:
         arrays = [device.asarray(rng.uniform(0.9, 1, shape).astype(np.float32)) for _ in range(4)]
         nbytes = arrays[0].nbytes
         per_byte = timer.time_copy(4 * nbytes) / (4 * nbytes)
-        shown = f"{shape!s:18} axis {axis}"
+        shown = f"{shape}, axis {axis}, "
         for name, (op, count) in OPERATORS.items():
             if name not in only:
                 continue
@@ -117,8 +107,8 @@ def main() -> None:
             del found
             forward = timer.time_call(lambda x=x, op=op, axis=axis: gs.scan(x, op, axis=axis))
             backward = timer.time_call(lambda x=x, y=y, g=grad, op=op, axis=axis: gs.scan_vjp(x, y, g, op, axis=axis))
-            moved = 2 * count * nbytes, 4 * count * nbytes
-            report(f"{shown} {name:17}", per_byte, forward, backward, moved)
+            figures.add(shown + name, "scan", forward, 2 * count * nbytes * per_byte)
+            figures.add(shown + name, "gradient", backward, 4 * count * nbytes * per_byte)
             del x, y, grad
         if RECURRENCE not in only:
             continue
@@ -126,8 +116,10 @@ def main() -> None:
         h = gs.linear_recurrence(a, b, axis=axis)
         forward = timer.time_call(lambda a=a, b=b, axis=axis: gs.linear_recurrence(a, b, axis=axis))
         backward = timer.time_call(lambda a=a, h=h, g=grad, axis=axis: gs.linear_recurrence_vjp(a, h, g, axis=axis))
-        report(f"{shown} {RECURRENCE}", per_byte, forward, backward, (3 * nbytes, 5 * nbytes))
+        figures.add(shown + RECURRENCE, "scan", forward, 3 * nbytes * per_byte)
+        figures.add(shown + RECURRENCE, "gradient", backward, 5 * nbytes * per_byte)
         del a, b, grad, h
+    figures.write(arguments.json)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ flash-linear-attention. They are timed if it is installed and the tensors are on
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +20,7 @@ import torch
 
 import gpuscan as gs
 import gpuscan.torch
+from figures import FigureList, option_parser
 from gpuscan.tools.bench.timing import GpuTimer
 from selective_scan import seconds
 
@@ -65,9 +65,8 @@ def triton_kernels(form: str) -> Callable[..., Any] | None:
     return lambda *tensors: function(**dict(zip(("q", "k", "v", "g", "beta"), tensors, strict=False)))[0]
 
 
-def gpu_times(tensors: list[Any]) -> tuple[float, float]:
+def gpu_times(device: gs.Device, tensors: list[Any]) -> tuple[float, float]:
     """Return the GPU time of the outputs and of the gradient, of arrays on the device."""
-    device = gs.default_device()
     there = [device.asarray(each.detach().numpy()) for each in tensors]
     ones = device.asarray(np.ones(tensors[2].shape, np.float32))
     timer = GpuTimer(device, WARM_SECONDS)
@@ -79,7 +78,7 @@ def gpu_times(tensors: list[Any]) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--shape", default="4x8192x16")
     parser.add_argument("--keys", type=int, default=128)
     parser.add_argument("--values", type=int, default=128)
@@ -91,7 +90,8 @@ def main() -> None:
     arguments = parser.parse_args()
     batch, length, heads = map(int, arguments.shape.split("x"))
     torch.manual_seed(0)
-    print(gs.default_device())
+    gpu = gs.Device(arguments.device)
+    figures = FigureList(gpu)
 
     def inputs(form: str, length: int, device: str) -> list[Any]:
         steps = batch, length, heads
@@ -102,13 +102,13 @@ def main() -> None:
         return [each.to(device).requires_grad_() for each in found]
 
     def report(name: str, times: tuple[float, float], share: float = 1.0) -> None:
-        forward, backward = (each * share * 1e3 for each in times)
-        print(f"{name:34}: forward {forward:9.2f} ms, backward {backward:9.2f} ms", flush=True)
+        for column, each in zip(("outputs", "gradient"), times, strict=True):
+            figures.add(name, column, each * share)
 
     for form in arguments.forms:
         small = inputs(form, min(length, 64), "cpu")
         torch.testing.assert_close(ours(*small), loop(*small), rtol=1e-3, atol=1e-3)
-        report(f"{form}, gpuscan, arrays on the GPU", gpu_times(inputs(form, length, "cpu")))
+        report(f"{form}, gpuscan, arrays on the GPU", gpu_times(gpu, inputs(form, length, "cpu")))
         report(f"{form}, gpuscan, tensors on the CPU", seconds(ours, inputs(form, length, "cpu"), arguments.repeats))
         steps, device = arguments.loop_steps or length, arguments.torch_device
         tensors = inputs(form, steps, device)
@@ -121,6 +121,7 @@ def main() -> None:
         if kernels is not None:
             times = seconds(kernels, inputs(form, length, device), arguments.repeats)
             report(f"{form}, Triton (fla) on {device}", times)
+    figures.write(arguments.json)
 
 
 if __name__ == "__main__":

@@ -4,24 +4,24 @@ Each loop runs over arrays on the device. Its GPU time is the sum of its stages,
 until the device has finished. `jax.lax.scan` takes some microseconds for each step, so it runs fewer steps, and its
 time is scaled up to the whole length. The GPU is busy for half a second before each row.
 
-Run:  python benchmarks/loops.py [--steps 10000000] [--jax-steps 100000] [--device SUBSTRING] [--json FILE]
+Run:  python benchmarks/loops.py [--steps 10000000] [--jax-steps 100000] [--stages] [--device SUBSTRING]
+          [--json FILE]
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import gpuscan as gs
-from benchmarks.sorts import gpu_times, wall_time
+from figures import FigureList, option_parser
 from gpuscan.tools.bench.contenders import Unsupported
 from gpuscan.tools.bench.peers import need
+from gpuscan.tools.bench.timing import GpuTimer
+from sorts import WARM_SECONDS, gpu_times, wall_time
 
 Array = np.ndarray[Any, Any]
 
@@ -45,29 +45,6 @@ class Case:
     numba: Callable[..., None]
     xs: Callable[[int], tuple[Array, ...]]
     rtol: float
-
-
-@dataclass
-class Row:
-    """One measured loop.
-
-    Attributes:
-        name: the class of the loop.
-        steps: the steps.
-        seconds: of the GPU.
-        wall_seconds: until the device has finished.
-        of_copy: the time of a copy that moves the same bytes, in shares of the GPU time.
-        stages: the seconds of each stage.
-        peers: the seconds of other libraries, by their names.
-    """
-
-    name: str
-    steps: int
-    seconds: float
-    wall_seconds: float
-    of_copy: float
-    stages: dict[str, float]
-    peers: dict[str, float] = field(default_factory=dict)
 
 
 # ----- Loops
@@ -180,9 +157,9 @@ def time_jax(case: Case, xs: tuple[Array, ...], steps: int) -> float:
 # ----- Measurement
 
 
-def measure(device: gs.Device, case: Case, steps: int, jax_steps: int) -> Row:
-    """Return the row of a loop, once its result was compared with the sequential one."""
-    xs = case.xs(steps)
+def measure(figures: FigureList, timer: GpuTimer, case: Case, steps: int, jax_steps: int) -> dict[str, float]:
+    """Measure a loop, once its result was compared with the sequential one, and return the seconds of each stage."""
+    device, xs = timer.device, case.xs(steps)
     arrays = tuple(device.asarray(x) for x in xs)
 
     def call() -> Any:
@@ -191,7 +168,7 @@ def measure(device: gs.Device, case: Case, steps: int, jax_steps: int) -> Row:
     peers = {}
     carries = np.empty(steps, xs[0].dtype)
     try:
-        peers["numba"] = time_numba(case, xs, carries)
+        peers["Numba"] = time_numba(case, xs, carries)
     except Unsupported as reason:
         print(f"  {reason}")
         case.numba(carries, *xs)
@@ -207,36 +184,31 @@ def measure(device: gs.Device, case: Case, steps: int, jax_steps: int) -> Row:
         device.synchronize()
 
     wall = wall_time(finish)
-    # A copy of some words reads and writes each of them.
-    words = device.empty((steps * (len(xs) + 1) // 2,), np.uint32)
-    copy = sum(gpu_times(device, lambda: gs.map(lambda v: v, words)).values())
     try:
-        peers["jax"] = time_jax(case, xs, jax_steps)
+        peers["JAX"] = time_jax(case, xs, jax_steps)
     except Unsupported as reason:
         print(f"  {reason}")
-    return Row(case.name, steps, seconds, wall, copy / seconds, stages, peers)
+    copied = timer.time_copy(sum(x.nbytes for x in (*xs, xs[0])))
+    figures.add(case.name, "GPU time", seconds, copied)
+    figures.add(case.name, "call and wait", wall)
+    for name, peer_seconds in peers.items():
+        figures.add(case.name, name, peer_seconds)
+    return stages
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--steps", type=int, default=10_000_000)
     parser.add_argument("--jax-steps", type=int, default=100_000, help="the steps that jax.lax.scan runs")
-    parser.add_argument("--device")
-    parser.add_argument("--json", type=Path, help="where to write the rows")
+    parser.add_argument("--stages", action="store_true", help="print the time of each stage")
     arguments = parser.parse_args()
     device = gs.Device(arguments.device)
-    print(device, device.capabilities.driver)
-    rows = []
+    figures, timer = FigureList(device), GpuTimer(device, WARM_SECONDS)
     for case in CASES:
-        row = measure(device, case, arguments.steps, arguments.jax_steps)
-        rows.append(row)
-        others = "  ".join(f"{name} {seconds / row.wall_seconds:.1f} x" for name, seconds in row.peers.items())
-        times = f"{row.seconds * 1e3:8.3f} ms, wall {row.wall_seconds * 1e3:8.3f} ms"
-        print(f"{row.name:24} {times}  copy / it {row.of_copy:5.2f}  {others}", flush=True)
-        print("    " + "  ".join(f"{stage} {seconds * 1e3:.3f}" for stage, seconds in row.stages.items()))
-    if arguments.json:
-        record = {"device": device.capabilities.summary, "driver": device.capabilities.driver}
-        arguments.json.write_text(json.dumps(record | {"rows": [asdict(row) for row in rows]}, indent=2) + "\n")
+        stages = measure(figures, timer, case, arguments.steps, arguments.jax_steps)
+        if arguments.stages:
+            print("   ", "  ".join(f"{stage} {seconds * 1e3:.3f}" for stage, seconds in stages.items()))
+    figures.write(arguments.json)
 
 
 if __name__ == "__main__":

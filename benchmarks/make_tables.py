@@ -1,9 +1,10 @@
-"""Make the tables and plots of benchmarks/results/*-sums.json that the README and the documents show.
+"""Make the tables and plots that the README and the documents show, from the files in benchmarks/results/.
 
-Run it after `python benchmarks/compare.py … --json benchmarks/results/NAME-sums.json`: python benchmarks/make_tables.py
+Run it after a program of benchmarks/ has written one of them: python benchmarks/make_tables.py
 
-A page has a block for each table: the text between `<!-- KIND of FILE, by benchmarks/make_tables.py -->` and
-`<!-- end -->`. The kinds are the functions below. tests/test_docs.py compares pages and plots with the files.
+A page has a block for each table: the text between `<!-- KIND of FILES, by benchmarks/make_tables.py -->` and
+`<!-- end -->`. The kinds are the functions below. FILES names one file, or subjects with commas between them. The
+files of a subject are all `results/HARDWARE-SUBJECT.json`. tests/test_docs.py compares pages and plots with the files.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,37 +28,51 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 RESULTS = CHECKOUT / "benchmarks" / "results"
 PAGES = [CHECKOUT / name for name in ("README.md", "docs/performance.md", "docs/site/index.md")]
 
-BLOCK = re.compile(r"(<!-- (\w+) of ([\w.-]+), by benchmarks/make_tables\.py -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- (\w+) of ([\w.,-]+), by benchmarks/make_tables\.py -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
-# The sizes of the short table, and the largest size of the long one for which times say more than rates.
+# The sizes of the short table of sums.
 SHORT_SIZES = (1 << 20, 1 << 25, 1 << 28)
-LARGEST_TIMED = 1 << 22
-# The least size of the long table. Smaller ones measure the launch of a kernel.
+# The least size of the long table of sums. Smaller ones measure the launch of a kernel.
 LEAST_SIZE = 1 << 16
-
-# The calls from Python to show: the name here, gpuscan's and PyTorch's name in the file.
-CALLS = (
-    ("a scan into an array, and a wait", "scan(a, out=o), synchronize()", "cumsum(a, out=o), synchronize()"),
-    ("ten calls of a plan, and one wait", "10 plan(a, out=o), synchronize()", "10 cumsum(a, out=o), synchronize()"),
-    ("a reduction to a number in Python", "reduce(a).numpy()", "sum().item()"),
-)
+# The sizes of the table of calls.
 CALL_SIZES = (1 << 10, 1 << 20)
+
+# Calls from Python, and what PyTorch calls the same. An empty name means that PyTorch was not measured.
+CALLS = {
+    "scan(a, out=o), synchronize()": "cumsum(a, out=o), synchronize()",
+    "scan(a), synchronize()": "",
+    "10 plan(a, out=o), synchronize()": "10 cumsum(a, out=o), synchronize()",
+    "reduce(a).numpy()": "sum().item()",
+    "scan(NumPy array, out=…)": "cumsum(host.cuda()).cpu()",
+    "device.synchronize()": "",
+}
 
 # The calls from the host's memory to the host's memory, by library, and their sizes.
 TRANSFERS = {OURS: ("gpuscan", "scan(NumPy array, out=…)"), "torch": ("PyTorch", "cumsum(host.cuda()).cpu()")}
 TRANSFER_SIZES = (1 << 20, 1 << 22, 1 << 25, 1 << 28)
 
 NAMES = {"cub": "CUB", "torch": "PyTorch", "jax": "JAX", "cupy": "CuPy", "numpy": "NumPy"}
+# The hardware and software in the names of files.
+HARDWARE = {
+    "h100": "H100",
+    "h200": "H200",
+    "lavapipe": "lavapipe",
+    "swiftshader-wgpu": "SwiftShader, wgpu-native",
+    "swiftshader-dawn": "SwiftShader, Dawn",
+}
+
+# Units of time, from the largest on, in microseconds. A table uses the largest that its shortest time reaches.
+UNITS = {"Seconds": 1e6, "Milliseconds": 1e3, "Microseconds": 1.0}
 
 
 @dataclass(frozen=True)
 class Figures:
-    """A file of `compare.py --json`, and the page that shows it."""
+    """A file of figures, and the page that shows it."""
 
     path: Path
     page: Path
 
-    @property
+    @cached_property
     def data(self) -> dict[str, Any]:
         return dict(json.loads(self.path.read_text(encoding="utf-8")))
 
@@ -68,6 +84,26 @@ class Figures:
     def gpu(self) -> str:
         """The name of the GPU, without its type and backend."""
         return str(self.data["device"]["summary"]).partition(" (")[0]
+
+    @property
+    def hardware(self) -> str:
+        """The short name of the hardware, from the name of the file."""
+        name = self.path.stem.rpartition("-")[0]
+        return HARDWARE.get(name, name)
+
+    @property
+    def command(self) -> str:
+        """The command that made the file, without the files that it wrote."""
+        command = re.sub(r" --(json|plot) \S+", "", " ".join(self.data["command"]))
+        # `gpuscan bench` once measured CUB too.
+        return command.replace("gpuscan bench", "python benchmarks/compare.py") if "cub" in command else command
+
+    @property
+    def source(self) -> str:
+        """Where, when and by which command the figures were measured."""
+        copied = f", {self.data['note']}" if "note" in self.data else ""
+        driver = self.data["device"]["driver"].partition(" (")[0]
+        return f"{self.gpu}, {driver}, {self.date}, `{self.command}` ([figures]({self.link('.json')})){copied}"
 
     def link(self, suffix: str) -> str:
         """Return the path from the page to the file with this suffix: the figures or their plot."""
@@ -85,18 +121,28 @@ class Figures:
         """Return the names of the other libraries that were measured."""
         return list(dict.fromkeys(NAMES[library] for library, _ in self.rows() if library in NAMES))
 
+    def call_times(self) -> dict[tuple[str, str, int], float]:
+        """Return the microseconds of calls from Python by library, call and number of elements."""
+        return {
+            (each["library"], each["call"], each["elements"]): each["microseconds"]
+            for each in self.data["calls"]
+            if each["microseconds"]
+        }
+
 
 # ----- The kinds of blocks
 
 
-def picture(figures: Figures) -> str:
+def picture(files: Sequence[Figures]) -> str:
     """Return the plot, with the libraries that it shows."""
+    (figures,) = files
     shown = " and ".join(filter(None, [", ".join(figures.peers()[:-1]), *figures.peers()[-1:]]))
     return f"![Throughput against size on an {figures.gpu}, with {shown}]({figures.link('.png')})\n"
 
 
-def rates(figures: Figures) -> str:
-    """Return the short table: GB/s of the strategies that matter and of the other libraries."""
+def rates(files: Sequence[Figures]) -> str:
+    """Return the short table of sums: GB/s of the strategies that matter and of the other libraries."""
+    (figures,) = files
     head = (
         f"Sums of 32-bit integers on an {figures.gpu} over Vulkan, in GB/s of bytes read plus written, from\n"
         f"one run of `benchmarks/compare.py` ([figures]({figures.link('.json')}), {figures.date}):\n\n"
@@ -114,50 +160,102 @@ def rates(figures: Figures) -> str:
     return head + table(["", *map(power_or_number, SHORT_SIZES)], lines)
 
 
-def times(figures: Figures) -> str:
-    """Return the long table: microseconds of short arrays, GB/s and shares of the copy's speed of long ones."""
-    options = " ".join(figures.data["command"][2:])  # after the program: `python benchmarks/compare.py`
-    options = re.sub(r" --(json|plot) \S+", "", options)
-    head = (
-        f"Sums of `uint32`, measured on {figures.date}. This measures them again:\n"
-        f"`python benchmarks/compare.py {options}`\n"
-        f"([figures]({figures.link('.json')}), [plot]({figures.link('.png')})).\n"
-        "Microseconds up to 2^22, then GB/s and shares of the copy's speed:\n\n"
-    )
-    rows = figures.rows()
-    sizes = [size for size in rows[COPY, "kernel"] if size >= LEAST_SIZE]
-    lines = [[label(key, row), *(cell(row.get(size)) for size in sizes)] for key, row in rows.items()]
-    return head + table(["", *map(power_or_number, sizes)], lines)
-
-
-def calls(figures: Figures) -> str:
-    """Return the wall-clock times of calls from Python."""
-    found = {(each["library"], each["call"], each["elements"]): each for each in figures.data["calls"]}
-    lines = []
-    for name, ours, theirs in CALLS:
-        pairs = [
-            [found[library, call, size] for library, call in ((OURS, ours), ("torch", theirs))] for size in CALL_SIZES
+def times(files: Sequence[Figures]) -> str:
+    """Return the long table of sums for each file: microseconds and shares of the copy's speed, by size."""
+    blocks = []
+    for figures in files:
+        rows = figures.rows()
+        sizes = [size for size in rows[COPY, "kernel"] if size >= LEAST_SIZE]
+        lines = [
+            [label(key, row), *(time_cell(row.get(size), share=key[0] != COPY) for size in sizes)]
+            for key, row in rows.items()
         ]
-        lines.append([name, *(" (".join(f"{each['microseconds']:.0f}" for each in pair) + ")" for pair in pairs)])
-    head = f"Calls on an {figures.gpu} in microseconds, and PyTorch's in parentheses:\n\n"
-    return head + table(["", *map(power_or_number, CALL_SIZES)], lines)
+        head = f"{figures.source[:-1]}, [plot]({figures.link('.png')})). Microseconds:\n\n"
+        blocks.append(head + table(["", *map(power_or_number, sizes)], lines))
+    return "\n".join(blocks)
 
 
-def transfers(figures: Figures) -> str:
-    """Return the wall-clock times of sums from arrays in the host's memory to others."""
-    found = {(each["library"], each["call"], each["elements"]): each for each in figures.data["calls"]}
-    lines = [
-        [f"{name} `{call}`", *(f"{found[library, call, size]['microseconds'] / 1e3:.2f}" for size in TRANSFER_SIZES)]
-        for library, (name, call) in TRANSFERS.items()
+def figures(files: Sequence[Figures]) -> str:
+    """Return a table for each file that a program wrote by `benchmarks/figures.py`, with cases as rows."""
+    blocks = []
+    for each in files:
+        cells = {(figure["case"], figure["column"]): figure for figure in each.data["figures"]}
+        cases, columns = (list(dict.fromkeys(key[i] for key in cells)) for i in range(2))
+        least = min(figure["microseconds"] for figure in cells.values())
+        unit = next(name for name, size in UNITS.items() if least >= size or size == 1)
+        lines = [
+            [case, *(time_cell(cells.get((case, column)), unit=UNITS[unit]) for column in columns)] for case in cases
+        ]
+        blocks.append(f"{each.source}. {unit}:\n\n" + table(["", *columns], lines))
+    return "\n".join(blocks)
+
+
+def families(files: Sequence[Figures]) -> str:
+    """Return the shares of a copy's speed by families of random cases, for each file."""
+    names = {"cases": "cases", "worst": "worst", "worst case": "worst case", "tenth": "worst tenth", "median": "median"}
+    blocks = []
+    for each in files:
+        lines = [
+            [
+                family,
+                *(plain_cell(found[name]) for name in names),
+                f"{found['torch is faster']} of {found['torch cases']}",
+            ]
+            for family, found in each.data["families"].items()
+        ]
+        head = f"{each.source}. Shares of a copy's speed:\n\n"
+        blocks.append(head + table(["family", *names.values(), "slower than PyTorch"], lines))
+    return "\n".join(blocks)
+
+
+def calls(files: Sequence[Figures]) -> str:
+    """Return the wall-clock times of calls from Python, with a column for each file and size."""
+    columns = [
+        (figures, size)
+        for size in CALL_SIZES
+        for figures in files
+        if (OURS, next(iter(CALLS)), size) in figures.call_times()
     ]
-    head = f"Sums of arrays in the host's memory into others, by an {figures.gpu}, in milliseconds:\n\n"
-    return head + table(["", *map(power_or_number, TRANSFER_SIZES)], lines)
+    lines = []
+    for ours, theirs in CALLS.items():
+        cells = []
+        for figures, size in columns:
+            found = figures.call_times()
+            peer = found.get(("torch", theirs, size))
+            cells.append(f"{found[OURS, ours, size]:.0f}" + (f" ({peer:.0f})" if peer else ""))
+        lines.append([f"`{ours}`", *cells])
+    head = [f"{figures.hardware}, {power_or_number(size)}" for figures, size in columns]
+    return sources(files) + "Microseconds, and PyTorch's in parentheses:\n\n" + table(["", *head], lines)
 
 
-KINDS = {"picture": picture, "rates": rates, "times": times, "calls": calls, "transfers": transfers}
+def transfers(files: Sequence[Figures]) -> str:
+    """Return the wall-clock times of sums from arrays in the host's memory to others."""
+    lines = []
+    for figures in files:
+        found = figures.call_times()
+        for library, (name, call) in TRANSFERS.items():
+            cells = [f"{found[library, call, size] / 1e3:.2f}" for size in TRANSFER_SIZES]
+            lines.append([figures.hardware, f"{name} `{call}`", *cells])
+    head = sources(files) + "Milliseconds:\n\n"
+    return head + table(["", "", *map(power_or_number, TRANSFER_SIZES)], lines)
+
+
+KINDS: dict[str, Callable[[Sequence[Figures]], str]] = {
+    each.__name__: each for each in (picture, rates, times, figures, families, calls, transfers)
+}
 
 
 # ----- Cells
+
+
+def sources(files: Sequence[Figures]) -> str:
+    """Return when the figures of a table of several files were measured."""
+    return "; ".join(f"[{each.hardware}]({each.link('.json')}), {each.date}" for each in files) + ". "
+
+
+def plain_cell(value: float | int | str) -> str:
+    """Return a share with two digits, and anything else as it is."""
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def label(key: tuple[str, str], row: dict[int, dict[str, Any]]) -> str:
@@ -174,13 +272,13 @@ def rate(measured: dict[str, Any] | None) -> str:
     return "" if measured is None else f"{measured['gigabytes_per_second']:.0f}"
 
 
-def cell(measured: dict[str, Any] | None) -> str:
-    """Return the time of a short array, or the speed of a long one with its share of the copy's."""
+def time_cell(measured: dict[str, Any] | None, unit: float = 1.0, share: bool = True) -> str:
+    """Return a time, with the share of a copy's speed in parentheses if it was measured; nothing without a time."""
     if measured is None:
         return ""
-    if measured["length"] <= LARGEST_TIMED:
-        return f"{measured['microseconds']:.1f}"
-    return rate(measured) + ("" if measured["library"] == COPY else f" ({measured['of_copy']:.2f})")
+    number = measured["microseconds"] / unit
+    shown = f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+    return shown + (f" ({measured['of_copy']:.2f})" if share and measured.get("of_copy") else "")
 
 
 def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
@@ -190,11 +288,28 @@ def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 # ----- Pages and plots
 
 
+def files_of(names: str, page: Path) -> list[Figures]:
+    """Return the files that a block names, for a page."""
+    found = []
+    for name in names.split(","):
+        paths = [RESULTS / name] if name.endswith(".json") else sorted(RESULTS.glob(f"*-{name}.json"))
+        found += [Figures(path, page) for path in paths]
+    return found
+
+
+def block_text(kind: str, names: str, page: Path) -> str:
+    """Return the text of a block, or the command that would record its figures if there is no file yet."""
+    if files := files_of(names, page):
+        return KINDS[kind](files)
+    command = f"python benchmarks/{names}.py --json benchmarks/results/GPU-{names}.json"
+    return f"Not recorded yet. This measures it: `{command}`\n"
+
+
 def page_text(page: Path) -> str:
     """Return the text of a page with its blocks made from the files."""
 
     def block(found: re.Match[str]) -> str:
-        return f"{found[1]}{KINDS[found[2]](Figures(RESULTS / found[3], page))}{found[5]}"
+        return f"{found[1]}{block_text(found[2], found[3], page)}{found[5]}"
 
     return BLOCK.sub(block, page.read_text(encoding="utf-8"))
 

@@ -8,20 +8,18 @@ Run:  python benchmarks/random_shapes.py [--seeds 1,2,3] [--seconds 60] [--eleme
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import gpuscan as gs
-from benchmarks.sorts import gpu_times
+from figures import FigureList, option_parser
 from gpuscan.tools.bench.contenders import Unsupported
 from gpuscan.tools.bench.peers import need
+from sorts import gpu_times
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -215,9 +213,9 @@ def measure(device: gs.Device, elements: int, seed: int, seconds: float, torch: 
         yield Row(seed, case.family, case.name, took, case.nbytes * byte_seconds, peer)
 
 
-def summarise(rows: list[Row]) -> dict[str, dict[str, float | int]]:
+def summarise(rows: list[Row]) -> dict[str, dict[str, float | int | str]]:
     """Return for each family the shares of a copy's speed, and how often PyTorch is faster."""
-    found: dict[str, dict[str, float | int]] = {}
+    found: dict[str, dict[str, float | int | str]] = {}
     for family in dict.fromkeys(row.family for row in rows):
         own = [row for row in rows if row.family == family]
         shares = sorted(row.copy_seconds / row.seconds for row in own)
@@ -225,6 +223,7 @@ def summarise(rows: list[Row]) -> dict[str, dict[str, float | int]]:
         found[family] = {
             "cases": len(own),
             "worst": round(shares[0], 3),
+            "worst case": min(own, key=lambda row: row.copy_seconds / row.seconds).name,
             "tenth": round(shares[len(shares) // 10], 3),
             "median": round(shares[len(shares) // 2], 3),
             "torch cases": len(ratios),
@@ -236,14 +235,13 @@ def summarise(rows: list[Row]) -> dict[str, dict[str, float | int]]:
 
 def main() -> None:
     """Measure, and print a line for each case and for each family."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--seeds", default="1,2,3,4,5")
     parser.add_argument("--seconds", type=float, default=60, help="for each seed")
     parser.add_argument("--elements", type=int, default=1 << 25)
-    parser.add_argument("--device")
-    parser.add_argument("--json", type=Path, help="where to write the rows")
     arguments = parser.parse_args()
     device = gs.Device(arguments.device)
+    figures = FigureList(device)
     try:
         torch = need("torch")
         torch = torch if torch.cuda.is_available() else None
@@ -263,9 +261,7 @@ def main() -> None:
     summary = summarise(rows)
     for family, found in summary.items():
         print(f"{family:10}", ", ".join(f"{name} {value}" for name, value in found.items()))
-    if arguments.json:
-        record = {"device": str(device), "elements": arguments.elements, "summary": summary}
-        arguments.json.write_text(json.dumps(record | {"rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+    figures.write(arguments.json, families=summary, rows=[asdict(row) for row in rows])
 
 
 if __name__ == "__main__":

@@ -1,18 +1,18 @@
 """GPU time of linear recurrences and their gradients on arrays of the device, compared with a copy of the same bytes.
 
-Run:  python benchmarks/recurrence.py [--device SUBSTRING] [--shapes 8x2048x1536@1,8x1536x8192@2]
+Run:  python benchmarks/recurrence.py [--shapes 8x2048x1536@1,8x1536x8192@2] [--device SUBSTRING] [--json FILE]
 
 A shape is the arrays' and, behind the @, the axis. Forward moves three arrays (a, b and h), backward five.
 """
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 import numpy as np
 
 import gpuscan as gs
+from figures import FigureList, option_parser
 from gpuscan.tools.bench.timing import GpuTimer
 
 SHAPES = "8x2048x1536@1,4x4096x2048@1,1x131072x512@1,8x1536x8192@2,8x1536x2048@2"
@@ -30,13 +30,12 @@ def check(a: Any, b: Any, h: Any, axis: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device")
+    parser = option_parser(__doc__)
     parser.add_argument("--shapes", default=SHAPES)
     arguments = parser.parse_args()
     device = gs.Device(arguments.device)
     timer = GpuTimer(device)
-    print(device, device.capabilities.driver)
+    figures = FigureList(device)
     rng = np.random.default_rng(0)
     for text in arguments.shapes.split(","):
         dims, axis = text.split("@")
@@ -49,13 +48,11 @@ def main() -> None:
         copied = timer.time_copy(moved)
         forward = timer.time_call(lambda a=a, b=b, axis=axis: gs.linear_recurrence(a, b, axis=int(axis)))
         backward = timer.time_call(lambda a=a, b=b, h=h, axis=axis: gs.linear_recurrence_vjp(a, h, b, axis=int(axis)))
-        print(
-            f"{shape!s:18} axis {axis}: forward {forward * 1e6:7.1f} us {moved / forward / 1e9:5.0f} GB/s "
-            f"{copied / forward:.3f} of the copy; backward {backward * 1e6:7.1f} us "
-            f"{5 / 3 * copied / backward:.3f}; together {(forward + backward) * 1e6:7.1f} us",
-            flush=True,
-        )
+        case = f"{shape}, axis {axis}"
+        figures.add(case, "recurrence", forward, copied)
+        figures.add(case, "gradient", backward, 5 / 3 * copied)
         del a, b, h
+    figures.write(arguments.json)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,22 @@
 """Counts the different results of many runs of a float32 sum, and times reproducible="everywhere" and the default.
 
 Every run must give the same bits, under every strategy. The digest of ``everywhere`` is the same on every device. With
---cost, scans of arrays on the device are timed instead, with and without the option. Their times are printed as ratios
-to the time of a copy of the same bytes.
+--cost, scans of arrays on the device are timed instead, with and without the option.
 
-Run:  python benchmarks/reproducible.py [--runs 1000] [--size 20] [--device SUBSTRING] [--cost]
+Run:  python benchmarks/reproducible.py [--runs 1000] [--size 20] [--device SUBSTRING]
+      python benchmarks/reproducible.py --cost [--size 25] [--device SUBSTRING] [--json FILE]
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 from typing import Any
 
 import numpy as np
 
 import gpuscan as gs
+from elements import affine
+from figures import FigureList, option_parser
 from gpuscan.planning.strategies import STRATEGIES, unsafe_reason
 from gpuscan.problem.problem import make_problem
 from gpuscan.tools.bench.timing import GpuTimer
@@ -45,24 +46,21 @@ def digest(found: Any) -> str:
     return hashlib.sha256(content.tobytes()).hexdigest()
 
 
-def affine(left: Any, right: Any) -> Any:
-    """Compose maps ``x -> a x + b``."""
-    return left[0] * right[0], right[0] * left[1] + right[1]
-
-
-def time_costs(device: gs.Device, size: int) -> None:
-    """Print the time of scans with and without the option."""
-    timer, rng = GpuTimer(device), np.random.default_rng(0)
+def time_costs(device: gs.Device, size: int) -> FigureList:
+    """Return the times of scans and a reduction with and without the option."""
+    figures, timer, rng = FigureList(device), GpuTimer(device), np.random.default_rng(0)
     strategy, _ = device._context.strategy()
     x = rng.standard_normal(1 << size).astype(np.float32)
-    pair = (rng.uniform(-1, 1, 1 << size).astype(np.float32), x)
     cases: list[tuple[str, Any, Any, dict[str, Any]]] = [
         ("sums of float32", x, "add", {}),
         ("products of float32", x, "multiply", {}),
         ("sums of float16", x.astype(np.float16), "add", {}),
-        ("sums in rows of 1000", x[: len(x) // 1000 * 1000].reshape(-1, 1000), "add", {"axis": 1}),
-        ("linear recurrences", pair, affine, {}),
+        ("sums in rows of 1,000", x[: len(x) // 1000 * 1000].reshape(-1, 1000), "add", {"axis": 1}),
+        (f"sums of 2^{size - 5} elements", x[: len(x) >> 5], "add", {}),
     ]
+    for least in (0.9999, 0.5):
+        gates = rng.uniform(least, 1, 1 << size).astype(np.float32)
+        cases.append((f"linear recurrences, gates of {least} to 1", (gates, x), affine, {}))
     for name, array, op, options in cases:
         for reproducible in (None, "everywhere"):
             problem = make_problem(array, op, reproducible=reproducible, **options)
@@ -72,25 +70,26 @@ def time_costs(device: gs.Device, size: int) -> None:
             copied = timer.time_copy(moved)
             plan = plan_of_problem(device, problem, strategy)
             taken = timer.time_recording(RecordedScan(device, plan, sources, results))
-            print(
-                f"{name:22} {reproducible or 'default':10} {plan.strategy:14} {taken * 1e6:9.1f} us, "
-                f"{taken / copied:.2f} copies",
-                flush=True,
-            )
+            figures.add(name, reproducible or "default", taken, copied)
+    there = device.asarray(x)
+    copied = timer.time_copy(x.nbytes)
+    for reproducible in (None, "everywhere"):
+        taken = timer.time_call(lambda option=reproducible: gs.reduce(there, reproducible=option))
+        figures.add("a reduction to one sum", reproducible or "default", taken, copied)
+    return figures
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--size", type=int, default=20, help="power of two")
-    parser.add_argument("--device")
     parser.add_argument("--cost", action="store_true", help="time scans instead")
     arguments = parser.parse_args()
     device = gs.Device(arguments.device)
-    print(device, device.capabilities.driver)
     if arguments.cost:
-        time_costs(device, arguments.size)
+        time_costs(device, arguments.size).write(arguments.json)
     else:
+        print(device, device.capabilities.driver)
         count_results(device, arguments.size, arguments.runs)
 
 

@@ -1,6 +1,6 @@
 """Time of mamba's selective scan and its gradient, compared with mamba's reference in PyTorch on the same machine.
 
-Run:  python benchmarks/selective_scan.py [--shape 8x2048x4096] [--states 16] [--torch-device cuda]
+Run:  python benchmarks/selective_scan.py [--shape 8x2048x4096] [--states 16] [--torch-device cuda] [--json FILE]
 
 The shape is (batch, channels, length). The first line is GPU time of arrays on the device; the gradient includes the
 scan that gives it the states. Then tensors are on the CPU for gpuscan, so its time includes their way to the GPU and
@@ -10,7 +10,6 @@ keeps all states. With --reference-steps N it makes N steps only, and its time i
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +19,7 @@ import torch
 
 import gpuscan as gs
 import gpuscan.torch
+from figures import FigureList, option_parser
 from gpuscan.engine.selective_scan import gradient_sources, selective_gradients, selective_scan
 from gpuscan.tools.bench.timing import GpuTimer
 
@@ -62,9 +62,9 @@ def seconds(function: Callable[..., Any], tensors: list[Any], repeats: int) -> t
     return min(forward), min(backward)
 
 
-def gpu_times(batch: int, channels: int, length: int, states: int) -> tuple[float, float]:
+def gpu_times(device: gs.Device, batch: int, channels: int, length: int, states: int) -> tuple[float, float]:
     """Return the GPU time of the scan and of its gradient."""
-    device, rng = gs.default_device(), np.random.default_rng(0)
+    rng = np.random.default_rng(0)
 
     def some(*shape: int) -> Any:
         return rng.random(shape, dtype=np.float32)
@@ -84,7 +84,7 @@ def gpu_times(batch: int, channels: int, length: int, states: int) -> tuple[floa
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--shape", default="8x2048x4096")
     parser.add_argument("--states", type=int, default=16)
     parser.add_argument("--torch-device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -102,17 +102,20 @@ def main() -> None:
 
     small = inputs(min(length, 64), "cpu")
     torch.testing.assert_close(ours(*small), selective_scan_ref(*small), rtol=1e-3, atol=1e-3)
-    print(gs.default_device())
-    shown = "forward {:8.2f} ms, backward {:8.2f} ms"
-    forward, backward = gpu_times(batch, channels, length, arguments.states)
-    print("gpuscan, arrays on the GPU:", shown.format(forward * 1e3, backward * 1e3), flush=True)
-    forward, backward = seconds(ours, inputs(length, "cpu"), arguments.repeats)
-    print("gpuscan, tensors on the CPU:", shown.format(forward * 1e3, backward * 1e3), flush=True)
+    gpu = gs.Device(arguments.device)
+    figures = FigureList(gpu)
+
+    def keep(case: str, forward: float, backward: float) -> None:
+        figures.add(case, "scan", forward)
+        figures.add(case, "gradient", backward)
+
+    keep("arrays on the GPU", *gpu_times(gpu, batch, channels, length, arguments.states))
+    keep("PyTorch's tensors on the CPU", *seconds(ours, inputs(length, "cpu"), arguments.repeats))
     steps = arguments.reference_steps or length
     device = arguments.torch_device
     times = seconds(selective_scan_ref, inputs(steps, device), arguments.repeats)
-    forward, backward = (each * length / steps for each in times)
-    print(f"reference, torch on {device}:", shown.format(forward * 1e3, backward * 1e3))
+    keep(f"mamba's reference, PyTorch on {device}", *(each * length / steps for each in times))
+    figures.write(arguments.json)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,11 @@
 
 The GPU is busy for half a second before each line.
 
-Run:  python benchmarks/sorts.py [--logs 20 24 28] [--device SUBSTRING] [--stages]
+Run:  python benchmarks/sorts.py [--logs 20 24 28] [--device SUBSTRING] [--stages] [--json FILE]
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable
@@ -16,8 +15,10 @@ from typing import Any
 import numpy as np
 
 import gpuscan as gs
+from figures import FigureList, option_parser
 from gpuscan.tools.bench.contenders import Unsupported
 from gpuscan.tools.bench.peers import need
+from gpuscan.tools.bench.timing import GpuTimer
 
 # Elements up to which NumPy is timed as well.
 NUMPY_LIMIT = 1 << 24
@@ -61,14 +62,10 @@ def wall_time(call: Callable[[], Any], wait: Callable[[], Any] = lambda: None, r
     return statistics.median(times)
 
 
-def report(name: str, keys: int, seconds: float, more: str = "") -> None:
-    print(f"  {name:28} {seconds * 1e3:10.3f} ms {keys / seconds / 1e9:8.3f} Gkeys/s  {more}", flush=True)
-
-
-def time_peers(x: np.ndarray[Any, Any]) -> None:
-    """Time the sorts of other libraries."""
+def time_peers(figures: FigureList, x: np.ndarray[Any, Any], keys: str, indices: str) -> None:
+    """Time the sorts of other libraries, as the cases `keys` and `indices`."""
     if len(x) <= NUMPY_LIMIT:
-        report("np.sort(kind='stable')", len(x), wall_time(lambda: np.sort(x, kind="stable"), repeats=1))
+        figures.add(keys, "NumPy", wall_time(lambda: np.sort(x, kind="stable"), repeats=1))
     try:
         torch, cupy = need("torch"), need("cupy")
     except Unsupported as reason:
@@ -78,42 +75,47 @@ def time_peers(x: np.ndarray[Any, Any]) -> None:
         return
     tensor = torch.from_numpy(x.view(np.int32)).cuda()
     wait = torch.cuda.synchronize
-    report("torch.sort, keys and indices", len(x), wall_time(lambda: torch.sort(tensor, stable=True), wait))
+    figures.add(indices, "PyTorch", wall_time(lambda: torch.sort(tensor, stable=True), wait))
     array = cupy.asarray(tensor).view(x.dtype)
-    report("cupy.sort (CUB), keys", len(x), wall_time(lambda: cupy.sort(array), wait))
-    report("cupy.argsort (CUB), pairs", len(x), wall_time(lambda: cupy.argsort(array), wait))
+    figures.add(keys, "CUB", wall_time(lambda: cupy.sort(array), wait))
+    figures.add(indices, "CUB", wall_time(lambda: cupy.argsort(array), wait))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--logs", type=int, nargs="+", default=[16, 20, 24], help="of the numbers of keys")
-    parser.add_argument("--device")
     parser.add_argument("--stages", action="store_true", help="print the time of each stage")
     arguments = parser.parse_args()
     device = gs.Device(arguments.device)
-    print(device, device.capabilities.driver)
+    figures, timer = FigureList(device), GpuTimer(device)
     rng = np.random.default_rng(0)
     for log in arguments.logs:
         for dtype in (np.uint32, np.float32):
-            print(f"2^{log} {np.dtype(dtype)}")
             x = rng.integers(0, 2**32, 1 << log, dtype=np.uint32) if dtype == np.uint32 else rng.random(1 << log, dtype)
             keys = device.asarray(x)
             values = device.asarray(np.arange(len(x), dtype=np.uint32))
             labels = device.asarray(rng.integers(0, 1000, len(x), dtype=np.uint32))
+            sort, by_key, argsort, groups = (
+                f"{what}, 2^{log} `{np.dtype(dtype)}`"
+                for what in ("sort", "sort by key", "indices", "sums by 1,000 groups")
+            )
+            copied = timer.time_copy(2 * x.nbytes)
             calls: dict[str, Callable[[], Any]] = {
-                "gs.sort": lambda keys=keys: gs.sort(keys),
-                "gs.sort_by_key": lambda keys=keys, values=values: gs.sort_by_key(keys, values),
-                "gs.argsort": lambda keys=keys: gs.argsort(keys),
-                "gs.scan, 1000 groups": lambda keys=keys, labels=labels: gs.scan(keys, groups=labels),
+                sort: lambda keys=keys: gs.sort(keys),
+                by_key: lambda keys=keys, values=values: gs.sort_by_key(keys, values),
+                argsort: lambda keys=keys: gs.argsort(keys),
+                groups: lambda keys=keys, labels=labels: gs.scan(keys, groups=labels),
             }
             step = max(1, len(x) >> 16)
             if not np.array_equal(np.asarray(gs.sort(keys)[::step]), np.sort(x)[::step]):
                 raise SystemExit("gs.sort: wrong order")
             for name, call in calls.items():
                 stages = gpu_times(device, call)
-                more = "  ".join(f"{stage} {seconds * 1e3:.3f}" for stage, seconds in stages.items())
-                report(name, len(x), sum(stages.values()), more if arguments.stages else "")
-            time_peers(x)
+                figures.add(name, "gpuscan", sum(stages.values()), copied)
+                if arguments.stages:
+                    print("   ", "  ".join(f"{stage} {seconds * 1e3:.3f}" for stage, seconds in stages.items()))
+            time_peers(figures, x, sort, argsort)
+    figures.write(arguments.json)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What a fresh process takes to import gpuscan, and to its first result.
 
-Run:  python benchmarks/startup.py [--runs 10]
+Run:  python benchmarks/startup.py [--runs 10] [--json FILE]
 
 Imports: the time of the import, and the modules there are after it. NumPy's is printed too, since every user of gpuscan
 imports it anyway.
@@ -13,7 +13,6 @@ installed packages have it.
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import statistics
@@ -22,6 +21,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+
+import gpuscan as gs
+from figures import FigureList, option_parser
 
 MODULES = ("numpy", "gpuscan", "gpuscan.cli")
 IMPORT = (
@@ -43,32 +45,32 @@ def output_of(code: str, variables: Mapping[str, str]) -> str:
 
 
 def first_result(folder: str) -> tuple[float, float]:
-    """Return the milliseconds of a process with a first result: by the wall clock, and on all cores."""
+    """Return the seconds of a process with a first result: by the wall clock, and on all cores."""
     began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     output_of(FIRST_RESULT, environment(folder))
     wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return 1e3 * wall, 1e3 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--runs", type=int, default=10, help="processes for each line (10)")
-    runs = parser.parse_args().runs
+    arguments = parser.parse_args()
+    runs, figures = arguments.runs, FigureList(gs.Device(arguments.device))
     with tempfile.TemporaryDirectory() as kept:
         first_result(kept)
         for module in MODULES:
             lines = [output_of(IMPORT.format(module=module), environment(kept)) for _ in range(runs)]
-            taken = [1e3 * float(line.split()[0]) for line in lines]
-            name, modules = f"import {module}", lines[0].split()[1]
-            print(f"{name:18} median {statistics.median(taken):.1f} ms, least {min(taken):.1f} ms, {modules} modules")
+            taken = [float(line.split()[0]) for line in lines]
+            figures.add(f"`import {module}`, {lines[0].split()[1]} modules", "wall clock", statistics.median(taken))
         cold = []
         for _ in range(runs):
             with tempfile.TemporaryDirectory() as empty:
                 cold.append(first_result(empty))
-        for kind, results in (("cold", cold), ("warm", [first_result(kept) for _ in range(runs)])):
-            name = f"first result, {kind}"
-            for clock, taken in zip(("wall", "CPU"), zip(*results, strict=True), strict=True):
-                print(f"{name:18} median {statistics.median(taken):.0f} ms, least {min(taken):.0f} ms, {clock} time")
+        for kind, results in (("with empty caches", cold), ("warm", [first_result(kept) for _ in range(runs)])):
+            for clock, taken in zip(("wall clock", "CPU time"), zip(*results, strict=True), strict=True):
+                figures.add(f"a process with a first result, {kind}", clock, statistics.median(taken))
+    figures.write(arguments.json)
 
 
 if __name__ == "__main__":

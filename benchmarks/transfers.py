@@ -1,19 +1,17 @@
 """Time from NumPy to NumPy, and the cost of a call: gpuscan and the other libraries that are installed, in one process.
 
-    python benchmarks/transfers.py [--mib 512] [--device NAME] [--json FILE]
+Run:  python benchmarks/transfers.py [--mib 512] [--device SUBSTRING] [--json FILE]
 
-Prints three tables:
+It measures:
 
-- a float32 sum of a large array into ``out=``, in bytes read plus written a second: the bus decides;
+- a float32 sum of a large array into ``out=``: the bus decides;
 - a warm scan of 1,024 elements, and the same work in bare wgpu-py: write, dispatch, copy, map, read;
 - a call of a plan on an array of the device, and bare wgpu-py that records and submits the same dispatches.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -23,6 +21,7 @@ import numpy as np
 import wgpu
 
 import gpuscan as gs
+from figures import FigureList, option_parser
 
 # Elements of the small array.
 SMALL = 1024
@@ -78,17 +77,17 @@ def peers(x: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> dict[str, Calla
 
 
 def large(device: gs.Device, mib: int) -> dict[str, float]:
-    """Bytes read plus written a second, by library."""
+    """Return the seconds of a sum, by library."""
     x = np.random.default_rng(0).integers(0, 2, mib << 18).astype(np.float32)  # sums are exact up to 2^24
     out = np.empty_like(x)
-    rates = {}
+    times = {}
     for name, call in {"gpuscan": lambda: gs.scan(x, out=out, device=device), **peers(x, out)}.items():
         out[:] = 0  # touched
-        rates[name] = 2 * x.nbytes / median_seconds(call, ROUNDS)
+        times[name] = median_seconds(call, ROUNDS)
         if name == "gpuscan":
             check = 1 << 20
             assert np.array_equal(out[:check], np.cumsum(x[:check], dtype=np.float32))
-    return rates
+    return times
 
 
 # ----- Small arrays and plans
@@ -174,33 +173,17 @@ def plan_call(device: gs.Device) -> tuple[float, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = option_parser(__doc__)
     parser.add_argument("--mib", type=int, default=512, help="size of the large array (512)")
-    parser.add_argument("--device", help="a part of an adapter's name")
-    parser.add_argument("--json", help="a file to write the figures to")
-    asked = parser.parse_args()
-    device = gs.Device(asked.device)
-    print(device.capabilities.summary)
-    rates = large(device, asked.mib)
-    for name, rate in rates.items():
-        print(f"{asked.mib} MiB of float32, NumPy to NumPy, {name:>10}: {rate / 1e9:6.2f} GB/s read plus written")
-    ours, bare = small(device)
-    print(f"{SMALL} elements, NumPy to NumPy: {ours * 1e6:.0f} µs; bare {bare * 1e6:.0f} µs: {ours / bare:.2f} times")
-    call, recorded = plan_call(device)
-    print(
-        f"plan call: {call * 1e6:.0f} µs; bare record and submit {recorded * 1e6:.0f} µs: "
-        f"{(call - recorded) * 1e6:+.0f} µs"
-    )
-    if asked.json:
-        figures = {
-            "adapter": device.capabilities.summary,
-            "mib": asked.mib,
-            "bytes_per_second": rates,
-            "small_seconds": {"gpuscan": ours, "bare": bare},
-            "plan_seconds": {"gpuscan": call, "bare": recorded},
-        }
-        with open(asked.json, "w", encoding="utf-8") as file:
-            json.dump(figures, file, indent=1)
+    arguments = parser.parse_args()
+    device = gs.Device(arguments.device)
+    figures = FigureList(device)
+    for name, seconds in large(device, arguments.mib).items():
+        figures.add(f"{arguments.mib} MiB of float32, NumPy to NumPy", name, seconds)
+    for case, times in ((f"{SMALL} elements, NumPy to NumPy", small(device)), ("a call of a plan", plan_call(device))):
+        for column, seconds in zip(("gpuscan", "bare wgpu-py"), times, strict=True):
+            figures.add(case, column, seconds)
+    figures.write(arguments.json)
 
 
 if __name__ == "__main__":

@@ -229,7 +229,39 @@ def test_pages_cite_figures_only_in_blocks() -> None:
     script = made_tables()
     for page in PAGES:
         outside = script["BLOCK"].sub("", page.read_text(encoding="utf-8"))
-        assert not re.findall(r"\]\([^)]*-sums\.(?:json|png)\)", outside), page.name
+        assert not re.findall(r"\]\([^)]*benchmarks/results/[^)]*\.(?:json|png)\)", outside), page.name
+
+
+def test_the_script_makes_every_table_of_performance() -> None:
+    """Find no table that was typed, and no file of figures that no page shows."""
+    script = made_tables()
+    text = (CHECKOUT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert not [line for line in script["BLOCK"].sub("", text).splitlines() if line.startswith("|")]
+    shown = {Path(path).name for path in re.findall(r"\]\([^)]*benchmarks/results/([^)]*\.json)\)", text)}
+    assert shown == {path.name for path in script["RESULTS"].glob("*.json")}
+
+
+def test_cells_of_figures(tmp_path: Path) -> None:
+    """Write the times of a file in one unit, with the shares of a copy's speed that it has."""
+    figures = [
+        {"case": "short", "column": "ours", "microseconds": 1500.0, "of_copy": 0.5},
+        {"case": "long", "column": "ours", "microseconds": 250000.0, "of_copy": None},
+        {"case": "long", "column": "theirs", "microseconds": 3210000.0, "of_copy": 0.25},
+    ]
+    device = {"summary": "A GPU (DiscreteGPU) via Vulkan", "driver": "1.0 (x)"}
+    record = {"date": "2026-01-02T03:04:05Z", "command": ["python", "a.py"], "device": device, "figures": figures}
+    path = tmp_path / "gpu-a.json"
+    path.write_text(json.dumps(record), encoding="utf-8")
+    script = made_tables()
+    text = script["KINDS"]["figures"]([script["Figures"](path, tmp_path / "page.md")])
+    assert text.splitlines() == [
+        "A GPU, 1.0, 2026-01-02, `python a.py` ([figures](gpu-a.json)). Milliseconds:",
+        "",
+        "| | ours | theirs |",
+        "| --- | --- | --- |",
+        "| short | 1.5 (0.50) | |",
+        "| long | 250 | 3,210 (0.25) |",
+    ]
 
 
 def test_the_plots_are_those_of_the_files() -> None:
