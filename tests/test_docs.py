@@ -177,6 +177,21 @@ def test_every_decision_is_in_the_index() -> None:
     assert not {page.name for page in folder.glob("[0-9]*.md") if f"({page.name})" not in index}
 
 
+def test_superseded_decisions_name_each_other() -> None:
+    """Find in the first lines of a superseded page the new one, which names it too, and both in the index."""
+    folder = CHECKOUT / "docs" / "decisions"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    superseded = 0
+    for page in folder.glob("[0-9]*.md"):
+        found = re.match(r"#.*\n\nSuperseded .*?\(((\d+)[^)]*)\)", page.read_text(encoding="utf-8"))
+        marked = re.search(rf"\({re.escape(page.name)}\); partly superseded by (\d+)", index)
+        assert (found and found[2]) == (marked and marked[1]), page.name
+        if found:
+            assert f"({page.name})" in (folder / found[1]).read_text(encoding="utf-8"), page.name
+            superseded += 1
+    assert superseded >= 5
+
+
 def test_the_pictures_are_what_their_scripts_draw() -> None:
     script = runpy.run_path(str(CHECKOUT / "docs" / "images" / "draw_strategies.py"))
     assert script["PICTURE"].read_text(encoding="utf-8") == script["picture"]()
