@@ -11,7 +11,7 @@ import numpy as np
 from gpuscan.api.array import Array, SomeArray, arrays_on_device, new_array
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import execute, is_on_device, write_to_numpy
-from gpuscan.api.team import Team
+from gpuscan.api.team import Team, one_of
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.engine.array_indices import number_labels as check_on_device
@@ -39,11 +39,6 @@ from gpuscan.reference import groups as reference
 
 # The labels of a call: in NumPy, or on a device as they are, sorted, or planned by a table.
 Labels: TypeAlias = AnyArray | DeviceArray | SortedLabels | TabledGroups
-
-
-def one_of(home: OpenedDevice | Team | None) -> OpenedDevice | None:
-    """Return the device that combines the groups of a row. Of a team it is the first: a group may be anywhere."""
-    return home.devices[0] if isinstance(home, Team) else home
 
 
 def execute_groups(

@@ -12,7 +12,7 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device, resolve_device
 from gpuscan.api.opened_device import OpenedDevice
-from gpuscan.api.team import Team
+from gpuscan.api.team import Team, one_of
 from gpuscan.device.adapters import adapter_number, names
 from gpuscan.operators.operator import Operator
 from gpuscan.problem.problem import Problem, ProblemOptions, ReductionOptions
@@ -161,11 +161,7 @@ def team_or_home(arrays: Iterable[object], device: Devices) -> Device | Team | N
 
 def home_for(problem: Problem, home: Device | Team | None) -> Device | Team | None:
     """Return the device that a problem runs on: of a team the first one if the bits must be the same everywhere."""
-    if not isinstance(home, Team) or not problem.everywhere:
-        return home
-    first = home.devices[0]
-    assert isinstance(first, Device)
-    return first
+    return _first_of(home) if problem.everywhere else home
 
 
 def first_home(arrays: Iterable[object], device: Devices) -> Device | None:
@@ -174,9 +170,10 @@ def first_home(arrays: Iterable[object], device: Devices) -> Device | None:
     Raises:
         ValueError, AdapterNotFoundError, TypeError: as `team_or_home` raises them.
     """
-    home = team_or_home(arrays, device)
-    if not isinstance(home, Team):
-        return home
-    first = home.devices[0]
-    assert isinstance(first, Device)
+    return _first_of(team_or_home(arrays, device))
+
+
+def _first_of(home: Device | Team | None) -> Device | None:
+    first = one_of(home)
+    assert first is None or isinstance(first, Device)
     return first

@@ -9,13 +9,13 @@ import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, arrays_on_device
 from gpuscan.api.device import Device
-from gpuscan.api.groups import count_groups, execute_reduction, one_of
+from gpuscan.api.groups import count_groups, execute_reduction
 from gpuscan.api.home import Devices, find_distributed, home_for, team_or_home
 from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_out, is_on_device
 from gpuscan.api.reduced_axes import combine_bundle_axes, find_axes
 from gpuscan.api.reductions import make_grouped_reduction, make_segmented_reduction, reduction
-from gpuscan.api.team import Team
+from gpuscan.api.team import Team, one_of
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import upload_array
 from gpuscan.engine.device_arrays import scan_device

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
-from gpuscan.api.groups import one_of
-from gpuscan.api.home import Devices, team_or_home
+from gpuscan.api.home import Devices, first_home
 from gpuscan.api.launches import launchable
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import in_form_of, is_on_device
@@ -106,7 +105,7 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
             f"an array of shape {problem.shape} was passed, but runs are stretches of one row. Pass an array of one "
             "axis, or scan with keys= and pick the last of each run"
         )
-    home = one_of(team_or_home((*problem.arrays, *parts), device))
+    home = first_home((*problem.arrays, *parts), device)
     if home is None or problem.empty:
         starts, results = reference.reduce_runs(problem)
         there = home is not None and is_on_device(problem)

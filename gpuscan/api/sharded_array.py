@@ -18,7 +18,6 @@ from gpuscan.api.reduced_axes import ReducedAxes, find_axes
 from gpuscan.api.reductions import of_segments
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray
-from gpuscan.device.context import strategy_asked_for
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.engine.device_speeds import relative_speeds
 from gpuscan.engine.device_team import naming
@@ -26,7 +25,7 @@ from gpuscan.engine.shards import Shard, reduce_segments, reduce_shards, scan_ap
 from gpuscan.errors import abbreviate
 from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.partition import stretches
-from gpuscan.planning.strategies import check_strategy
+from gpuscan.planning.strategies import check_strategy, strategy_asked_for
 from gpuscan.problem.arguments import as_array, as_flag, check_one_cut, fields_of, initial_rows, resolve_axis
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.compensated_sum import as_pairs

@@ -34,3 +34,8 @@ class Team:
 
     def __repr__(self) -> str:
         return f"[{', '.join(map(repr, self.devices))}]"
+
+
+def one_of(home: OpenedDevice | Team | None) -> OpenedDevice | None:
+    """Return the device, of a team the first one: it combines what may be anywhere in the arrays, such as groups."""
+    return home.devices[0] if isinstance(home, Team) else home

@@ -55,11 +55,13 @@ from gpuscan.operators.parameters import Expression, present
 from gpuscan.operators.user_wgsl import user_error
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.strategies import (
+    STRATEGY_VARIABLE,
     check_strategy,
     choose_sort_strategy,
     choose_strategy,
     has_few_tiles,
     may_time_out,
+    strategy_asked_for,
     unsafe_reason,
 )
 from gpuscan.planning.workgroup_memory import check_room
@@ -74,8 +76,6 @@ if TYPE_CHECKING:
     from gpuscan.planning.kernel import Kernel
     from gpuscan.planning.tuned_tiles import Tuned
 
-# The environment variable that names the strategy of "auto".
-STRATEGY_VARIABLE = "GPUSCAN_STRATEGY"
 # Seconds from which on a compilation is logged: a caller who waits longer wants to know what for.
 SLOW_COMPILE_SECONDS = 5.0
 # Characters after which the reason why an adapter cannot be opened is cut off.
@@ -101,11 +101,6 @@ Pipeline = tuple["wgpu.GPUComputePipeline", "wgpu.GPUBindGroupLayout"]
 def strategy_key(strategy: str) -> tuple[str, str | None]:
     """Return all of a call's request for a strategy, as a part of a cache key: ``"auto"`` follows the environment."""
     return strategy, os.environ.get(STRATEGY_VARIABLE) if strategy == "auto" else None
-
-
-def strategy_asked_for(strategy: str) -> str:
-    """Return what a call asks for: ``"auto"`` means ``$GPUSCAN_STRATEGY`` where it is set."""
-    return (os.environ.get(STRATEGY_VARIABLE, "").strip() if strategy == "auto" else "") or strategy
 
 
 def _entries_of(code: str) -> list[dict[str, Any]]:

@@ -58,6 +58,9 @@ class OpenDevice(Protocol):
     def memory_cleanup(self) -> None:
         """Give free memory back to the GPU."""
 
+    def note_timeout(self, strategy: str) -> None:
+        """Note that a run timed out."""
+
 
 class guarded:  # noqa: N801
     """Turn the errors of WebGPU inside the ``with`` into gpuscan's own.

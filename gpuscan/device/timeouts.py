@@ -1,7 +1,7 @@
-"""Count the timeouts of strategies, and give a strategy up for a while that times out often.
+"""React to timeouts of strategies: try again, raise, or give a strategy up for a while that times out often.
 
-`gpuscan.engine.executor.Executor.handle_timeout` reacts to a timeout in a call that waits for its report. Where no call
-waits, `gpuscan.device.reports.RunLog` finds the timeout with the next read.
+`handle_timeout` reacts to a timeout in a call that waits for its report. Where no call waits,
+`gpuscan.device.reports.RunLog` finds the timeout with the next read.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gpuscan.errors import ProgressTimeoutError
+from gpuscan.planning.heuristics import heuristics_for
+from gpuscan.planning.strategies import strategy_asked_for
 
 if TYPE_CHECKING:
     from gpuscan.device.guards import OpenDevice
@@ -78,6 +80,35 @@ class Timeouts:
     def recent(self) -> bool:
         """True for a while after a timeout."""
         return self.clock() - self._last < WATCH_SECONDS
+
+
+def handle_timeout(
+    device: OpenDevice, strategy: str, asked: str, failed: list[str], *, may_try_again: bool = True
+) -> None:
+    """Note that a strategy timed out, or let the call try again; raise if the caller or the environment named it.
+
+    Args:
+        device: where it timed out.
+        strategy: the strategy.
+        asked: what the caller passed.
+        failed: the strategies that timed out in this call, to which this one is added.
+        may_try_again: False if the run has overwritten its input.
+
+    Raises:
+        ProgressTimeoutError: the strategy was asked for by name, and this adapter's retries are used up.
+    """
+    failed.append(strategy)
+    by_name = strategy_asked_for(asked) != "auto"
+    retries = heuristics_for(device.capabilities.adapter_type).timeout_retries if may_try_again else 0
+    if by_name and len(failed) <= retries:
+        return
+    device.note_timeout(strategy)
+    if by_name:
+        raise ProgressTimeoutError(
+            f"strategy {strategy!r} was asked for, but on {device.capabilities.summary} a tile waited longer "
+            'than its bound for an earlier tile. Use strategy="auto", which goes on with another one, or '
+            'strategy="three_dispatch", which waits for nothing'
+        )
 
 
 def timeout_error(device: OpenDevice, what: str, runs: int, how: str) -> ProgressTimeoutError:

@@ -16,12 +16,13 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
-from gpuscan.device.context import DeviceContext, strategy_asked_for
+from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.interrupts import interrupts_held
 from gpuscan.device.program import encode
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
 from gpuscan.device.steps import Binding
+from gpuscan.device.timeouts import handle_timeout
 from gpuscan.device.transfer import start_call
 from gpuscan.engine.job import Flight, Job, SharedBuffers
 from gpuscan.engine.kept_arrays import KeptArrays
@@ -30,8 +31,6 @@ from gpuscan.engine.places import DeviceSink, DeviceSource
 from gpuscan.engine.planner import Planner
 from gpuscan.engine.record import Buffers, Origin, are_owned, steps_of_plan
 from gpuscan.engine.subgroup_check import check_subgroup_size
-from gpuscan.errors import ProgressTimeoutError
-from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.recent_values import RecentValues
 
@@ -299,32 +298,7 @@ class Executor:
             raise loop_limit_error(run.plan)
         if outcome is Outcome.TIMEOUT:
             in_place = job.placement is not None and job.placement.in_place
-            self.handle_timeout(run.plan.strategy, job.strategy, job.failed, may_try_again=not in_place)
-
-    def handle_timeout(self, strategy: str, asked: str, failed: list[str], *, may_try_again: bool = True) -> None:
-        """Note that a strategy timed out, or let the call try again; raise if the caller or the environment named it.
-
-        Args:
-            strategy: the strategy.
-            asked: what the caller passed.
-            failed: the strategies that timed out in this call, to which this one is added.
-            may_try_again: False if the run has overwritten its input.
-
-        Raises:
-            ProgressTimeoutError: the strategy was asked for by name, and this adapter's retries are used up.
-        """
-        failed.append(strategy)
-        by_name = strategy_asked_for(asked) != "auto"
-        retries = heuristics_for(self.context.capabilities.adapter_type).timeout_retries if may_try_again else 0
-        if by_name and len(failed) <= retries:
-            return
-        self.context.note_timeout(strategy)
-        if by_name:
-            raise ProgressTimeoutError(
-                f"strategy {strategy!r} was asked for, but on {self.context.capabilities.summary} a tile waited longer "
-                'than its bound for an earlier tile. Use strategy="auto", which goes on with another one, or '
-                'strategy="three_dispatch", which waits for nothing'
-            )
+            handle_timeout(self.context, run.plan.strategy, job.strategy, job.failed, may_try_again=not in_place)
 
     def _find_verified_plan(self, job: Job, part: Part, plan: ScanPlan) -> ScanPlan:
         """Return a plan with a verified subgroup size. A run in place that fails would have overwritten its input."""

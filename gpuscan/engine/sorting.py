@@ -15,6 +15,7 @@ from gpuscan.device.guards import guarded
 from gpuscan.device.reports import SortRun, read_report
 from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import RunKind
+from gpuscan.device.timeouts import handle_timeout
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.engine.compaction import entry_bytes
@@ -291,7 +292,7 @@ def _sort(
         report = read_report(context, run.state)
         if not run.has_timed_out(report):
             return found
-        executor.handle_timeout(strategy, asked, failed)
+        handle_timeout(context, strategy, asked, failed)
 
 
 def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[DeviceArray | None, DeviceArray | None]:

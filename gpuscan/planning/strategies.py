@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
@@ -14,6 +15,8 @@ from gpuscan.planning.key_heuristics import sort_heuristics_for
 # What `strategy=` takes, and the strategies among these.
 Strategy: TypeAlias = Literal["auto", "lookahead", "lookback", "fallback", "three_dispatch"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)[1:]
+# The environment variable that names the strategy of "auto".
+STRATEGY_VARIABLE = "GPUSCAN_STRATEGY"
 
 # The vendors and adapter types for which it is published that workgroups, once started, keep making progress. A litmus
 # test that passed shows that starvation was not seen, not that it cannot happen. For the others, Apple, ARM,
@@ -41,6 +44,11 @@ def check_strategy(strategy: str) -> None:
     if not isinstance(strategy, str) or strategy not in ("auto", *STRATEGIES):
         names = ", ".join(STRATEGIES)
         raise StrategyError(f"strategy {strategy!r} was asked for. There is none of that name. Pass auto, {names}")
+
+
+def strategy_asked_for(strategy: str) -> str:
+    """Return what a call asks for: ``"auto"`` means ``$GPUSCAN_STRATEGY`` where it is set."""
+    return (os.environ.get(STRATEGY_VARIABLE, "").strip() if strategy == "auto" else "") or strategy
 
 
 @dataclass(frozen=True)
