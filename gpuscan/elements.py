@@ -160,6 +160,11 @@ def compute_dtype(scalar: Scalar) -> AnyDType:
     return np.dtype(np.float32) if scalar.kind == "float" and scalar.bits == 16 else scalar.dtype
 
 
+def numpy_dtype(dtype: AnyDType) -> AnyDType:
+    """Return the dtype that NumPy's own functions take instead: float32 for bfloat16, which is not NumPy's."""
+    return np.dtype(np.float32) if dtype.name == BFLOAT16_NAME else dtype
+
+
 @cache
 def scalar_of(dtype: AnyDType) -> Scalar:
     """Return the `Scalar` of a NumPy dtype, in any byte order.

@@ -16,7 +16,7 @@ from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import upload_array
-from gpuscan.elements import scalar_of
+from gpuscan.elements import numpy_dtype, scalar_of
 from gpuscan.engine.array_indices import IndexedArray, take
 from gpuscan.engine.counting import Edges, count_bins, count_labels, search
 from gpuscan.engine.element_copy import contiguous, duplicate, stretch_of
@@ -244,7 +244,7 @@ def histogram(
     home = first_home((values, given, bins if isinstance(bins, Array) else None), device)
     on_device = any(isinstance(each, Array) for each in (values, given, bins))
     if home is None or not (on_device or (given is None and values.size)):
-        return np.histogram(_plain(values), bins, range, weights=given)
+        return np.histogram(values.astype(numpy_dtype(values.dtype), copy=False), bins, range, weights=given)
     if on_device and isinstance(bins, str):
         raise ValueError(
             f"bins={bins!r} was passed for an array on a device, but the method needs all elements. Pass a number of "
@@ -254,7 +254,8 @@ def histogram(
     if not on_device:
         # NumPy's rules need the elements only for their range, unless a method chooses the bins.
         whole = isinstance(bins, str) or (range is None and np.ndim(bins) == 0)
-        edges = np.histogram_bin_edges(_plain(values) if whole else np.zeros(0, _plain(values).dtype), bins, range)
+        dtype = numpy_dtype(values.dtype)
+        edges = np.histogram_bin_edges(values.astype(dtype, copy=False) if whole else np.zeros(0, dtype), bins, range)
     numbers = home.asarray(values).reshape(-1)
     numbers = _with_bits_as(numbers, np.uint8) if numbers.dtype == np.bool_ else numbers
     if on_device:
@@ -283,11 +284,6 @@ def _with_bits_as(array: Array, dtype: type[np.generic]) -> Array:
     return neighbours._view_as(array.shape, dtype)
 
 
-def _plain(values: SomeArray) -> SomeArray:
-    """Return numbers that NumPy makes histograms of."""
-    return values.astype(np.float32) if values.dtype.name == "bfloat16" else values
-
-
 def _edges_of(numbers: Array, bins: int | str | ArrayLike, limits: tuple[float, float] | None) -> SomeArray:
     """Return the edges of the bins for numbers on a device."""
     if isinstance(bins, Array):
@@ -298,7 +294,7 @@ def _edges_of(numbers: Array, bins: int | str | ArrayLike, limits: tuple[float, 
             raise ValueError("bins were passed with edges that fall; pass edges in rising order: gpuscan.sort(bins)")
         # Edges of another dtype are few, and not all of them are numbers of this one.
         return bins if bins.dtype == numbers.dtype else bins.numpy()
-    sample = np.zeros(0, np.float32 if numbers.dtype.name == "bfloat16" else numbers.dtype)
+    sample = np.zeros(0, numpy_dtype(numbers.dtype))
     if np.ndim(bins) == 0 and limits is None and numbers.size:
         sample = _bounds_of(numbers)
     return np.histogram_bin_edges(sample, bins, limits)
@@ -315,7 +311,7 @@ def _bounds_of(numbers: Array) -> AnyArray:
         )
     least, greatest = reduce(numbers, "minimum"), reduce(numbers, "maximum")
     found = np.array([least.numpy(), greatest.numpy()])
-    return found.astype(np.float32) if numbers.dtype.name == "bfloat16" else found
+    return found.astype(numpy_dtype(numbers.dtype), copy=False)
 
 
 def _float64_order(bits: Value) -> object:
@@ -463,7 +459,7 @@ def searchsorted(
         check_ordered(each.dtype)
     home = first_home((ordered, values, order), device)
     if home is None:
-        wide = [each.astype(np.float32) if each.dtype.name == "bfloat16" else each for each in (ordered, values)]
+        wide = [each.astype(numpy_dtype(each.dtype), copy=False) for each in (ordered, values)]
         return np.searchsorted(wide[0], wide[1], side, order)
     on_device = any(isinstance(each, Array) for each in (ordered, values, order))
     right = side == "right"
@@ -493,7 +489,7 @@ def _common_dtype(*dtypes: AnyDType) -> AnyDType:
     """Return the dtype that numbers of several dtypes are compared in. NumPy knows none for bfloat16 and others."""
     if len(set(dtypes)) == 1:
         return dtypes[0]
-    return np.result_type(*(np.dtype(np.float32) if dtype.name == "bfloat16" else dtype for dtype in dtypes))
+    return np.result_type(*map(numpy_dtype, dtypes))
 
 
 def check_ordered(dtype: AnyDType) -> None:

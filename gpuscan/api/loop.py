@@ -20,7 +20,17 @@ from gpuscan.api.loop_runs import LoopRun, stack_numbers
 from gpuscan.api.outputs import execute
 from gpuscan.api.reduce import reduce
 from gpuscan.array_types import AnyArray, AnyDType
-from gpuscan.elements import Field, Scalar, bundle_of, compute_dtype, element_of, scalar_of, tuple_of, word_dtype
+from gpuscan.elements import (
+    Field,
+    Scalar,
+    bundle_of,
+    compute_dtype,
+    element_of,
+    numpy_dtype,
+    scalar_of,
+    tuple_of,
+    word_dtype,
+)
 from gpuscan.engine.sequential_loop import run_loop
 from gpuscan.errors import LoopError, OperatorError
 from gpuscan.operators.adjoint import map_of
@@ -370,7 +380,7 @@ def run_newton(
     if count is None or count < 1:
         raise ValueError(f"max_iterations={max_iterations!r} was passed; pass an integer of 1 or more")
     found = linearise(step)
-    epsilon = max(float(np.finfo(_float_of(node.scalar.dtype)).eps) for node in step.states)
+    epsilon = max(float(np.finfo(numpy_dtype(node.scalar.dtype)).eps) for node in step.states)
     limit = _ROUNDINGS * epsilon if tolerance is None else float(tolerance)
     run = LoopRun(arguments, Derivation(step, (), ()), reverse)
     run.new_of = {}
@@ -428,10 +438,6 @@ def run_newton(
         f"and "
         f'{limit:.3g} was asked for. Pass a larger max_iterations or tolerance, or method="sequential"'
     )
-
-
-def _float_of(dtype: AnyDType) -> Any:
-    return np.float32 if np.dtype(dtype).name == "bfloat16" else dtype
 
 
 def _residual(run: LoopRun, targets: list[Node], scalar: Scalar) -> Node:
