@@ -210,8 +210,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import the module of a public name, or a package, at its first use (PEP 562)."""
     if name in _HOMES:
-        found = globals()[name] = getattr(import_module(_HOMES[name]), name)
-        return found
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return value
     module = sys.modules[__name__]
     message = f"module {__name__!r} has no attribute {name!r}"
     if name in _PACKAGES:

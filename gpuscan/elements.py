@@ -43,13 +43,13 @@ def dtype_from(dtype: Any) -> AnyDType:
         # NumPy makes float64 of None, and takes only the first entry of some tuples.
         if dtype is None or isinstance(dtype, tuple):
             raise TypeError("it is no dtype of one array")
-        found: AnyDType = np.dtype(dtype)
+        converted: AnyDType = np.dtype(dtype)
     except (TypeError, ValueError, SyntaxError) as error:
         raise TypeError(
             f"dtype {dtype!r} was passed: {error}. Pass a NumPy dtype such as np.float32, or for elements of several "
             'fields a structured one: np.dtype([("a", np.float32), ("b", np.float32)])'
         ) from error
-    return found
+    return converted
 
 
 class HashedOnce:
@@ -77,8 +77,8 @@ def intern_value(value: H) -> H:
     """Return the first value that is equal, so that what was derived from it need not be derived again."""
     if len(_interned) >= _MAX_INTERNED:
         _interned.clear()
-    found: H = _interned.setdefault(value, value)
-    return found
+    first: H = _interned.setdefault(value, value)
+    return first
 
 
 @cache

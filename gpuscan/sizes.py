@@ -72,9 +72,9 @@ class SizeTrace:
             else:
                 places.append(self.constant(concrete(each)))
         key = (function, *places)
-        found = self._known.get(key)
-        if found is not None:
-            return found
+        known = self._known.get(key)
+        if known is not None:
+            return known
         try:
             value = function(*map(self.values.__getitem__, places))
         except Exception:
@@ -84,12 +84,12 @@ class SizeTrace:
         return self._place(key, (function, tuple(places)), value)
 
     def _place(self, key: object, step: tuple[Callable[..., object], tuple[int, ...]] | None, value: object) -> int:
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = len(self.values)
+        place = self._known.get(key)
+        if place is None:
+            place = self._known[key] = len(self.values)
             self.values.append(value)
             self.steps.append(step)
-        return found
+        return place
 
     def guard(self, place: int) -> Any:
         """Return a value, which other calls have to have as well."""
@@ -104,8 +104,8 @@ def apply(function: Callable[..., T], *operands: object) -> T:
     for each in operands:
         if type(each) is Size:
             trace: SizeTrace = each.trace
-            found: T = trace.unknown(trace.note(function, operands))
-            return found
+            unknown: T = trace.unknown(trace.note(function, operands))
+            return unknown
     return function(*operands)
 
 
@@ -272,12 +272,12 @@ class Size:
         return apply(operator.abs, self)
 
     def __ceil__(self) -> int:
-        found: int = apply(math.ceil, self)
-        return found
+        rounded: int = apply(math.ceil, self)
+        return rounded
 
     def __floor__(self) -> int:
-        found: int = apply(math.floor, self)
-        return found
+        rounded: int = apply(math.floor, self)
+        return rounded
 
     def __divmod__(self, other: object) -> tuple[object, object]:
         return self // other, self % other
@@ -344,8 +344,8 @@ class _Writer:
         lines = [f"def compute({names}):", *self._steps(), f"return {value}"]
         exec("\n    ".join(lines), self._known)
         # A function that its own namespace referred to would be a cycle, which keeps memory of the device.
-        found: Callable[..., Any] = self._known.pop("compute")
-        return found
+        function: Callable[..., Any] = self._known.pop("compute")
+        return function
 
     def _constant(self, value: object) -> str:
         if type(value) is int and value >= 0:

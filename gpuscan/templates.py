@@ -98,10 +98,10 @@ def leave_out_unused(text: str) -> str:
         code = "\n".join(line.partition("//")[0] for line in lines)
         uses.setdefault(name, set()).update(re.findall(r"[A-Za-z_]\w*", code))
     needed: set[str] = set()
-    found = {"", "main"}
-    while found:
-        needed |= found
-        found = {name for each in found for name in uses.get(each, ()) if name in uses} - needed
+    new = {"", "main"}
+    while new:
+        needed |= new
+        new = {name for each in new for name in uses.get(each, ()) if name in uses} - needed
     named = {word for name in needed - {"Params"} for word in uses.get(name, ())}
     kept: list[str] = []
     for name, lines in parts:

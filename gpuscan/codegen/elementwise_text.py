@@ -253,15 +253,15 @@ class LoopText:
 
     def stores(self) -> list[tuple[int, str, str]]:
         """Return what is stored for y: the array, the place in it, and the word."""
-        found, result = [], self.code.result
+        stores, result = [], self.code.result
         for number, (array, component, count) in enumerate(self.ys):
             index = len(self.states) + number
             scalar = result.fields[index].scalar
             words = to_words(scalar, self.native_int64, result.member("next", index))
             size = scalar.words
             for word, value in enumerate(words):
-                found.append((array, f"(at * {count}u + {component}u) * {size}u + {word}u", value))
-        return found
+                stores.append((array, f"(at * {count}u + {component}u) * {size}u + {word}u", value))
+        return stores
 
 
 @lru_cache(maxsize=256)

@@ -183,12 +183,12 @@ def scan_by_totals(call: Call, seeds: Sequence[da.Array]) -> object:
         )
     indices = call.indices(0)
     meta = np.empty((0,) * array.ndim, result.dtype)
-    found = da.blockwise(
+    scanned = da.blockwise(
         *(work.lone_block, indices, prefixes, lead, array, indices),
         **_options(meta),
         adjust_chunks=dict(zip(lead, call.chunks, strict=True)),
     )
-    return work.results.build_bundle([found])
+    return work.results.build_bundle([scanned])
 
 
 def scan_in_one_block(
@@ -274,15 +274,15 @@ def scan_sequentially(call: Call, seeds: Sequence[da.Array], read_ahead: int) ->
         steps[carry] = CarryTask(carry, getitem, TaskRef(step), 1)
         before[row] = carry
     graph = HighLevelGraph.from_collections(name, steps, dependencies=seeds)
-    found = []
+    arrays = []
     for place, result in enumerate(call.results):
         own = f"{name}-{place}"
         of_element = result.shape[call.ndim :]
         pick = {(own, *block, *(0,) * len(of_element)): (partial(result_of, place), (name, *block)) for block in blocks}
         whole = HighLevelGraph({**graph.layers, own: pick}, {**graph.dependencies, own: {name}})
         chunks = (*call.chunks, *((n,) for n in of_element))
-        found.append(da.Array(whole, own, chunks, meta=np.empty((0,) * result.ndim, result.dtype)))
-    return work.results.build_bundle(found)
+        arrays.append(da.Array(whole, own, chunks, meta=np.empty((0,) * result.ndim, result.dtype)))
+    return work.results.build_bundle(arrays)
 
 
 def reduce_axis(call: Call) -> object:
@@ -316,7 +316,7 @@ def _unbox_blocks(
         lead: the indices of the other axes (default: the indices of the axes that the call's arrays share).
     """
     lead = call.lead if lead is None else lead
-    found = []
+    blocks_of_leaves = []
     for place, each in enumerate(like):
         own = call.indices(place, like)[call.ndim :]
         taken = da.blockwise(
@@ -325,8 +325,8 @@ def _unbox_blocks(
             new_axes=dict(zip(own, each.shape[call.ndim :], strict=True)),
             adjust_chunks={i: call.chunks[i] for i in lead},
         )
-        found.append(taken)
-    return found
+        blocks_of_leaves.append(taken)
+    return blocks_of_leaves
 
 
 def _rows_indices(call: Call, place: int) -> tuple[int, ...]:

@@ -55,14 +55,14 @@ class Work:
         # The overloads of `scan` ask whether there are maps, which a type checker does not know here.
         options: dict[str, Any] = {"before": self.before, "after": self.after, "dtype": self.dtype}
         options |= {"exclusive": self.exclusive, "reverse": self.reverse, "reproducible": self.reproducible}
-        found = gpuscan.scan(self.structure.build_bundle(leaves), self.op, axis=self.axis, initial=initial, **options)
-        return tuple(self.results.flatten(found))
+        scanned = gpuscan.scan(self.structure.build_bundle(leaves), self.op, axis=self.axis, initial=initial, **options)
+        return tuple(self.results.flatten(scanned))
 
     def reduce_block(
         self, leaves: Sequence[AnyArray], dtype: DTypeLike | None = None, initial: object = None
     ) -> Leaves:
         """Return the reduction of arrays along the axis, without `after`."""
-        found = gpuscan.reduce(
+        totals = gpuscan.reduce(
             self.structure.build_bundle(leaves),
             self.op,
             axis=self.axis,
@@ -70,7 +70,7 @@ class Work:
             dtype=dtype,
             initial=initial,
         )
-        return tuple(self.elements.flatten(found))
+        return tuple(self.elements.flatten(totals))
 
     @property
     def of_elements(self) -> Work:

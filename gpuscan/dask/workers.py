@@ -56,8 +56,8 @@ def threads() -> int:
             pass
         else:
             # Clients that are asynchronous know the total only.
-            found = cluster.get("total_threads") or sum(each["nthreads"] for each in cluster["workers"].values())
-            return int(found)
+            count = cluster.get("total_threads") or sum(each["nthreads"] for each in cluster["workers"].values())
+            return int(count)
     return int(config.get("num_workers", None) or CPU_COUNT)
 
 

@@ -175,7 +175,7 @@ def fresh(adapter: wgpu.GPUAdapter) -> wgpu.GPUAdapter:
         return adapter
     alike = [known for known in _found or () if known.summary == adapter.summary]
     place = alike.index(adapter) if adapter in alike else 0
-    again = [found for found in module_of(adapter).gpu.enumerate_adapters_sync() if found.summary == adapter.summary]
+    again = [other for other in module_of(adapter).gpu.enumerate_adapters_sync() if other.summary == adapter.summary]
     return again[place] if place < len(again) else adapter
 
 

@@ -60,10 +60,10 @@ class BindGroups:
         """Return the bind group of a program's stage over the buffers in its slots, which later calls share."""
         key = (stage.place, *map(id, buffers))
         with self._lock:
-            found = self._kept.get(key)
-            if found is not None and not self._dropped:
+            kept = self._kept.get(key)
+            if kept is not None and not self._dropped:
                 self._kept.move_to_end(key)
-                return found[0]
+                return kept[0]
         bound = [
             (number, Binding(buffer, part.offset, part.size))
             for number, part, buffer in zip(stage.numbers, stage.parts, buffers, strict=True)
@@ -74,12 +74,12 @@ class BindGroups:
         """Return the group that is kept under a key; None if there is none."""
         with self._lock:
             self._collect()
-            found = self._kept.get(key)
-            if found is None:
+            kept = self._kept.get(key)
+            if kept is None:
                 return None
             self._kept.move_to_end(key)
         self._tidy()
-        return found[0]
+        return kept[0]
 
     def _keep(self, key: tuple[object, ...], layout: wgpu.GPUBindGroupLayout, bound: Bound) -> wgpu.GPUBindGroup:
         """Make a group, and keep it under a key, which ends with the ids of its buffers."""

@@ -122,9 +122,9 @@ def recording(wgpu_device: wgpu.GPUDevice) -> Iterator[None]:
     try:
         yield
     except error_type(wgpu_device) as error:
-        for words, found in _ENCODER_STATES.items():
+        for words, state in _ENCODER_STATES.items():
             if words in str(error):
-                raise ValueError(f"the encoder {found}; record between passes, before it is finished") from error
+                raise ValueError(f"the encoder {state}; record between passes, before it is finished") from error
         raise
 
 

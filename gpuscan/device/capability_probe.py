@@ -194,8 +194,8 @@ _KEY_FIELDS = ("name", "vendor", "driver", "backend", "adapter_type", "implement
 def load_findings(described: Mapping[str, object]) -> Capabilities | None:
     """Return the findings for the adapter that `described` identifies, or None."""
     try:
-        found = Capabilities.from_json(disk_cache.read(FOLDER, _key(described)))
-        return replace(found, distrusted=())  # a process learns that for itself
+        capabilities = Capabilities.from_json(disk_cache.read(FOLDER, _key(described)))
+        return replace(capabilities, distrusted=())  # a process learns that for itself
     except (ValueError, TypeError, KeyError):
         return None
 
@@ -270,9 +270,9 @@ def probe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, *, refresh: boo
         if kept is not None:
             return replace(kept, **described)
         _log.info("probing %s, which takes less than a second; the findings are kept", described["summary"])
-        found = Capabilities(**described, **_measure(_able(adapter, wgpu_device), described))
-        store_findings(found)
-        return found
+        capabilities = Capabilities(**described, **_measure(_able(adapter, wgpu_device), described))
+        store_findings(capabilities)
+        return capabilities
 
 
 def measure_again(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, times: int) -> list[Capabilities]:

@@ -171,8 +171,8 @@ class DeviceContext:
             check_given_device(self.wgpu_device)
             self.queue = open_queue(self.wgpu_device)
             self.capabilities: Capabilities = probe(self.adapter, self.wgpu_device)
-        found = self.capabilities
-        _log.info("opened %s; %s; %s", found.summary, found.driver or "unknown driver", found.implementation)
+        known = self.capabilities
+        _log.info("opened %s; %s; %s", known.summary, known.driver or "unknown driver", known.implementation)
         self.tuned: Tuned = tile_cache.load(self.capabilities)
         self.process = os.getpid()
         self.usage = webgpu().BufferUsage
@@ -404,8 +404,8 @@ class DeviceContext:
         This first takes back the strategies that were given up long enough.
         """
         self.take_strategies_back()
-        found = self.capabilities
-        return replace(found, distrusted=(*found.distrusted, *strategies)) if strategies else found
+        known = self.capabilities
+        return replace(known, distrusted=(*known.distrusted, *strategies)) if strategies else known
 
     def note_timeout(self, strategy: str) -> None:
         """Note that a run timed out. ``"auto"`` leaves a strategy out for a while that does so several times."""
@@ -473,12 +473,12 @@ class DeviceContext:
             text = with_switch(text)
             entries.append({"binding": SWITCH_BINDING, "visibility": visible, "buffer": {"type": "uniform"}})
         key = sha256(f"{entries}{text}".encode()).digest()
-        found = self._by_text.find(key)
-        if found is None:
+        compiled = self._by_text.find(key)
+        if compiled is None:
             # Objects of the package wgpu are released on the way, and Ctrl-C that arrives in a `__del__` is lost.
             with interrupts_held():
-                found = self._by_text.keep(key, self._compile(kernel, text, entries))
-        return found
+                compiled = self._by_text.keep(key, self._compile(kernel, text, entries))
+        return compiled
 
     def _compile(self, kernel: Kernel, text: str, entries: list[dict[str, object]]) -> Pipeline:
         device = self.wgpu_device
@@ -519,8 +519,8 @@ class DeviceContext:
         """
         key = (template, moving, self.switch is not None, *sorted(values.items()))
         with self.lock:
-            found = self._stages.find(key)
-            if found is None:
+            stage = self._stages.find(key)
+            if stage is None:
                 code = render(template, **values)
                 if self.switch is not None:
                     code = with_switch(code)
@@ -533,8 +533,8 @@ class DeviceContext:
                 pipeline = self.wgpu_device.create_compute_pipeline(
                     layout=layout, compute={"module": module, "entry_point": "main"}
                 )
-                found = self._stages.keep(key, (pipeline, layouts[0] if moving else pipeline.get_bind_group_layout(0)))
-            return found
+                stage = self._stages.keep(key, (pipeline, layouts[0] if moving else pipeline.get_bind_group_layout(0)))
+            return stage
 
     @cached_property
     def lone_layout(self) -> wgpu.GPUBindGroupLayout:
@@ -571,17 +571,17 @@ class DeviceContext:
         content: Any = present(numbers)
         # Numbers that are equal now may differ in calls of other sizes, so each has a buffer of its own.
         kept = numbers if type(content) is bytes else None
-        found = None if kept is None else self._uniforms.get(kept)
-        if found is None:
+        binding = None if kept is None else self._uniforms.get(kept)
+        if binding is None:
             data = concrete(content)
-            found = Binding(self.wgpu_device.create_buffer_with_data(data=data, usage=self.usage.UNIFORM))
+            binding = Binding(self.wgpu_device.create_buffer_with_data(data=data, usage=self.usage.UNIFORM))
             if kept is not None and len(data) <= _MAX_UNIFORM_BYTES:
                 with self.lock:
-                    self._uniforms.keep(kept, found)
+                    self._uniforms.keep(kept, binding)
         if self.recording is not None:
             changing = content if type(content) is Size else numbers if isinstance(numbers, Expression) else None
-            self.recording.constant(found.buffer, content=changing)
-        return found
+            self.recording.constant(binding.buffer, content=changing)
+        return binding
 
     def words(self, content: bytes) -> Allocation:
         """Return memory with these 32-bit words, for a program that is made. They are there before the next run."""

@@ -152,8 +152,10 @@ def _missing_in(ffi: Any, lib: object) -> str | None:
 
 
 def _missing_field(structure: Any, wanted: Mapping[str, str]) -> str | None:
-    found = {name: _spell(field.type) for name, field in structure.fields}
-    return next((f"{structure.cname}.{name}: {kind}" for name, kind in wanted.items() if found.get(name) != kind), None)
+    spelled = {name: _spell(field.type) for name, field in structure.fields}
+    return next(
+        (f"{structure.cname}.{name}: {kind}" for name, kind in wanted.items() if spelled.get(name) != kind), None
+    )
 
 
 def _spell(kind: Any) -> str:

@@ -158,7 +158,7 @@ def _make_descriptor(**descriptor: object) -> Any:
 
 def _camel(name: str) -> str:
     """Return ``hasDynamicOffset`` for ``has_dynamic_offset``, and ``maxBufferSize`` for ``max-buffer-size``."""
-    return re.sub(r"[_-](\d?\w)", lambda found: found.group(1).upper(), str(name))
+    return re.sub(r"[_-](\d?\w)", lambda match: match.group(1).upper(), str(name))
 
 
 def _hyphenate(name: str) -> str:
@@ -203,8 +203,8 @@ def implementation() -> str:
 
     agent = str(getattr(_js().navigator, "userAgent", ""))
     for word, name in _BROWSERS.items():
-        if found := re.search(rf"{word}/(\d+)", agent):
-            return f"{name} {found.group(1)}, by Pyodide {pyodide.__version__}"
+        if version := re.search(rf"{word}/(\d+)", agent):
+            return f"{name} {version.group(1)}, by Pyodide {pyodide.__version__}"
     return f"a browser, by Pyodide {pyodide.__version__}"
 
 
@@ -222,12 +222,12 @@ class GPU:
         """
         if not getattr(_js().navigator, "gpu", None):
             return []
-        found: list[GPUAdapter] = []
+        adapters: list[GPUAdapter] = []
         for preference in _PREFERENCES:
             adapter = GPUAdapter.request(preference)
-            if adapter is not None and all(dict(adapter.info) != dict(known.info) for known in found):
-                found.append(adapter)
-        return found
+            if adapter is not None and all(dict(adapter.info) != dict(known.info) for known in adapters):
+                adapters.append(adapter)
+        return adapters
 
 
 gpu = GPU()
@@ -251,8 +251,8 @@ class GPUAdapter:
     @classmethod
     def request(cls, preference: str) -> GPUAdapter | None:
         """Return the adapter that the browser offers for a preference; None if it offers none."""
-        found = cls._request(preference)
-        return None if found is None else cls(found, preference)
+        adapter = cls._request(preference)
+        return None if adapter is None else cls(adapter, preference)
 
     @staticmethod
     def _request(preference: str) -> Any:
@@ -377,8 +377,8 @@ class GPUBuffer(_Object):
 
     def read_mapped(self, offset: int | None = None, size: int | None = None, *, copy: bool = True) -> memoryview:
         """Return a copy of mapped bytes, also if `copy` is False."""
-        found: memoryview = self._range(offset, size).to_memoryview()
-        return found.cast("B")
+        content: memoryview = self._range(offset, size).to_memoryview()
+        return content.cast("B")
 
     def write_mapped(self, data: Any, offset: int | None = None) -> None:
         """Write bytes to the mapped ones."""

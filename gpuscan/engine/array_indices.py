@@ -179,8 +179,8 @@ def _unit_of(indexed: IndexedArray) -> int:
     """Return the bytes of the units that kernels move: the most of 1, 2 and 4 that divide all distances."""
     array = indexed.array
     distances = (*indexed.strides, *(stride for _, stride in indexed.rows))
-    found: int = reveal(gcd(4, array.dtype.itemsize, array.offset, *distances))
-    return found
+    unit: int = reveal(gcd(4, array.dtype.itemsize, array.offset, *distances))
+    return unit
 
 
 def _unit_axes(indexed: IndexedArray, unit: int, *others: Axes) -> list[tuple[int, ...]]:
@@ -206,11 +206,11 @@ def _keep_last(executor: Executor, places: DeviceArray) -> DeviceArray:
     """Return the places, with the last of equal ones alone."""
     context, count = executor.context, places.size
     flat = contiguous(places)._view_as((count,))
-    found = sort_device(executor, flat, 0, with_places=True)
-    assert found.keys is not None
-    assert found.places is not None
+    ordered = sort_device(executor, flat, 0, with_places=True)
+    assert ordered.keys is not None
+    assert ordered.places is not None
     kept = duplicate(flat)
-    bound = [array._binding() for array in (bindable(found.keys), bindable(found.places), kept)]
+    bound = [array._binding() for array in (bindable(ordered.keys), bindable(ordered.places), kept)]
     submit_stage(context, "arrays/keep_last.wgsl", [count], bound, count, count, True)
     return kept
 

@@ -99,9 +99,9 @@ def compact_on_device(
             stop = min(start + most, length)
             parts = [_entries(leaf, start, stop) for leaf in leaves]
             part_mask = mask if isinstance(mask, Map) else _entries(mask, start, stop)
-            found = _compact_part(executor, parts, part_mask)
-            count = found.read_count(stop - start)
-            for entries, result in zip(found.entries, out, strict=True):
+            compacted = _compact_part(executor, parts, part_mask)
+            count = compacted.read_count(stop - start)
+            for entries, result in zip(compacted.entries, out, strict=True):
                 nbytes = entry_bytes(result)
                 copy_elements(view_of(_entries(entries, 0, count), (count,), nbytes), result, offset=picked * nbytes)
             picked += count
@@ -151,8 +151,8 @@ def partition_on_device(executor: Executor, leaves: Sequence[DeviceArray], mask:
     bound = 3 * len(moved) + 4 <= context.capabilities.limits[STORAGE_LIMIT]
     words = sum(-(-size // 4) for size in sizes)
     if moved and bound and words <= _MAX_MOVED_WORDS and all(size in _MOVED_BYTES for size in sizes):
-        found = _partition_arrays(executor, moved, mask, counts)
-        sides = found[: len(moved)], found[len(moved) :]
+        halves = _partition_arrays(executor, moved, mask, counts)
+        sides = halves[: len(moved)], halves[len(moved) :]
     else:
         indices = _partition_arrays(executor, [all_indices(context, length)], mask, counts)
         numbers = zip(indices, (picked, others), strict=True)
@@ -171,8 +171,8 @@ def _partition_arrays(
     """
     words = [_as_words(leaf) for leaf in leaves]
     problem = compaction_problem(words, mask._view_as(mask.shape, np.uint8), partitions=True)
-    found = scan_device(executor, problem, count=counts)
-    return [array._view_as(leaf.shape, leaf.dtype) for array, leaf in zip(found, (*leaves, *leaves), strict=True)]
+    scanned = scan_device(executor, problem, count=counts)
+    return [array._view_as(leaf.shape, leaf.dtype) for array, leaf in zip(scanned, (*leaves, *leaves), strict=True)]
 
 
 def max_entries(context: DeviceContext, leaves: Sequence[Leaf]) -> int:
@@ -217,8 +217,8 @@ def _compact_part(
     count = empty(context, (1,), np.uint32)
     if out is not None:
         out = [result for result, leaf in zip(out, leaves, strict=True) if entry_bytes(leaf)]
-    found = iter(_pick_entries(executor, moved, mask, count, out))
-    return Compacted([next(found) if entry_bytes(leaf) else leaf for leaf in leaves], count)
+    picked = iter(_pick_entries(executor, moved, mask, count, out))
+    return Compacted([next(picked) if entry_bytes(leaf) else leaf for leaf in leaves], count)
 
 
 def _count_entries(executor: Executor, mask: DeviceArray | Map) -> DeviceArray:

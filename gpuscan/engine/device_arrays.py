@@ -184,19 +184,19 @@ def _scan_whole(call: _Call, layout: Layout) -> None:
     if in_place and strategy == "auto":
         # A single pass that fails leaves a part of the input overwritten, so it could not be done again.
         strategy = "three_dispatch"
-    found, targets = list(leaves), list(results)
+    inputs, targets = list(leaves), list(results)
     if in_place:
         read = written
     else:
         taken = {id(result.buffer) for result in results}
         for i, (leaf, place) in enumerate(zip(leaves, read, strict=True)):
             if id(leaf.buffer) in taken or not (place or leaf.is_contiguous):
-                found[i], read[i] = duplicate(leaf), None
+                inputs[i], read[i] = duplicate(leaf), None
         targets = [
             each if place or each.is_contiguous else empty(context, each.shape, each.dtype)
             for each, place in zip(results, written, strict=True)
         ]
-    sources = [DeviceSource(leaf, f, spec.inner, place) for leaf, f, place in zip(found, fields, read, strict=True)]
+    sources = [DeviceSource(leaf, f, spec.inner, place) for leaf, f, place in zip(inputs, fields, read, strict=True)]
     views = tuple(place.kind if place else "" for place in (*read, *written))
     placement = Placement(in_place=in_place, views=views if any(views) else ())
     job = Job(

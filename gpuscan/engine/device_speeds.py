@@ -28,9 +28,9 @@ def relative_speeds(executors: Sequence[Executor]) -> list[int]:
     kinds = [key_of(executor.context.capabilities) for executor in executors]
     if all(kind == kinds[0] for kind in kinds):
         return [1] * len(executors)
-    found = [_speed(executor) for executor in executors]
-    slowest = min(found)
-    ratios = [round(np.log2(speed / slowest)) for speed in found]
+    speeds = [_speed(executor) for executor in executors]
+    slowest = min(speeds)
+    ratios = [round(np.log2(speed / slowest)) for speed in speeds]
     return [min(1 << int(ratio), TEAMS.max_speed_ratio) for ratio in ratios]
 
 

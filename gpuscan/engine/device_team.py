@@ -127,10 +127,10 @@ class DeviceTeam:
         enough = TEAMS.min_rows_each * sum(self.speeds)
         alike = problem.heads is None or problem.heads.cuts_rows_alike
         before, after = range(problem.axis), range(problem.axis + 1, len(problem.shape))
-        found = [axis for axis in before if problem.shape[axis] >= enough]
-        if not found and (not alike or any(problem.field_offsets)):
-            found = [axis for axis in after if problem.shape[axis] >= enough]
-        return found[0] if found else None
+        long_axes = [axis for axis in before if problem.shape[axis] >= enough]
+        if not long_axes and (not alike or any(problem.field_offsets)):
+            long_axes = [axis for axis in after if problem.shape[axis] >= enough]
+        return long_axes[0] if long_axes else None
 
     def _scan_shares(self, problem: Problem, strategy: str, results: Arrays, axis: int) -> None:
         """Let each device scan some of the rows."""
@@ -144,9 +144,9 @@ class DeviceTeam:
             if not problem.keep_last_only or problem.heads is not None:
                 scan_host(self.executors[device], share, strategy, outputs=[result[index] for result in results])
                 return
-            for result, found in zip(results, scan_host(self.executors[device], share, strategy), strict=True):
+            for result, scanned in zip(results, scan_host(self.executors[device], share, strategy), strict=True):
                 view = result.reshape((*lead, *result.shape[1:]))[index[axis - place :]]
-                view[...] = found.reshape(view.shape)
+                view[...] = scanned.reshape(view.shape)
 
         self.share(problem.shape[axis], call)
 

@@ -163,11 +163,11 @@ def _join_run_axes(context: DeviceContext, run: _Run, shape: tuple[int, ...]) ->
     """Return the call with its axes. If sources would exceed a binding in every piece, they are copied in C order."""
     axes = join_axes(shape, *(source.strides for source in run.sources)) or [(1, *[0] * len(run.sources))]
     vectors = tuple(len(axes) == 1 and _is_vector(source, axes[0][1 + i]) for i, source in enumerate(run.sources))
-    found = replace(run, axes=axes, text=replace(run.text, rank=len(axes), vectors=vectors))
-    widths = [high - low for low, high in (found.source_reach(index, 1) for index in range(len(run.sources)))]
+    joined = replace(run, axes=axes, text=replace(run.text, rank=len(axes), vectors=vectors))
+    widths = [high - low for low, high in (joined.source_reach(index, 1) for index in range(len(run.sources)))]
     large = max(widths, default=0) > context.binding_limit // 4
     if len(axes) == 1 or not (large or prod(shape) > _MAX_ELEMENTS):
-        return found
+        return joined
     copies = [
         source
         if source.strides == c_strides(shape, source.dtype.itemsize)

@@ -44,7 +44,7 @@ def label_range(executor: Executor, labels: DeviceArray) -> tuple[int, int]:
             ends += scan_device(executor, problem.as_reduction())
         size = flat.dtype.itemsize
         stretches = [(end.buffer, end.offset, size) for end in ends]
-        least, largest = (int(found.view(flat.dtype)[0]) for found in context.read_and_check(*stretches))
+        least, largest = (int(content.view(flat.dtype)[0]) for content in context.read_and_check(*stretches))
         return (least, largest) if labels.dtype != np.bool_ else (0, min(1, largest))
 
 
@@ -88,9 +88,9 @@ def reduce_groups(
         problem = with_indices(problem)
         # Missing labels are one more group, the last one.
         ranked = groups + 1
-        found = group_elements(executor, problem, number_labels(given, groups), moves=True)
-        inside = found.problem
-        marks = _marks_of(found.labels, problem.row_length, ranked)
+        grouped = group_elements(executor, problem, number_labels(given, groups), moves=True)
+        inside = grouped.problem
+        marks = _marks_of(grouped.labels, problem.row_length, ranked)
         if problem.fill is None:
             own = marks._view_as((marks.size,))._view_at((marks.size // ranked, groups), (4 * ranked, 4))
             check_full_later(executor, problem, contiguous(own)._view_as((own.size,)), groups)

@@ -199,8 +199,8 @@ def _run_stages(
     bound, kept = bind_arrays(context, problem, groups.spec, leaves, results)
     bound |= {"labels": labels._binding(), "table": table._binding()}
     if plan.local_words:
-        found = empty(context, (plan.local_words,), np.uint32)
-        bound["locals"] = found._binding()
+        local_words = empty(context, (plan.local_words,), np.uint32)
+        bound["locals"] = local_words._binding()
     steps: list[Step] = []
     if plan.cleared_words:
         steps.append(Clear(table.buffer, 0, 4 * plan.cleared_words))

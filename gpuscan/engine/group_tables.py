@@ -112,8 +112,12 @@ def search_largest(executor: Executor, labels: DeviceArray) -> DeviceArray:
 
 def _read_count(largest: DeviceArray, dtype: AnyDType) -> int:
     """Return 1 more than the largest label; 0 if a label is negative, or if there are too many for a table."""
-    found = int(largest._read().reshape(-1)[0])
-    return 0 if found >= _MOST_LABELS or (dtype.kind == "i" and found > np.iinfo(dtype).max) else found + 1
+    largest_label = int(largest._read().reshape(-1)[0])
+    return (
+        0
+        if largest_label >= _MOST_LABELS or (dtype.kind == "i" and largest_label > np.iinfo(dtype).max)
+        else largest_label + 1
+    )
 
 
 def plan_reduction(executor: Executor, problem: Problem, labels: DeviceArray, count: int) -> TabledGroups | None:
@@ -241,8 +245,8 @@ def check_full_later(executor: Executor, problem: Problem, marks: DeviceArray, g
         groups: the groups of a row.
     """
     search = find_or_make_problem(marks, "maximum", axis=0, exclusive=False, reverse=False, before=_rank_if_empty)
-    (found,) = scan_device(executor, search.as_reduction())
-    report_largest(executor.context, found, _error_if_empty, (problem.operator.described, groups))
+    (largest,) = scan_device(executor, search.as_reduction())
+    report_largest(executor.context, largest, _error_if_empty, (problem.operator.described, groups))
 
 
 def _rank_if_empty(mark: Number, place: Number) -> Number:
@@ -256,7 +260,7 @@ def _error_if_empty(operator: str, groups: int, words: list[int]) -> Exception |
 
 def report_largest(
     context: DeviceContext,
-    found: DeviceArray,
+    largest: DeviceArray,
     reader: Callable[..., Exception | None],
     known: tuple[object, ...],
 ) -> None:
@@ -268,7 +272,7 @@ def report_largest(
         reader, known: as in `Verdict`.
     """
     verdict = new_verdict(context, 1, reader, known)
-    map_elements(context, [found, verdict], _larger(), verdict.shape, [verdict])
+    map_elements(context, [largest, verdict], _larger(), verdict.shape, [verdict])
     context.check_if_many()
 
 

@@ -119,11 +119,11 @@ def _scan_sorted(
     executor: Executor, problem: Problem, labels: object, strategy: str, *, few_stages: bool = False
 ) -> tuple[Permutation, list[DeviceArray]]:
     """Return the order of the labels, and the results (elements of all rows, *element shape) in this order."""
-    found = group_elements(executor, problem, labels, few_stages=few_stages)
-    assert found.order is not None
-    scanned = scan_device(executor, found.problem, strategy)
+    grouped = group_elements(executor, problem, labels, few_stages=few_stages)
+    assert grouped.order is not None
+    scanned = scan_device(executor, grouped.problem, strategy)
     fields = problem.destination.fields
-    return found.order, [a._view_as((problem.size, *f.shape)) for a, f in zip(scanned, fields, strict=True)]
+    return grouped.order, [a._view_as((problem.size, *f.shape)) for a, f in zip(scanned, fields, strict=True)]
 
 
 def _undo_rows(executor: Executor, problem: Problem, order: Permutation, entries: DeviceArray) -> DeviceArray:
@@ -145,10 +145,10 @@ def _undo(executor: Executor, order: Permutation, entries: DeviceArray) -> Devic
         return order.undo(entries)
     # Words that are written far from each other take much longer than words in one part of the array.
     flat = bindable(entries)._view_as((entries.shape[0],), f"u{size}")
-    found = partition_places(executor, order.indices._view_as(flat.shape), flat)
-    assert found.keys is not None
-    assert found.places is not None
-    return Permutation(context, found.keys).undo(found.places)._view_as(entries.shape, entries.dtype)
+    moves = partition_places(executor, order.indices._view_as(flat.shape), flat)
+    assert moves.keys is not None
+    assert moves.places is not None
+    return Permutation(context, moves.keys).undo(moves.places)._view_as(entries.shape, entries.dtype)
 
 
 def _are_long(executor: Executor, nbytes: int) -> bool:
@@ -161,17 +161,17 @@ def holds_missing(executor: Executor, labels: DeviceArray) -> bool:
     """Return True if a label on a device is missing. This waits for the device."""
     if not may_be_missing(labels):
         return False
-    found = search_missing(executor, labels)._read()
+    flag = search_missing(executor, labels)._read()
     executor.context.check()
-    return bool(found[0])
+    return bool(flag[0])
 
 
 def search_missing(executor: Executor, labels: DeviceArray) -> DeviceArray:
     """Return one word on the device: 1 if a label is missing, else 0."""
     flat = contiguous(labels)._view_as((labels.size,))
     search = find_or_make_problem(flat, "maximum", axis=0, exclusive=False, reverse=False, before=_is_missing)
-    (found,) = scan_device(executor, search.as_reduction())
-    return found
+    (flag,) = scan_device(executor, search.as_reduction())
+    return flag
 
 
 def _is_missing(label: Number) -> Number:
@@ -239,26 +239,26 @@ def sort_labels(
     sizes = [f.storage_bytes for f in problem.source.fields]
     if moves and problem.rows == 1 and not problem.indexed and sizes in ([4], [8]):
         words = _on_device(executor, problem.leaves[0])._view_as((length,), f"u{sizes[0]}")
-        found = sort_device(executor, given._view_as((length,)), 0, words=words)
-        assert found.keys is not None
-        assert found.places is not None
-        return SortedLabels(found.keys, found.places, moved=True)
+        ordered = sort_device(executor, given._view_as((length,)), 0, words=words)
+        assert ordered.keys is not None
+        assert ordered.places is not None
+        return SortedLabels(ordered.keys, ordered.places, moved=True)
     limit = executor.context.capabilities.limits[STORAGE_LIMIT]
     if with_elements and problem.rows == 1 and sizes == [4] and _are_long(executor, 4 * length) and limit > 8:
         words = _on_device(executor, problem.leaves[0])._view_as((length,), np.uint32)
-        found = sort_device(executor, given._view_as((length,)), 0, with_places=True, words=words, strategy=strategy)
-        assert found.keys is not None
-        assert found.places is not None
-        return SortedLabels(found.keys, found.places, words=found.words)
+        ordered = sort_device(executor, given._view_as((length,)), 0, with_places=True, words=words, strategy=strategy)
+        assert ordered.keys is not None
+        assert ordered.places is not None
+        return SortedLabels(ordered.keys, ordered.places, words=ordered.words)
     by_element = given.shape == problem.shape and problem.rows > 1
     if by_element:
         given = transpose_elements(given, length, inner, given.dtype.itemsize)
     rows = problem.rows if by_element else 1
-    found = sort_device(executor, given._view_as((rows, length)), 1, with_places=True, strategy=strategy)
-    assert found.keys is not None
-    assert found.places is not None
+    ordered = sort_device(executor, given._view_as((rows, length)), 1, with_places=True, strategy=strategy)
+    assert ordered.keys is not None
+    assert ordered.places is not None
     shape = (rows, length) if by_element else (length,)
-    return SortedLabels(found.keys._view_as(shape), found.places)
+    return SortedLabels(ordered.keys._view_as(shape), ordered.places)
 
 
 def group_elements(
@@ -269,25 +269,25 @@ def group_elements(
     `moves` is that of `sort_labels`: True if the elements need not go back to their places. So is `few_stages`.
     """
     context, length, inner = executor.context, problem.row_length, problem.inner
-    found = labels
-    if not isinstance(found, SortedLabels):
-        found = sort_labels(executor, problem, labels, moves=moves, with_elements=not moves, few_stages=few_stages)
-    if found.moved:
+    ordered = labels
+    if not isinstance(ordered, SortedLabels):
+        ordered = sort_labels(executor, problem, labels, moves=moves, with_elements=not moves, few_stages=few_stages)
+    if ordered.moved:
         (f,) = problem.source.fields
-        moved = found.places._view_as((length, *f.shape), f.scalar.dtype)
-        return Grouped(in_label_order(problem, found).with_leaves((moved,)), found.labels, None)
-    order = Permutation.of_rows(context, found.places, problem.rows, length)
-    if found.words is not None:
+        moved = ordered.places._view_as((length, *f.shape), f.scalar.dtype)
+        return Grouped(in_label_order(problem, ordered).with_leaves((moved,)), ordered.labels, None)
+    order = Permutation.of_rows(context, ordered.places, problem.rows, length)
+    if ordered.words is not None:
         (f,) = problem.source.fields
-        moved = found.words._view_as((length, *f.shape), f.scalar.dtype)
-        return Grouped(in_label_order(problem, found).with_leaves((moved,)), found.labels, order)
+        moved = ordered.words._view_as((length, *f.shape), f.scalar.dtype)
+        return Grouped(in_label_order(problem, ordered).with_leaves((moved,)), ordered.labels, order)
     leaves = []
     for leaf, f in zip(problem.leaves, problem.source.fields, strict=True):
         array = transpose_elements(_on_device(executor, leaf), length, inner, f.storage_bytes)
         moved = order.apply(array._view_as((problem.size, *f.shape)))
         leaves.append(moved._view_as((problem.rows, length, *f.shape) if problem.rows > 1 else (length, *f.shape)))
-    inside = in_label_order(problem, found).with_leaves(tuple(leaves))
-    return Grouped(inside, found.labels, order)
+    inside = in_label_order(problem, ordered).with_leaves(tuple(leaves))
+    return Grouped(inside, ordered.labels, order)
 
 
 def in_label_order(problem: Problem, labels: SortedLabels) -> Problem:

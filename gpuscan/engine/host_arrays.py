@@ -85,8 +85,8 @@ def scan_host(
         return written(results, outputs)
     if takes_vectors(problem, context.capabilities):
         whole = as_vectors(problem)
-        found = scan_host(executor, whole, strategy, piece_bytes=piece_bytes, **options)
-        return written([each.reshape(problem.results_shape) for each in found], outputs)
+        scanned = scan_host(executor, whole, strategy, piece_bytes=piece_bytes, **options)
+        return written([each.reshape(problem.results_shape) for each in scanned], outputs)
     lead = problem.results_shape
     results = outputs or [np.empty((*lead, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
     with guarded(context):
@@ -274,8 +274,8 @@ class _Scan:
         rows = problem.with_rows_together(map(problem.by_rows, problem.numpy_leaves))
         if rows.leaves[0] is problem.leaves[0]:
             raise row_too_long(self._executor.context, self._spec)
-        found = scan_host(self._executor, rows, self._strategy, **self._options)
-        for result, part in zip(self._results, found, strict=True):
+        scanned = scan_host(self._executor, rows, self._strategy, **self._options)
+        for result, part in zip(self._results, scanned, strict=True):
             result[...] = problem.from_rows(part)
 
     # ----- The job

@@ -48,19 +48,19 @@ class KeptArrays:
         if kind is None:
             return make()
         key = (kind, name)
-        found = self._arrays.get(key)
-        if found is not None:
+        kept = self._arrays.get(key)
+        if kept is not None:
             self._arrays.move_to_end(key)
-            self._context.note_constant(found.buffer, found._owner)
-            return found
+            self._context.note_constant(kept.buffer, kept._owner)
+            return kept
         with self._context.pause_recording():
-            found = self._arrays[key] = make()
-        self._context.note_constant(found.buffer, found._owner)
-        self.nbytes += found.buffer.size
+            kept = self._arrays[key] = make()
+        self._context.note_constant(kept.buffer, kept._owner)
+        self.nbytes += kept.buffer.size
         while self.nbytes > _MAX_KEPT_BYTES and len(self._arrays) > 1:
             _, oldest = self._arrays.popitem(last=False)
             self.nbytes -= oldest.buffer.size
-        return found
+        return kept
 
     def clear(self) -> None:
         """Drop all arrays."""

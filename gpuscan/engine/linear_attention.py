@@ -103,10 +103,10 @@ class DeviceAttention:
             steps.append(self._take_state(states, slots, of_first))
             self._submit(steps)
             after = of_first
-        found = [results._view_as(part.shape, offset=4 * place) for part, place in zip(parts, places, strict=False)]
+        gradients = [results._view_as(part.shape, offset=4 * place) for part, place in zip(parts, places, strict=False)]
         of_values = updates._view_as(self.v.shape, offset=4 * values if delta else 0)
-        of_beta = found[3] if delta else None
-        return [*found[:2], of_values, found[2], of_beta, None if self.initial is None else of_first]
+        of_beta = gradients[3] if delta else None
+        return [*gradients[:2], of_values, gradients[2], of_beta, None if self.initial is None else of_first]
 
     def _checkpoints(self, states: DeviceArray, updates: DeviceArray) -> list[DeviceArray | None]:
         """Submit the walk, and return the state before each stretch; None for 0."""

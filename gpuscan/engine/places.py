@@ -134,13 +134,13 @@ class HostSlabs:
             # Threads share the copy along the first axis, so a lone matrix is copied by its rows.
             return [(matrices[0], slab[0])] if len(slab) == 1 else [(matrices, slab)]
         lead, tail = shape[:axis], shape[axis + 1 :]
-        found = []
+        stretches = []
         for number, outer in enumerate(range(part.outer.start, part.outer.stop)):
             matrix = self._array[np.unravel_index(outer, lead)] if lead else self._array
             for column in range(columns):
                 index = np.unravel_index(part.columns.start + column, tail) if tail else ()
-                found.append((matrix[(slice(None), *index)], slab[number, :, column]))
-        return found
+                stretches.append((matrix[(slice(None), *index)], slab[number, :, column]))
+        return stretches
 
 
 # ----- Device arrays
@@ -167,12 +167,12 @@ class DeviceSource:
             return self.array._binding(), self.array
         view = part_of(self.array, part, self._field, self._inner)
         if view.is_contiguous:
-            found = _as_array(view, self._field)
-            if not found._is_bindable:
-                found = duplicate(found)
+            array = _as_array(view, self._field)
+            if not array._is_bindable:
+                array = duplicate(array)
         else:
-            found = copy_view(view, (part.length * self._field.count,), self._field.scalar.dtype)
-        return found._binding(), found
+            array = copy_view(view, (part.length * self._field.count,), self._field.scalar.dtype)
+        return array._binding(), array
 
 
 class DeviceSink:
@@ -201,13 +201,13 @@ class DeviceSink:
             return self.array._binding(), None
         view = self._view(part)
         if direct and view.is_contiguous:
-            found = _as_array(view, self._field)
-            if found._is_writable_in_vectors or (
-                found._is_bindable and self._per_row and self._field.storage_bytes >= 4
+            array = _as_array(view, self._field)
+            if array._is_writable_in_vectors or (
+                array._is_bindable and self._per_row and self._field.storage_bytes >= 4
             ):
-                return found._binding(), None
-            if found._is_bindable and not part.last and not part.is_slab and found.nbytes % 16 == 0:
-                return found._binding(), None
+                return array._binding(), None
+            if array._is_bindable and not part.last and not part.is_slab and array.nbytes % 16 == 0:
+                return array._binding(), None
         dtype = self._field.scalar.dtype
         temporary = empty(self.array._context, (view.nbytes // dtype.itemsize,), dtype)
         return temporary._binding(), temporary

@@ -98,7 +98,7 @@ class Planner:
         context.take_strategies_back()
         key = (kind, *strategy_key(strategy))
         with context.lock:
-            found = self._layouts.find(key)
-            if found is None or found.capabilities is not context.capabilities:
-                found = self._layouts.keep(key, make())
-            return found
+            layout = self._layouts.find(key)
+            if layout is None or layout.capabilities is not context.capabilities:
+                layout = self._layouts.keep(key, make())
+            return layout

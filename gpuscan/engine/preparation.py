@@ -118,9 +118,9 @@ def _steps(pair: Sequence[AnyArray]) -> Any:
     return pair[0] + pair[1], product, product + pair[1]
 
 
-def _same_bits(found: AnyArray, expected: AnyArray) -> bool:
+def _same_bits(results: AnyArray, expected: AnyArray) -> bool:
     one_nan = np.where(np.isnan(expected), np.float32(np.nan), expected)
-    return np.array_equal(found.view(np.uint32), one_nan.view(np.uint32))
+    return np.array_equal(results.view(np.uint32), one_nan.view(np.uint32))
 
 
 @cache

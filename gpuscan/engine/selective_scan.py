@@ -151,13 +151,13 @@ def selective_gradients(sources: GradientSources) -> list[DeviceArray]:
         steps = call.steps("scan", first, purpose="checkpoints", later_chunks=False, stretch=stretch)
         steps += call.steps("gradient", second, channels=width, times=times, stretch=stretch)
         _submit(context, steps, second)
-    found = [results._view_as(sources.shape, offset=4 * at) for at in (0, series)]
+    gradients = [results._view_as(sources.shape, offset=4 * at) for at in (0, series)]
     places = {True: 0, False: 0}
     for varying in (False, *varies):
         sums, shape = (strip_sums, by_time) if varying else (row_sums, by_row)
-        found.append(sums._view_as(shape, offset=4 * places[varying] * prod(shape)))
+        gradients.append(sums._view_as(shape, offset=4 * places[varying] * prod(shape)))
         places[varying] += 1
-    return found
+    return gradients
 
 
 def can_differentiate(context: DeviceContext, rows: int, channels: int, state_count: int, length: int) -> bool:

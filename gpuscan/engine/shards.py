@@ -218,9 +218,9 @@ def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[A
         executor.context.check()
         return whole, begin, end
 
-    found = on_devices(shards, reduce)
+    reduced = on_devices(shards, reduce)
     parts: list[tuple[AnyArray, ...]] = []
-    for number, (whole, begin, end) in enumerate(found):
+    for number, (whole, begin, end) in enumerate(reduced):
         for result, values in zip(results, whole, strict=True):
             np.moveaxis(result, axis, 0)[places[number]] = np.moveaxis(values, axis, 0)
         if begin is not None:
@@ -256,17 +256,17 @@ def on_devices(shards: Sequence[Shard], call: Callable[[int], T]) -> list[T]:
         Exception: the first error of a call. No thread runs on after it.
     """
     devices = list(dict.fromkeys(shard.device for shard in shards))
-    found: dict[int, T] = {}
+    by_number: dict[int, T] = {}
 
     def work(device: int) -> None:
         for number, shard in enumerate(shards):
             if shard.device == device:
                 with naming(shard.executor, device):
-                    found[number] = call(number)
+                    by_number[number] = call(number)
 
     with ThreadPoolExecutor(len(devices), thread_name_prefix="gpuscan-shard") as threads:
         raise_first([threads.submit(work, device) for device in devices])
-    return [found[number] for number in range(len(shards))]
+    return [by_number[number] for number in range(len(shards))]
 
 
 # ----- Where segments end
@@ -320,8 +320,8 @@ def _ends_on_device(executor: Executor, heads: Heads) -> HeadEnds:
     """Look for the words of the segment bits that have heads, and read only these."""
     bits = segment_heads(executor.context, heads, in_columns=True)
     problem = make_problem(bits, _first_and_last, before=_words_with_heads)
-    found = scan_device(executor, replace(problem, keep_last_only=True))
-    first, last = (int(each._read()[0]) for each in found)
+    ends = scan_device(executor, replace(problem, keep_last_only=True))
+    first, last = (int(each._read()[0]) for each in ends)
     executor.context.check()
     if last < 0:
         return HeadEnds(heads.row_length, 0)

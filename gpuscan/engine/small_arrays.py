@@ -48,9 +48,9 @@ def scan_small(executor: Executor, problem: Problem, strategy: str, results: Seq
             return scan_device(executor, problem.with_leaves(tuple(given)), strategy), None
 
         # The key has the shapes of the arrays.
-        found = launch(context, key, (), leaves, compute)
+        scanned = launch(context, key, (), leaves, compute)
         try:
-            contents = context.read_and_check(*((each.buffer, each.offset, each.nbytes) for each in found))
+            contents = context.read_and_check(*((each.buffer, each.offset, each.nbytes) for each in scanned))
         except ProgressTimeoutError:
             return False
     for result, content in zip(results, contents, strict=True):

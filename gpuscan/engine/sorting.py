@@ -111,8 +111,8 @@ def sort_device(
     shape, length = keys.shape, keys.shape[axis]
     wants_places = with_places or words is not None
     if keys.size == 0:
-        found = empty(context, shape, keys.dtype) if with_keys else None
-        return Sorted(found, empty(context, shape, np.uint32) if wants_places else None)
+        sorted_keys = empty(context, shape, keys.dtype) if with_keys else None
+        return Sorted(sorted_keys, empty(context, shape, np.uint32) if wants_places else None)
     scalar = scalar_of(keys.dtype)
     check_size(context, keys.size, scalar)
     inner = prod(shape[axis + 1 :])
@@ -168,9 +168,9 @@ def sort_selected(
         scalar, context = scalar_of(dtype), keys._context
         given = Keys(keys, scalar, length, descending, True, "words", words)
         plan = plan_row_sort(scalar, given.size // length, length, context.capabilities, with_places=True)
-        found, places, _ = _sort(executor, given, plan, "auto", {})
-        assert found is not None
-        return Sorted(_narrow_numbers(found, dtype), places)
+        sorted_keys, places, _ = _sort(executor, given, plan, "auto", {})
+        assert sorted_keys is not None
+        return Sorted(_narrow_numbers(sorted_keys, dtype), places)
 
 
 def partition_places(executor: Executor, places: DeviceArray, words: DeviceArray) -> Sorted:
@@ -282,24 +282,24 @@ def _sort(
             strategy=strategy,
             **options,
         )
-        found, run = sort_tiles(executor, keys, plan)
+        sorted_arrays, run = sort_tiles(executor, keys, plan)
         if run is None:
-            return found
+            return sorted_arrays
         if not context.may_time_out(strategy):
             context.read_report_later(run)
             context.check_if_many()
-            return found
+            return sorted_arrays
         report = read_report(context, run.state)
         if not run.has_timed_out(report):
-            return found
+            return sorted_arrays
         handle_timeout(context, strategy, asked, failed)
 
 
 def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[DeviceArray | None, DeviceArray | None]:
     """Submit a sort in which each workgroup sorts whole rows."""
-    found, places = keys.result(context) if keys.with_keys else None, keys.places(context)
+    sorted_keys, places = keys.result(context) if keys.with_keys else None, keys.places(context)
     call = uniform_of(context, [keys.length, keys.step, keys.size // keys.length, plan.levels])
-    arrays = [array for array in (keys.array, found, places, keys.words) if array is not None]
+    arrays = [array for array in (keys.array, sorted_keys, places, keys.words) if array is not None]
     # Workgroups share words of the result where their rows do not end with a word.
     edges = keys.with_keys and plan.workgroups > 1 and plan.rows * keys.length * keys.unit % 4 != 0
     stage = stage_dispatch(
@@ -320,9 +320,9 @@ def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[Devic
         with_keys=keys.with_keys,
         payload=keys.payload,
     )
-    clears = [_clear(found)] if found is not None and edges else []
+    clears = [_clear(sorted_keys)] if sorted_keys is not None and edges else []
     context.submit([*clears, stage], keys.array.nbytes, held=keys.held)
-    return found, places
+    return sorted_keys, places
 
 
 # ----- Sorts in single passes
@@ -526,29 +526,29 @@ class _TileSort:
         steps = self._steps._binding()
         if plan.digits == 1 or (plan.digits == 2 and self._given.scalar.kind == "float"):
             # The search for the digits in which keys differ takes half as long as a step, and floats differ in both.
-            found = upload_array(context, np.array([0xFFFFFFFF, 0, 1, 0], np.uint32))
-            self._submit([self._planning(found._binding(), steps)])
+            differences = upload_array(context, np.array([0xFFFFFFFF, 0, 1, 0], np.uint32))
+            self._submit([self._planning(differences._binding(), steps)])
             return steps
-        found = empty(context, (4,), np.uint32)
+        differences = empty(context, (4,), np.uint32)
         params, keys = self._params(0), sort_heuristics_for(context.capabilities.adapter_type).keys_compared
         shape = self._keys_shape | {"workgroup_size": WORKGROUP_SIZE, "keys_per_invocation": keys}
-        bound = [params, self._arrays[0], found._binding()]
+        bound = [params, self._arrays[0], differences._binding()]
         compare = self._stage("differences", bound, -(-size // (WORKGROUP_SIZE * keys)), shape)
-        self._submit([_clear(found), compare, self._planning(found._binding(), steps)])
+        self._submit([_clear(differences), compare, self._planning(differences._binding(), steps)])
         return steps
 
     def _steps_from_histogram(self) -> Binding:
         """Submit the stages that count all digits' values and choose the steps; return the buffer of the plan."""
         context, plan = self._context, self._plan
-        found = empty(context, (_DIFFERENCES + plan.bases,), np.uint32)
-        steps, params, counts = self._steps._binding(), self._params(0), found._binding()
+        histogram = empty(context, (_DIFFERENCES + plan.bases,), np.uint32)
+        steps, params, counts = self._steps._binding(), self._params(0), histogram._binding()
         rows = plan.tiles // plan.tiles_per_row
         shape = self._digits | {"workgroup_size": plan.workgroup}
         counting = self._keys_shape | shape | {"stretch": plan.stretch, "copies": plan.copies}
         workgroups = rows * -(-plan.tiles_per_row // plan.stretch)
         self._submit(
             [
-                _clear(found),
+                _clear(histogram),
                 self._stage("histogram", [params, self._arrays[0], counts], workgroups, counting),
                 self._planning(counts, steps),
                 self._stage("scan_histograms", [params, counts, steps], rows * plan.digits, shape),
@@ -556,9 +556,9 @@ class _TileSort:
         )
         return steps
 
-    def _planning(self, found: Binding, steps: Binding) -> Dispatch:
+    def _planning(self, differences: Binding, steps: Binding) -> Dispatch:
         shape = self._digits | {"workgroup_size": self._plan.workgroup}
-        return stage_dispatch(self._context, "sort/plan_steps.wgsl", [found, steps], 1, 1, **shape)
+        return stage_dispatch(self._context, "sort/plan_steps.wgsl", [differences, steps], 1, 1, **shape)
 
     def _stage(
         self,

@@ -86,7 +86,7 @@ def associative_scan(fn: Callable[[Any, Any], object], elems: object, reverse: b
         """Return the scan with a function of two lists, which hold the operands `times` times."""
         like = operands * times
         dtypes = [np.dtype(leaf.dtype) for leaf in like]
-        found = row_operator(
+        combine = row_operator(
             name_of(fn),
             lambda shapes: row_function(function, shapes, dtypes, name_of(fn)),
             [leaf.shape for leaf in like],
@@ -94,7 +94,7 @@ def associative_scan(fn: Callable[[Any, Any], object], elems: object, reverse: b
             axis,
             ([False] * count + [True] * len(free)) * times,
         )
-        return RowScan(found, axis, reverse, tuple(leaf.ndim for leaf in like))
+        return RowScan(combine, axis, reverse, tuple(leaf.ndim for leaf in like))
 
     def combine_flat(left: Arrays, right: Arrays) -> Arrays:
         shared = left[count:]
@@ -123,14 +123,14 @@ def _check_axis(leaves: Arrays, axis: object) -> int:
         raise ValueError("elems without arrays were passed; pass a pytree of one array or more")
     if (index := as_integer(axis)) is None:
         raise TypeError(f"axis={axis!r} was passed, but an axis is an integer; pass axis=0")
-    found: set[int] = {index + leaf.ndim if index < 0 else index for leaf in leaves}
+    axes: set[int] = {index + leaf.ndim if index < 0 else index for leaf in leaves}
     for leaf in leaves:
         if not -leaf.ndim <= index < leaf.ndim:
             raise ValueError(
                 f"axis={index} was passed for an array of shape {leaf.shape}, which has no such axis; pass an axis of "
                 "every array, such as 0"
             )
-    if len(found) > 1:
+    if len(axes) > 1:
         raise ValueError(
             f"axis={index} was passed for arrays of {', '.join(str(leaf.ndim) for leaf in leaves)} axes, where it "
             "means different axes. Pass an axis counted from 0"
@@ -138,7 +138,7 @@ def _check_axis(leaves: Arrays, axis: object) -> int:
     lengths = [leaf.shape[index] for leaf in leaves]
     if len(set(lengths)) > 1:
         raise ValueError(f"arrays of the lengths {lengths} along axis {index} were passed; pass arrays of one length")
-    return found.pop()
+    return axes.pop()
 
 
 # ----- Derivatives
@@ -178,8 +178,8 @@ class DifferentiableScan:
             results = scan_leaves(*leaves)
             return results, tuple(_derivative.bind(*leaves, *results, *rates, scan=self, transposed=False))
 
-        found: Arrays = scan_leaves(*leaves)
-        return found
+        scanned: Arrays = scan_leaves(*leaves)
+        return scanned
 
     # ----- The derivative. Arrays may have axes of batches in front.
 
@@ -194,12 +194,12 @@ class DifferentiableScan:
         # JAX's gradient with respect to complex numbers is the conjugate of gpuscan's.
         weights = [jnp.conj(each) for each in given]
         count = len(leaves)
-        found = _call_on_host(
+        conjugates = _call_on_host(
             lambda arrays: self.rows.gradients(arrays[:count], arrays[count : 2 * count], arrays[2 * count :]),
             [*leaves, *results, *weights],
             leaves,
         )
-        return tuple(jnp.conj(each) for each in found)
+        return tuple(jnp.conj(each) for each in conjugates)
 
     @cached_property
     def _dual(self) -> RowScan | None:
@@ -209,8 +209,8 @@ class DifferentiableScan:
             count = len(left) // 2
             values = tuple(left[:count]), tuple(right[:count])
             rates = tuple(left[count:]), tuple(right[count:])
-            found = jax.jvp(self.combined, values, rates)
-            return [*chain(*found)]
+            pair = jax.jvp(self.combined, values, rates)
+            return [*chain(*pair)]
 
         try:
             return self.make_rows(dual, 2)
@@ -220,12 +220,12 @@ class DifferentiableScan:
     # ----- The same by JAX
 
     def rates_by_jax(self, leaves: Arrays, rates: Arrays) -> Arrays:
-        found: Arrays = jax.jvp(self._batches_by_jax(leaves), tuple(leaves), tuple(rates))[1]
-        return found
+        of_results: Arrays = jax.jvp(self._batches_by_jax(leaves), tuple(leaves), tuple(rates))[1]
+        return of_results
 
     def cotangents_by_jax(self, leaves: Arrays, given: Arrays) -> Arrays:
-        found: Arrays = jax.vjp(self._batches_by_jax(leaves), *leaves)[1](tuple(given))
-        return found
+        of_leaves: Arrays = jax.vjp(self._batches_by_jax(leaves), *leaves)[1](tuple(given))
+        return of_leaves
 
     def _batches_by_jax(self, leaves: Arrays) -> Callable[..., Arrays]:
         function = self.by_jax
@@ -265,16 +265,16 @@ def _derive_again(primals: Arrays, tangents: Arrays, **options: Any) -> tuple[li
     """
     scan, transposed = options["scan"], options["transposed"]
     (leaves, results, vectors), (of_leaves, _, of_vectors) = _thirds(primals), _thirds(tangents)
-    found = _derivative.bind(*primals, **options)
+    outputs = _derivative.bind(*primals, **options)
     by_vectors = _derivative.bind(*leaves, *results, *map(ad.instantiate_zeros, of_vectors), **options)
     if all(isinstance(each, ad.Zero) for each in of_leaves):
-        return found, by_vectors
+        return outputs, by_vectors
 
     def by_jax(*leaves: jax.Array) -> Arrays:
         return tuple((scan.cotangents_by_jax if transposed else scan.rates_by_jax)(leaves, vectors))
 
     by_leaves = jax.jvp(by_jax, tuple(leaves), tuple(map(ad.instantiate_zeros, of_leaves)))[1]
-    return found, [one + other for one, other in zip(by_vectors, by_leaves, strict=True)]
+    return outputs, [one + other for one, other in zip(by_vectors, by_leaves, strict=True)]
 
 
 def _transpose_derivative(
@@ -282,8 +282,8 @@ def _transpose_derivative(
 ) -> list[jax.Array | None]:
     leaves, results, _ = _thirds(primals)
     weights = map(ad.instantiate_zeros, given)
-    found: list[jax.Array] = _derivative.bind(*leaves, *results, *weights, scan=scan, transposed=not transposed)
-    return [*[None] * (len(leaves) + len(results)), *found]
+    of_rates: list[jax.Array] = _derivative.bind(*leaves, *results, *weights, scan=scan, transposed=not transposed)
+    return [*[None] * (len(leaves) + len(results)), *of_rates]
 
 
 def _batch_derivative(
@@ -294,8 +294,8 @@ def _batch_derivative(
         jnp.broadcast_to(array, (size, *array.shape)) if axis is None else jnp.moveaxis(array, axis, 0)
         for array, axis in zip(arrays, axes, strict=True)
     ]
-    found = _derivative.bind(*whole, **options)
-    return found, [0] * len(found)
+    outputs = _derivative.bind(*whole, **options)
+    return outputs, [0] * len(outputs)
 
 
 ad.primitive_jvps[_derivative] = _derive_again

@@ -84,8 +84,8 @@ def loop(
 
     def step(carry: Arrays, x: Arrays) -> list[jax.Array]:
         shared = carry[count:]
-        found = call_with(flat, free, shared, carry[:count], x)
-        return [*found[:count], *shared, *found[count:]]
+        outputs = call_with(flat, free, shared, carry[:count], x)
+        return [*outputs[:count], *shared, *outputs[count:]]
 
     starts = [*leaves, *free]
     dtypes = [[np.dtype(each.dtype) for each in group] for group in (starts, given)]
@@ -99,9 +99,9 @@ def loop(
 
     key = None if free else function_key(f)
     whole = None if key is None else (key, tree, form, *map(tuple, dtypes))
-    found = row_loop(name_of(f), make, [each.shape for each in starts], [each.shape[1:] for each in given], whole)
-    found.check(*dtypes)
-    last, ys = _differentiable(found, reverse, [*likes, *free], rest[0], steps)(starts, given)
+    traced = row_loop(name_of(f), make, [each.shape for each in starts], [each.shape[1:] for each in given], whole)
+    traced.check(*dtypes)
+    last, ys = _differentiable(traced, reverse, [*likes, *free], rest[0], steps)(starts, given)
     return jax.tree.unflatten(tree, last[:count]), jax.tree.unflatten(rest[1], ys)
 
 
@@ -117,13 +117,13 @@ def _length(inputs: Arrays, length: int | None) -> int:
     count = None if length is None else as_integer(length)
     if length is not None and count is None:
         raise TypeError(f"length={length!r} was passed; pass an integer")
-    found = set(lengths) | ({count} if count is not None else set())
-    if len(found) != 1:
+    lengths_given = set(lengths) | ({count} if count is not None else set())
+    if len(lengths_given) != 1:
         raise ValueError(
             f"length={length} was passed for xs of the lengths {lengths}; pass arrays of one length, or length= "
             f"without xs"
         )
-    steps = found.pop()
+    steps = lengths_given.pop()
     assert steps is not None
     return steps
 
@@ -145,7 +145,7 @@ def _check_carry(returned: tuple[Likes, jax.tree_util.PyTreeDef], given: tuple[L
 
 
 def _differentiable(
-    found: RowLoop, reverse: bool, carry: Likes, outputs: Likes, steps: int
+    traced: RowLoop, reverse: bool, carry: Likes, outputs: Likes, steps: int
 ) -> Callable[[Arrays, Arrays], tuple[Arrays, Arrays]]:
     """Return the loop as a function of the arrays of init and of xs, with a gradient in reverse mode."""
     last = tuple(jax.ShapeDtypeStruct(each.shape, each.dtype) for each in carry)
@@ -153,14 +153,14 @@ def _differentiable(
 
     def on_host(init: Arrays, xs: Arrays) -> tuple[Sequence[AnyArray], Sequence[AnyArray]]:
         arrays = [[np.asarray(each) for each in group] for group in (init, xs)]
-        carry, results = found.results(arrays[0], arrays[1], reverse)
+        carry, results = traced.results(arrays[0], arrays[1], reverse)
         return tuple(_like(carry, last)), tuple(_like(results, ys))
 
     def gradient(
         init: Arrays, xs: Arrays, of_carry: Arrays, of_ys: Arrays
     ) -> tuple[Sequence[AnyArray], Sequence[AnyArray]]:
         arrays = [[np.asarray(each) for each in group] for group in (init, xs, of_carry, of_ys)]
-        of_init, of_xs = found.gradients(arrays[0], arrays[1], arrays[2], arrays[3], reverse)
+        of_init, of_xs = traced.gradients(arrays[0], arrays[1], arrays[2], arrays[3], reverse)
         return tuple(_like(of_init, arrays[0])), tuple(_like(of_xs, arrays[1]))
 
     @jax.custom_vjp

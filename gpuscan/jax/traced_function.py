@@ -140,8 +140,8 @@ def _apply(equation: JaxprEqn, arrays: list[Numbers], name: str) -> list[Numbers
         if primitive in TYPED:
             return [TYPED[primitive](*arrays, dtype=equation.outvars[0].aval.dtype)]
         if primitive in OTHERS:
-            found = OTHERS[primitive](*arrays, **parameters)
-            return found if isinstance(found, list) else [found]
+            output = OTHERS[primitive](*arrays, **parameters)
+            return output if isinstance(output, list) else [output]
     except NotImplementedError as error:
         primitive = str(error)
     if primitive == "custom_linear_solve":
@@ -329,7 +329,7 @@ def gather(
     places = iter(indices.shape[:-1])
     shape = [sliced[axis] if axis in sliced else next(places) for axis in range(indices.ndim - 1 + len(sliced))]
     fills = "FILL" in str(mode)
-    found = []
+    picked = []
     for at in np.ndindex(*shape):
         batch = tuple(at[axis] for axis in range(len(shape)) if axis not in sliced)
         place = dict.fromkeys(range(x.ndim), 0)
@@ -337,8 +337,8 @@ def gather(
         place |= {axis: batch[other] for axis, other in by_batch.items()}
         starts = dict(zip(numbers.start_index_map, indices[batch], strict=True))
         limits = {axis: x.shape[axis] - slice_sizes[axis] for axis in starts}
-        found.append(_pick(x, place, starts, limits, fills))
-    return make_number_array(found, tuple(shape))
+        picked.append(_pick(x, place, starts, limits, fills))
+    return make_number_array(picked, tuple(shape))
 
 
 def _pick(x: Numbers, place: dict[int, int], starts: dict[int, Any], limits: dict[int, int], fills: bool) -> Any:

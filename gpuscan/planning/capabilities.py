@@ -171,8 +171,8 @@ def _exactly(kind: type[T]) -> Callable[..., T]:
     def read(value: Any) -> T:
         if type(value) is not kind:  # not isinstance: True is an int
             raise TypeError(f"expected {kind.__name__}, found {value!r}")
-        found: T = value
-        return found
+        checked: T = value
+        return checked
 
     return read
 

@@ -176,18 +176,18 @@ def tile_of_long_chains(spec: ScanSpec, capabilities: Capabilities, chunk: int, 
     words, workgroup = spec.item_words * chunk, h.columns * h.column_groups
     if not 0 < rows * words <= h.column_register_words or workgroup > max_invocations(capabilities):
         return None
-    lines, found = -(-spec.inner // chunk), None
+    lines, narrowest_tile = -(-spec.inner // chunk), None
     narrowest = min(field.storage_bytes for field in (*spec.source.fields, *spec.destination.fields))
     for columns in h.chained_columns:
-        if found is not None and columns * chunk * narrowest < h.min_chained_bytes:
+        if narrowest_tile is not None and columns * chunk * narrowest < h.min_chained_bytes:
             break
         tile = ColumnTile(columns, workgroup // columns, rows, chunk)
         if spec.row_length < h.min_chained_tiles * tile.height:
             break
-        found = tile
+        narrowest_tile = tile
         if spec.rows // spec.inner * -(-lines // columns) >= h.min_chains + columns // 3:
             break
-    return None if found is None or found.columns == h.columns else found
+    return None if narrowest_tile is None or narrowest_tile.columns == h.columns else narrowest_tile
 
 
 def tile_of_full_columns(spec: ScanSpec, capabilities: Capabilities, tile: ColumnTile, kept: int) -> ColumnTile:

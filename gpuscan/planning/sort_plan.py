@@ -167,14 +167,14 @@ class RowSort:
         Each is the lowest of these bits, the bit of these by which elements are exchanged first, and True if the halves
         of a level are mirrored. Bits below follow.
         """
-        found = []
+        exchanges = []
         for level in range(self.log_items + 1, self.levels + 1):
             bits = level
             while bits:
                 bit = min((bits - 1) // self.log_items * self.log_items, self.log_capacity - self.log_items)
-                found.append((bit, bits - 1 - bit, bits == level))
+                exchanges.append((bit, bits - 1 - bit, bits == level))
                 bits = bit
-        return tuple(found)
+        return tuple(exchanges)
 
 
 def fewest_lanes(capabilities: Capabilities) -> int:

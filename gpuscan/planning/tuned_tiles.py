@@ -42,8 +42,8 @@ def best_tile(spec: ScanSpec, capabilities: Capabilities, tuned: Tuned, subgroup
         subgroups: False to use no subgroup operations.
     """
     planned = tile_shape(spec, capabilities, subgroups)
-    found = find_tuned_tile(tuned, spec, subgroups)
-    return planned if found is None or found not in planned.same_order() else found
+    tuned_tile = find_tuned_tile(tuned, spec, subgroups)
+    return planned if tuned_tile is None or tuned_tile not in planned.same_order() else tuned_tile
 
 
 def find_tuned_tile(tuned: Tuned, spec: ScanSpec, subgroups: bool = True) -> TileShape | None:
@@ -55,8 +55,8 @@ def find_tuned_tile(tuned: Tuned, spec: ScanSpec, subgroups: bool = True) -> Til
         return None
     if len(spec.source.fields) != TUNED_FIELDS.get(spec.item_words):
         return None
-    found = nearest(tuned, spec.item_words, spec.length)
-    return None if found is None or (found.subgroup_size and not subgroups) else found
+    tile = nearest(tuned, spec.item_words, spec.length)
+    return None if tile is None or (tile.subgroup_size and not subgroups) else tile
 
 
 def nearest(tuned: Tuned, words: int, length: int) -> TileShape | None:

@@ -80,10 +80,10 @@ def add_pairs_everywhere(left: Sequence[Number], right: Sequence[Number]) -> tup
     return _add(left, right, as_it_is)
 
 
-def _refuse(found: str) -> OperatorError:
+def _refuse(refused: str) -> OperatorError:
     """Return the error for a scan that is not a sum of float32."""
     return OperatorError(
-        f"compensated=True was passed for {found}; it is for sums of float32. Pass dtype=np.float32, or leave it out"
+        f"compensated=True was passed for {refused}; it is for sums of float32. Pass dtype=np.float32, or leave it out"
     )
 
 

@@ -47,11 +47,11 @@ def needs_fixed_bits(reproducible: object, operator: Operator, element: Element,
     return maps or operator.kinds is None or _has_floats(element)
 
 
-def check_not_everywhere(everywhere: bool, found: str) -> None:
+def check_not_everywhere(everywhere: bool, option: str) -> None:
     """Raise OperatorError if a scan must have the same bits everywhere, where that is not supported."""
     if everywhere:
         raise OperatorError(
-            f'reproducible="everywhere" was passed with {found}, which has no canonical order. Leave one of them out'
+            f'reproducible="everywhere" was passed with {option}, which has no canonical order. Leave one of them out'
         )
 
 
@@ -66,12 +66,12 @@ def check_fixed_bits(operator: Operator, element: Element, *maps: Map | None) ->
             f'reproducible="everywhere" was passed with {operator.described}, which is WGSL, and compilers decide the '
             "bits of its floats. Write it as a Python function, or leave reproducible out"
         )
-    found = [(operator.described, _operation_of(operator, element))]
+    operations = [(operator.described, _operation_of(operator, element))]
     for function in maps:
         if function is not None:
             nodes = [node for nodes in function.result.fields for node in nodes]
-            found.append(("before= or after=", without_fixed_bits(reachable(nodes))))
-    for name, operation in found:
+            operations.append(("before= or after=", without_fixed_bits(reachable(nodes))))
+    for name, operation in operations:
         if operation is not None:
             raise OperatorError(
                 f'reproducible="everywhere" was passed with {name}, which computes {operation}: its bits differ '
@@ -94,11 +94,11 @@ def trace_with_one_nan(after: Callable[..., object] | None, element: Element) ->
     """Return the map of `with_one_nan`, traced; None if there is neither a map nor a float."""
     if after is None and not _has_floats(element):
         return None
-    found = trace_function(with_one_nan(after, element), element, "after")
+    traced = trace_function(with_one_nan(after, element), element, "after")
     if after is not None:
-        return found
+        return traced
     # The result is a structured array where the element is one.
-    return Map(found.function, element, (*found.nodes[:-1], element), Result(found.result.fields, element))
+    return Map(traced.function, element, (*traced.nodes[:-1], element), Result(traced.result.fields, element))
 
 
 def with_one_nan(after: Callable[..., object] | None, element: Element) -> Callable[..., object]:

@@ -57,8 +57,8 @@ def number_labels(labels: AnyArray) -> AnyArray:
         return labels
     # The difference wraps where a narrow dtype does not hold it, and the conversion takes its low bits.
     unsigned = labels.astype(labels.dtype.newbyteorder("=")).view(f"u{labels.dtype.itemsize}")
-    found: AnyArray = (unsigned - np.array(least, labels.dtype).view(unsigned.dtype)).astype(dtype)
-    return found
+    numbers: AnyArray = (unsigned - np.array(least, labels.dtype).view(unsigned.dtype)).astype(dtype)
+    return numbers
 
 
 def in_order(labels: AnyArray, axis: int) -> bool:

@@ -139,13 +139,13 @@ def split_index(parts: Sequence[Any], shape: Axes, true_places: Callable[[Any], 
         arrays.append(number)
         if is_mask(part) and not part.shape:
             # One bool stands for a new axis of length 1, or for no element.
-            found: Sequence[Any] = [np.zeros(int(bool(part)), np.intp)]
+            parts_of_mask: Sequence[Any] = [np.zeros(int(bool(part)), np.intp)]
             new: list[slice | None] = [None]
             lengths: Axes = (1,)
         else:
-            found = true_places(part) if is_mask(part) else [part]
-            new, lengths = [slice(None)] * len(found), shape[axis : axis + len(found)]
-        for offset, (index, length) in enumerate(zip(found, lengths, strict=True)):
+            parts_of_mask = true_places(part) if is_mask(part) else [part]
+            new, lengths = [slice(None)] * len(parts_of_mask), shape[axis : axis + len(parts_of_mask)]
+        for offset, (index, length) in enumerate(zip(parts_of_mask, lengths, strict=True)):
             axes.append(len(view) + offset)
             numbers.append(axis + offset)
             indices.append(check_indices(index, axis + offset, length))
@@ -181,8 +181,8 @@ def check_indices(index: object, axis: int, length: int) -> Any:
         error = outside_error(axis, length, largest if largest >= length else least)
         if error is not None:
             raise error
-    found = given.astype(np.int64)
-    return np.where(found < 0, found + length, found)
+    wide = given.astype(np.int64)
+    return np.where(wide < 0, wide + length, wide)
 
 
 def outside_error(axis: int, length: int, index: int) -> IndexError | None:
@@ -191,8 +191,8 @@ def outside_error(axis: int, length: int, index: int) -> IndexError | None:
         return None
     advice = f"pass indices from {-length} to {length - 1}" if length else "pass a slice"
     # The device counts indices of more than 32 bits as 2**32 - 1.
-    found = f"{index}" if abs(index) <= MAX_PLACES else "2**32 - 1 or more" if index > 0 else "1 - 2**32 or less"
-    return IndexError(f"index {found} was asked for along axis {axis}, which has {length} entries; {advice}")
+    shown = f"{index}" if abs(index) <= MAX_PLACES else "2**32 - 1 or more" if index > 0 else "1 - 2**32 or less"
+    return IndexError(f"index {shown} was asked for along axis {axis}, which has {length} entries; {advice}")
 
 
 def index_error(axis: int, length: int, words: Sequence[int]) -> IndexError | None:

@@ -101,8 +101,8 @@ def _codes_of(given: object) -> Array | None:
         return None
     if not hasattr(given, "to_numpy") or not hasattr(given, "isna"):
         return None
-    found: Array = given.to_numpy(dtype=np.int64, na_value=MISSING)
-    return found
+    codes: Array = given.to_numpy(dtype=np.int64, na_value=MISSING)
+    return codes
 
 
 def _values_of(given: object) -> Array:
@@ -144,6 +144,6 @@ def _number_by_sort(flat: Array) -> Array:
     _, firsts, numbers = np.unique(flat[~missing], return_index=True, return_inverse=True)
     ranks = np.empty(len(firsts), np.int64)
     ranks[np.argsort(firsts)] = np.arange(len(firsts))
-    found = np.full(flat.shape, MISSING, np.int64)
-    found[~missing] = ranks[numbers]
-    return found
+    numbered = np.full(flat.shape, MISSING, np.int64)
+    numbered[~missing] = ranks[numbers]
+    return numbered

@@ -29,12 +29,12 @@ def nearest_in(dtype: AnyDType, numbers: AnyArray, *, up: bool) -> tuple[AnyArra
             exists = (wide <= info.max) if up else (wide >= info.min)
             inside = (wide >= info.min) & (wide <= info.max)
         ends = np.where(wide < 0, dtype.type(info.min), dtype.type(info.max))
-        found = np.where(inside, np.where(inside, wide, 0).astype(dtype), ends)
+        rounded = np.where(inside, np.where(inside, wide, 0).astype(dtype), ends)
         if wide.dtype.kind == "f" and dtype.itemsize == 8:
             # NumPy compares 64-bit integers with floats in float64, which rounds them.
             for place in np.flatnonzero(np.abs(wide) >= _EXACT_IN_FLOAT64):
-                found.flat[place], exists.flat[place] = _nearest_in_float64(info, float(wide.flat[place]), up=up)
-        return found, exists
+                rounded.flat[place], exists.flat[place] = _nearest_in_float64(info, float(wide.flat[place]), up=up)
+        return rounded, exists
     wide = numbers.astype(np.float64)
     with np.errstate(over="ignore"):
         nearest = wide.astype(dtype)
@@ -53,7 +53,7 @@ def _nearest_in_float64(info: np.iinfo[Any], number: float, *, up: bool) -> tupl
     if not np.isfinite(number) or not np.isfinite(other):
         return int(info.min if up else info.max), True
     middle = int(number) + int(other)
-    found = -(-middle // 2) if up else middle // 2
-    if float(found) < number if up else float(found) > number:
-        found += 1 if up else -1
-    return min(max(found, int(info.min)), int(info.max)), True
+    nearest = -(-middle // 2) if up else middle // 2
+    if float(nearest) < number if up else float(nearest) > number:
+        nearest += 1 if up else -1
+    return min(max(nearest, int(info.min)), int(info.max)), True

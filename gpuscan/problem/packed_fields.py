@@ -93,15 +93,15 @@ def unpack_results(problem: Problem, results: Sequence[AnyArray]) -> Arrays:
 def _layout(element: Element) -> tuple[tuple[AnyDType, ...], tuple[int, ...], tuple[tuple[int, int], ...]]:
     """Return the dtypes of the carriers, how many numbers each has, and `places`."""
     sizes: dict[AnyDType, int] = {}
-    found = []
+    positions = []
     for field in element.fields:
         dtype = _COMPLEX if field.scalar.kind == "complex" else _WORDS
         # A number is never in two words, unless it has two of its own.
         step = min(field.scalar.dtype.itemsize, dtype.itemsize)
         start = -(-sizes.setdefault(dtype, 0) // step) * step
-        found.append((list(sizes).index(dtype), start))
+        positions.append((list(sizes).index(dtype), start))
         sizes[dtype] = start + field.storage_bytes
-    return tuple(sizes), tuple(-(-size // dtype.itemsize) for dtype, size in sizes.items()), tuple(found)
+    return tuple(sizes), tuple(-(-size // dtype.itemsize) for dtype, size in sizes.items()), tuple(positions)
 
 
 def places(element: Element) -> tuple[tuple[int, int], ...]:

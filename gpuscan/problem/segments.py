@@ -296,10 +296,10 @@ def check_offsets(segments: object, length: int) -> AnyArray:
     given = _integers(segments, length)
     wanted = np.dtype(np.uint32 if length < 2**32 else np.int64)
     same = given.dtype.isnative and given.dtype.itemsize == wanted.itemsize
-    found = given.view(wanted) if same else np.empty(given.shape, wanted)
-    _check_order(given, None if same else found)
+    offsets = given.view(wanted) if same else np.empty(given.shape, wanted)
+    _check_order(given, None if same else offsets)
     _check_ends(given, length)
-    return found
+    return offsets
 
 
 def _integers(segments: object, length: int) -> AnyArray:

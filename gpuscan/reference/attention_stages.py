@@ -59,8 +59,8 @@ class Chunk:
         gates = self.gates if self.by_key else self.gates[..., np.newaxis]
         between = gates[..., :, np.newaxis, :] - gates[..., np.newaxis, :, :]
         steps = np.arange(self.q.shape[-2])
-        found: Array = np.exp(np.where(steps[:, np.newaxis, np.newaxis] < steps[:, np.newaxis], -np.inf, between))
-        return found
+        decays: Array = np.exp(np.where(steps[:, np.newaxis, np.newaxis] < steps[:, np.newaxis], -np.inf, between))
+        return decays
 
     @property
     def whole_decay(self) -> Array:
@@ -94,8 +94,8 @@ def states(chunk: Chunk, inverse: Array | None, state: Array) -> tuple[Array, Ar
 
 def outputs(chunk: Chunk, pairs: Array, state: Array, updates: Array) -> Array:
     """Return the outputs of a chunk, from the state before it."""
-    found: Array = (chunk.scale * chunk.q * chunk.decays) @ state + pairs @ updates
-    return found
+    results: Array = (chunk.scale * chunk.q * chunk.decays) @ state + pairs @ updates
+    return results
 
 
 def state_gradients(
@@ -182,7 +182,7 @@ class HostAttention:
 
     def gradients(self, grad: Array, grad_last: Array | None) -> list[Array | None]:
         """Return the gradients with respect to q, k, v, g, beta and the first state."""
-        found = [None if array is None else np.empty_like(array) for array in (*self._arrays, self.beta)]
+        totals = [None if array is None else np.empty_like(array) for array in (*self._arrays, self.beta)]
         firsts = range(0, self.q.shape[1], CHUNK)
         begins = [self._first_state()]
         for first in firsts:
@@ -196,11 +196,11 @@ class HostAttention:
             updates, _ = states(chunk, inverse, state)
             residuals, before = state_gradients(chunk, matrix, inverse, of_outputs, after)
             own = gradients(chunk, state, end, updates, residuals, of_outputs, after)
-            for total, part in zip(found, own, strict=True):
+            for total, part in zip(totals, own, strict=True):
                 if total is not None and part is not None:
                     total[:, first : first + CHUNK] = part.swapaxes(1, 2)
             after = before
-        return [*found, None if self.initial is None else after]
+        return [*totals, None if self.initial is None else after]
 
     @property
     def _arrays(self) -> tuple[Array, ...]:

@@ -40,13 +40,13 @@ def divide_bins(values: Array, bins: int, part_bins: int, tile: int) -> list[lis
         tile: the labels of a tile.
     """
     numbers = values.astype(np.int64)
-    found = []
+    divided = []
     for begin in range(0, len(numbers), tile):
         own = numbers[begin : begin + tile]
         own = own[(own >= 0) & (own < bins)]
         parts = range(-(-bins // part_bins))
-        found.append([np.sort(own[own // part_bins == part] % part_bins) for part in parts])
-    return found
+        divided.append([np.sort(own[own // part_bins == part] % part_bins) for part in parts])
+    return divided
 
 
 def count_parts(places: list[list[Array]], bins: int, part_bins: int) -> Array:
@@ -81,6 +81,6 @@ def select(keys: Array, candidates: Array, kept: int, tile: int, *, descending: 
             own = candidates[row, number * tile : (number + 1) * tile]
             own = own[own != NO_PLACE]
             order = reference.argsort(keys[row, own], 0, descending)[:kept]
-            found = own[np.sort(order)]
-            places[row, number, : len(found)] = found
+            selected = own[np.sort(order)]
+            places[row, number, : len(selected)] = selected
     return places

@@ -48,11 +48,11 @@ def elementary(name: str, *args: Array, odd: bool = False) -> Array:
     """
     function = _python_function(f"f32_{name}" + ("_odd" if odd else ""))
     with np.errstate(all="ignore"):
-        found = function(*(np.ascontiguousarray(arg, np.float32).reshape(-1) for arg in args))
-    return np.asarray(found, np.float32).reshape(np.shape(args[0]))
+        computed = function(*(np.ascontiguousarray(arg, np.float32).reshape(-1) for arg in args))
+    return np.asarray(computed, np.float32).reshape(np.shape(args[0]))
 
 
-def errors_in_units(found: Array, exact: Array) -> Array:
+def errors_in_units(results: Array, exact: Array) -> Array:
     """Return |found - exact| of float32 and float64 arrays in units of the last place of the exact number's float32.
 
     Where one of the two is not finite, the error is 0 if they agree and infinite if they do not. A zero of the wrong
@@ -61,9 +61,9 @@ def errors_in_units(found: Array, exact: Array) -> Array:
     with np.errstate(all="ignore"):
         nearest = exact.astype(np.float32)
         exponents = (nearest.view(np.uint32) >> 23) & 255
-        errors = np.abs(found.astype(np.float64) - exact) * _UNITS_IN_ONE[exponents]
-        special = np.flatnonzero((exponents == 255) | ~np.isfinite(found) | ((nearest == 0) & (found == 0)))
-        there, wanted = found[special], nearest[special]
+        errors = np.abs(results.astype(np.float64) - exact) * _UNITS_IN_ONE[exponents]
+        special = np.flatnonzero((exponents == 255) | ~np.isfinite(results) | ((nearest == 0) & (results == 0)))
+        there, wanted = results[special], nearest[special]
         same = np.where(np.isnan(wanted), np.isnan(there), there == wanted)
         same &= np.isnan(wanted) | (np.signbit(there) == np.signbit(wanted))
     errors[special] = np.where(same, 0, np.inf)

@@ -109,8 +109,8 @@ class FixedJoiner(Joiner):
 
 def compute_fixed_map(function: Map, value: Sequence[Array]) -> list[Array]:
     """Return the fields of a map's result, with fixed bits."""
-    found = trace_map(function.function, function.source, "the map")
-    return compute_fields(found.fields, [function.source], found.element, [value], compute_fixed_node)
+    traced = trace_map(function.function, function.source, "the map")
+    return compute_fields(traced.fields, [function.source], traced.element, [value], compute_fixed_node)
 
 
 def compute_fixed_node(node: Node, *args: Any) -> Any:
@@ -138,8 +138,8 @@ def compute_fixed_operation(name: str, *args: Any) -> Any:
     if kind != np.float32:
         return numpy_function(name)(*args)
     if name in _ROUNDED:
-        found = numpy_function(name)(*args)
-        return np.where(np.isnan(found), NAN, found)
+        computed = numpy_function(name)(*args)
+        return np.where(np.isnan(computed), NAN, computed)
     if name in CHOICES or name in ELEMENTARY:
         return elementary(name, *np.broadcast_arrays(*args))
     if name in ("negative", "absolute"):
@@ -151,6 +151,6 @@ def compute_fixed_operation(name: str, *args: Any) -> Any:
 
 def complex_of(real: Array, imag: Array) -> Array:
     """Return complex numbers of these parts, with their bits unchanged."""
-    found = np.empty(np.broadcast_shapes(np.shape(real), np.shape(imag)), np.complex64)
-    found.real, found.imag = real, imag
-    return found
+    number = np.empty(np.broadcast_shapes(np.shape(real), np.shape(imag)), np.complex64)
+    number.real, number.imag = real, imag
+    return number

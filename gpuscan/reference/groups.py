@@ -35,8 +35,8 @@ def accumulate_groups(problem: Problem, labels: Array) -> list[Array]:
     leaves = tuple(take_entries(problem.by_rows(leaf), order) for leaf in problem.numpy_leaves)
     keys = np.take_along_axis(rows, order, 1)
     heads = Heads(order.shape, 1, problem.reverse, Keys(keys))
-    found = accumulate(replace(problem.with_rows_together(leaves), heads=heads))
-    return [take_entries(rows, np.argsort(order, axis=1)) for rows in found]
+    scanned = accumulate(replace(problem.with_rows_together(leaves), heads=heads))
+    return [take_entries(rows, np.argsort(order, axis=1)) for rows in scanned]
 
 
 def label_rows(problem: Problem, labels: Array) -> Array:

@@ -32,7 +32,7 @@ def selective_gradient(
     """
     arrays = u, dt, decays, inward, outward
     states = _selective_states(*arrays)
-    found = [np.zeros(array.shape, array.dtype) for array in arrays]
+    totals = [np.zeros(array.shape, array.dtype) for array in arrays]
     after, twice = grad_last[..., 0], 2 if decays.dtype.kind == "c" else 1
     for time in reversed(range(len(states) - 1)):
         x, step, decay, weight, out = (_at(array, time) for array in arrays)
@@ -43,10 +43,10 @@ def selective_gradient(
         of_input = (of_state * np.conj(weight)).real
         by_step = of_input * x + (rate * np.conj(decay)).real
         parts = of_input * step, by_step, rate * step, of_state * step * x, np.conj(states[time + 1]) * grad
-        for total, part in zip(found, parts, strict=True):
+        for total, part in zip(totals, parts, strict=True):
             own = _at(total, time)
             own += sum_to_shape(own.shape, part)
-    return tuple(found)
+    return tuple(totals)
 
 
 def _selective_states(u: Array, dt: Array, decays: Array, inward: Array, outward: Array) -> list[Array]:

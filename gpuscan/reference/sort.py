@@ -95,10 +95,10 @@ def differences(order: Array) -> tuple[int, bool]:
     return int(np.bitwise_or.reduce(order ^ order[:, :1], axis=None)), bool((order[:, 1:] < order[:, :-1]).any())
 
 
-def plan_steps(found: int, falls: bool, digits: int, radix_bits: int) -> list[tuple[int, int, int]]:
+def plan_steps(differences: int, falls: bool, digits: int, radix_bits: int) -> list[tuple[int, int, int]]:
     """Return the steps as (digit, source, destination); 0 is the input, 1 the result, 2 the temporary array."""
     mask = (1 << radix_bits) - 1
-    needed = [digit for digit in range(digits) if falls and found >> (digit * radix_bits) & mask] or [0]
+    needed = [digit for digit in range(digits) if falls and differences >> (digit * radix_bits) & mask] or [0]
     steps, destination = [], 1
     for digit in reversed(needed):
         steps.append((digit, 0 if digit == needed[0] else 3 - destination, destination))

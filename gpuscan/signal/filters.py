@@ -163,8 +163,8 @@ def section_table(sos: object) -> Floats:
         raise ValueError(
             "sos with a0 (sos[:, 3]) other than 1 was passed, but sections must be normalized. Divide each by its a0"
         )
-    found: Floats = table
-    return found
+    typed: Floats = table
+    return typed
 
 
 def _sum_of_parts(b: AnyArray, a: ArrayLike, x: object, axis: int, zi: ArrayLike | None) -> Any:
@@ -376,7 +376,7 @@ def filter_signal(section: Section, signal: Signal, start: Floats | None) -> Sam
         signal: the samples before it.
         start: the states before the first sample, in the section's coordinates: (states, *other axes); None for zeros.
     """
-    found: Samples = scan(
+    filtered: Samples = scan(
         signal.samples,
         OPERATORS[section.size, section.near_one],
         axis=signal.axis,
@@ -385,7 +385,7 @@ def filter_signal(section: Section, signal: Signal, start: Floats | None) -> Sam
         after=_output,
         device=signal.target,
     )
-    return found
+    return filtered
 
 
 def end_states(section: Section, signal: Signal, start: Floats) -> Floats:
@@ -400,12 +400,12 @@ def end_states(section: Section, signal: Signal, start: Floats) -> Floats:
     )
     problem = replace(problem, keep_last_only=True)
     if signal.device is None:
-        found = reference.reduce_rows(problem)
+        states = reference.reduce_rows(problem)
     elif isinstance(signal.samples, Array):
-        found = [array._read() for array in scan_device(signal.device._executor, problem)]
+        states = [array._read() for array in scan_device(signal.device._executor, problem)]
     else:
-        found = scan_host(signal.device._executor, problem)
-    return np.stack([np.asarray(each, np.float64).reshape(signal.others) for each in found])
+        states = scan_host(signal.device._executor, problem)
+    return np.stack([np.asarray(each, np.float64).reshape(signal.others) for each in states])
 
 
 def _make_sample_map(section: Section, signal: Signal) -> Callable[[AnyArray], Fields]:

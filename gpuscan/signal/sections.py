@@ -143,16 +143,16 @@ ONE = Factor(np.array([1.0, 0.0, 0.0]), None)
 def _factors(roots: AnyArray, delays: int = 0) -> list[Factor]:
     """Return real factors of second order with these roots and `delays` factors 1/z; one may be of first order."""
     pairs = [root for root in roots if root.imag > 0]
-    found = [Factor(np.array([1.0, -2 * root.real, abs(root) ** 2]), root) for root in pairs]
+    factors = [Factor(np.array([1.0, -2 * root.real, abs(root) ** 2]), root) for root in pairs]
     real = sorted((root.real for root in roots if root.imag == 0), key=abs, reverse=True)
     # Neighbours in size go together.
     linear = [(np.array([1.0, -root]), complex(root)) for root in real] + [(np.array([0.0, 1.0]), None)] * delays
     for (one, root), (other, _) in zip(linear[::2], linear[1::2], strict=False):
-        found.append(Factor(np.convolve(one, other), root))
+        factors.append(Factor(np.convolve(one, other), root))
     if len(linear) % 2:
         one, root = linear[-1]
-        found.append(Factor(pad_coefficients(one, 3), root))
-    return found
+        factors.append(Factor(pad_coefficients(one, 3), root))
+    return factors
 
 
 def pad_coefficients(coefficients: Floats, length: int) -> Floats:

@@ -213,10 +213,10 @@ def _steady_states(b: AnyArray, a: AnyArray) -> Floats:
     matrix = np.eye(size - 1, dtype=a.dtype) - np.eye(size - 1, k=1)
     matrix[:, :1] += a[1:, np.newaxis]
     try:
-        found: Floats = np.linalg.solve(matrix, b[1:] - a[1:] * b[0])
+        states: Floats = np.linalg.solve(matrix, b[1:] - a[1:] * b[0])
     except np.linalg.LinAlgError:
         raise np.linalg.LinAlgError(
             "a filter with a pole at 1 was passed, which has no steady state for the passes to begin in. Filter with "
             "lfilter, or remove the pole"
         ) from None
-    return found
+    return states

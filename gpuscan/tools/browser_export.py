@@ -28,10 +28,10 @@ class FunctionType(ParamType):
                 f"there is no file {path or value}. Name a Python file and what it defines: FILE.py:NAME.", param, ctx
             )
         try:
-            found: dict[str, object] = runpy.run_path(path)
+            names: dict[str, object] = runpy.run_path(path)
         except Exception as error:  # whatever the user's file does
             self.fail(f"{path} cannot be run ({type(error).__name__}: {error}). Mend the file.", param, ctx)
-        function = found.get(name)
+        function = names.get(name)
         if not callable(function):
             self.fail(f"{path} defines no function or operator {name!r}. Name one that it does.", param, ctx)
         return function

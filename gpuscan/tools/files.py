@@ -143,9 +143,9 @@ def show_profile(profile: bool, device: Device | str | None) -> Iterator[None]:
         return
     if device == NUMPY:
         raise click.BadParameter("there is no GPU time with --device numpy. Leave one out.", param_hint="'--profile'")
-    with gpu_device(device).profile() as found:
+    with gpu_device(device).profile() as recorded:
         yield
-    print_profile(found)
+    print_profile(recorded)
 
 
 def print_profile(profile: Profile) -> None:

@@ -72,14 +72,14 @@ def print_report(as_json: bool) -> None:
 
     Exits with code 2 after the report if GPUSCAN_ADAPTER names no adapter.
     """
-    found = gpuscan.devices()
+    devices = gpuscan.devices()
     default, problem = _default()
     if as_json:
-        click.echo(json.dumps([describe(number, device, default) for number, device in enumerate(found)], indent=2))
-    elif not found:
+        click.echo(json.dumps([describe(number, device, default) for number, device in enumerate(devices)], indent=2))
+    elif not devices:
         click.echo(f"No GPU adapter was found, so gpuscan runs on NumPy. To change that: {driver_advice()}.")
     else:
-        _print_panels(found, default)
+        _print_panels(devices, default)
     if problem:
         click.echo(f"gpuscan: {problem}", err=True)
         raise click.exceptions.Exit(USAGE_WRONG)
@@ -115,10 +115,12 @@ def _chosen_by_variable() -> str:
     return os.environ.get(ADAPTER_VARIABLE, "").strip().casefold()
 
 
-def _print_panels(found: Sequence[Device], default: Device | None) -> None:
+def _print_panels(devices: Sequence[Device], default: Device | None) -> None:
     from rich.console import Console, Group
 
-    Console(highlight=False).print(Group(*(panel(number, each, each is default) for number, each in enumerate(found))))
+    Console(highlight=False).print(
+        Group(*(panel(number, each, each is default) for number, each in enumerate(devices)))
+    )
     if _chosen_by_variable() == NUMPY:
         click.echo(f"{ADAPTER_VARIABLE}=numpy is set, so scans run on NumPy unless a call names a device.")
 
@@ -172,8 +174,8 @@ def write_report(path: Path, device: Device) -> Path:
 def _is_report(path: Path) -> bool:
     """Return True if a file is a report that this command wrote."""
     with suppress(OSError, ValueError):
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return not path.is_symlink() and isinstance(found, dict) and found.get("format") == FORMAT
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return not path.is_symlink() and isinstance(content, dict) and content.get("format") == FORMAT
     return False
 
 
@@ -199,16 +201,16 @@ def adapter_report(
         sizes = CPU_SIZES if capabilities.adapter_type == "CPU" else GPU_SIZES
     column = run_all([device], True, cases)[0]
     request = Request(["add"], [np.dtype(np.uint32)], sizes)
-    found = describe(0, device, None)
+    described = describe(0, device, None)
     for name in ("number", "default"):  # of this machine, not of the adapter
-        del found[name]
+        del described[name]
     made: dict[str, object] = without_person(
         {
             "format": FORMAT,
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
             "gpuscan": __version__,
             "software": _software(capabilities),
-            "probe": found,
+            "probe": described,
             "litmus": litmus_counts(measure_again(device._context.adapter, device.wgpu_device, LITMUS_RUNS)),
             "matrix": without_cases(column),
             "speeds": _speeds(device, measure_all(request.entrants(device), progress_console())),

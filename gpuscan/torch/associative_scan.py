@@ -166,11 +166,11 @@ class _Scan(TensorScan):
             return [*self._combine_leaves(*values), *forward_derivative(self._combine_leaves, values, rates)]
 
         try:
-            found = associative_scan(dual, [*tensors, *rates], self.lead + self.axis, self.reverse)
+            values_and_rates = associative_scan(dual, [*tensors, *rates], self.lead + self.axis, self.reverse)
         except OperatorError:
             # An operation of the derivative has no form in a kernel.
             return forward_derivative(self._by_torch, tensors, tangents)
-        return list(found[count:])
+        return list(values_and_rates[count:])
 
     def _combine_leaves(self, *leaves: Tensor) -> tuple[Tensor, ...]:
         """Return the combination of left and right leaves, which have the axes of batches in front."""

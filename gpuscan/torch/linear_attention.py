@@ -177,9 +177,11 @@ class _Attention(TensorScan):
             attention.gated_delta_rule_vjp if self.has_beta else attention.gated_linear_attention_vjp
         )
         of_o, of_last = (self._flat(each) for each in grads)
-        found = function(*given, of_o, scale=self.scale, initial_state=state, grad_final_state=of_last, device=device)
-        found = found if self.has_state else found[:-1]
-        return [each.reshape(array.shape) for each, array in zip(found, arrays, strict=True)]
+        of_arrays = function(
+            *given, of_o, scale=self.scale, initial_state=state, grad_final_state=of_last, device=device
+        )
+        of_arrays = of_arrays if self.has_state else of_arrays[:-1]
+        return [each.reshape(array.shape) for each, array in zip(of_arrays, arrays, strict=True)]
 
     def _flat(self, array: AnyArray) -> AnyArray:
         """Return an array with one axis of batches."""

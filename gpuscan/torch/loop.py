@@ -81,8 +81,8 @@ def loop(
         returned, other = pytree.tree_flatten(value[0])
         if other != tree:
             raise TypeError(f"f returned a carry of {other} for an init of {tree}; return a carry like init")
-        ys, found = pytree.tree_flatten(value[1]) if value[1] is not None else ([], None)
-        form_of_y[:] = [found]
+        ys, own_form = pytree.tree_flatten(value[1]) if value[1] is not None else ([], None)
+        form_of_y[:] = [own_form]
         return [*returned, *ys]
 
     dtypes = [[each.dtype for each in group] for group in (leaves, moved)]
@@ -92,20 +92,20 @@ def loop(
 
     key = function_key(f)
     whole = None if key is None else (key, repr(tree), repr(form), *map(tuple, dtypes))
-    found = row_loop(
+    traced = row_loop(
         name_of(f), make, [tuple(each.shape) for each in leaves], [tuple(each.shape[1:]) for each in moved], whole
     )
     if not form_of_y:
         # The loop was known, so that its step was not called.
         array_step(
             flat,
-            [(2,) * found.lead + shape for shape in found.carry],
-            [(2,) * found.lead + shape for shape in found.xs],
+            [(2,) * traced.lead + shape for shape in traced.carry],
+            [(2,) * traced.lead + shape for shape in traced.xs],
             dtypes,
             name_of(f),
         )
-    found.check(*([numpy_dtype(dtype) for dtype in group] for group in dtypes))
-    results = _Loop.apply(found, as_flag("reverse", reverse), len(leaves), *leaves, *moved)
+    traced.check(*([numpy_dtype(dtype) for dtype in group] for group in dtypes))
+    results = _Loop.apply(traced, as_flag("reverse", reverse), len(leaves), *leaves, *moved)
     carry = pytree.tree_unflatten(list(results[: len(leaves)]), tree)
     if form_of_y[0] is None:
         return carry, None
@@ -117,11 +117,11 @@ class _Loop(torch.autograd.Function):
     """The last carry and the outputs of a loop."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, found: RowLoop, reverse: bool, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.found, ctx.reverse, ctx.count = found, reverse, count
+    def forward(ctx: FunctionCtx, traced: RowLoop, reverse: bool, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.traced, ctx.reverse, ctx.count = traced, reverse, count
         ctx.save_for_backward(*tensors)
         arrays = [array_of(each) for each in tensors]
-        carry, ys = found.results(arrays[:count], arrays[count:], reverse)
+        carry, ys = traced.results(arrays[:count], arrays[count:], reverse)
         ctx.shapes = [(each.shape, each.dtype) for each in (*carry, *ys)]
         return tuple(torch.from_numpy(np.array(each, order="C")).to(tensors[0].device) for each in (*carry, *ys))
 
@@ -134,13 +134,13 @@ class _Loop(torch.autograd.Function):
             np.zeros(shape, dtype) if grad is None else array_of(grad.contiguous())
             for grad, (shape, dtype) in zip(grads, ctx.shapes, strict=True)
         ]
-        of_init, of_xs = ctx.found.gradients(
+        of_init, of_xs = ctx.traced.gradients(
             arrays[:count], arrays[count:], weights[:count], weights[count:], ctx.reverse
         )
-        found = [
+        grads_of_tensors = [
             tensor_of(np.broadcast_to(grad, tensor.shape).astype(array.dtype), tensor)
             if tensor.is_floating_point()
             else None
             for grad, tensor, array in zip((*of_init, *of_xs), tensors, arrays, strict=True)
         ]
-        return None, None, None, *found
+        return None, None, None, *grads_of_tensors

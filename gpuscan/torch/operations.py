@@ -107,8 +107,8 @@ def forward_derivative(
     rates = [torch.zeros_like(x) if rate is None else rate for x, rate in zip(values, tangents, strict=True)]
     results, pullback = torch.func.vjp(function, *values)
     _, pushforward = torch.func.vjp(lambda *weights: pullback(weights), *map(torch.zeros_like, results))
-    found: tuple[Tensor, ...] = pushforward(tuple(rates))
-    return found
+    of_results: tuple[Tensor, ...] = pushforward(tuple(rates))
+    return of_results
 
 
 def reverse_derivative(function: Callable[..., object], values: Tensors, grads: Tensors) -> Tensors:
@@ -119,8 +119,8 @@ def reverse_derivative(function: Callable[..., object], values: Tensors, grads: 
         values: its arguments.
         grads: the gradients with respect to its results.
     """
-    found: Tensors = torch.func.vjp(function, *values)[1](tuple(grads))
-    return found
+    of_values: Tensors = torch.func.vjp(function, *values)[1](tuple(grads))
+    return of_values
 
 
 def _compute_results(scan: TensorScan, tensors: Tensors) -> list[Tensor]:
@@ -130,8 +130,8 @@ def _compute_results(scan: TensorScan, tensors: Tensors) -> list[Tensor]:
 
 def _compute_gradients(scan: TensorScan, tensors: Tensors, results: Tensors, grads: Tensors) -> list[Tensor] | None:
     arrays = [[array_of(each) for each in part] for part in (tensors, results, grads)]
-    found = scan.gradients(*arrays)
-    return None if found is None else [tensor_of(grad, like) for grad, like in zip(found, tensors, strict=False)]
+    computed = scan.gradients(*arrays)
+    return None if computed is None else [tensor_of(grad, like) for grad, like in zip(computed, tensors, strict=False)]
 
 
 # ----- Outside of compiled functions
@@ -155,8 +155,8 @@ class _Scan(torch.autograd.Function):
         scan: TensorScan = ctx.scan
         # Activation checkpointing lets an operation ask for what it saved only once.
         saved = ctx.saved_tensors
-        found = apply_function(_Gradients, scan, *saved, *grads)
-        return None, *found, *[None] * (len(saved) - scan.result_count - scan.real_count)
+        of_tensors = apply_function(_Gradients, scan, *saved, *grads)
+        return None, *of_tensors, *[None] * (len(saved) - scan.result_count - scan.real_count)
 
     @staticmethod
     def jvp(ctx: FunctionCtx, _: object, *tangents: Tensor | None) -> tuple[Tensor, ...]:
@@ -175,11 +175,11 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def forward(scan: TensorScan, *given: Tensor) -> tuple[Tensor, ...]:
-        found = _compute_gradients(scan, *_parts(scan, given))
-        if found is None:
+        of_tensors = _compute_gradients(scan, *_parts(scan, given))
+        if of_tensors is None:
             tensors, _, grads = _parts(scan, given)
-            found = list(scan.differentiable_gradients([each.detach() for each in tensors], grads))
-        return tuple(found)
+            of_tensors = list(scan.differentiable_gradients([each.detach() for each in tensors], grads))
+        return tuple(of_tensors)
 
     @staticmethod
     def setup_context(ctx: FunctionCtx, inputs: tuple[object, ...], output: tuple[Tensor, ...]) -> None:
@@ -197,8 +197,8 @@ class _Gradients(torch.autograd.Function):
         def gradients(*given: Tensor) -> tuple[Tensor, ...]:
             return tuple(scan.differentiable_gradients([*given[: len(real)], *others], given[len(real) :]))
 
-        found = torch.func.vjp(gradients, *real, *grads)[1](tuple(weights))
-        return None, *found[: len(real)], *[None] * (len(others) + len(results)), *found[len(real) :]
+        of_tensors = torch.func.vjp(gradients, *real, *grads)[1](tuple(weights))
+        return None, *of_tensors[: len(real)], *[None] * (len(others) + len(results)), *of_tensors[len(real) :]
 
     @staticmethod
     def jvp(ctx: FunctionCtx, _: object, *tangents: Tensor | None) -> tuple[Tensor, ...]:
@@ -220,8 +220,8 @@ class _Gradients(torch.autograd.Function):
             each.expand(info.batch_size, *each.shape) if dim is None else each.movedim(dim, 0)
             for each, dim in zip(given[split:], in_dims[1 + split :], strict=True)
         ]
-        found = apply_function(_Gradients, mapped, *tensors, *others)
-        return found, (0,) * len(found)
+        of_tensors = apply_function(_Gradients, mapped, *tensors, *others)
+        return of_tensors, (0,) * len(of_tensors)
 
 
 def _parts(scan: TensorScan, given: Tensors) -> tuple[Tensors, Tensors, Tensors]:
@@ -300,11 +300,11 @@ def _scan(tensors: list[Tensor], handle: int) -> list[Tensor]:
 @torch.library.custom_op("gpuscan::scan_vjp", mutates_args=())
 def _scan_vjp(tensors: list[Tensor], results: list[Tensor], grads: list[Tensor], handle: int) -> list[Tensor]:
     scan = _kept[handle]
-    found = _compute_gradients(scan, tensors, results, grads)
-    if found is None:
+    of_tensors = _compute_gradients(scan, tensors, results, grads)
+    if of_tensors is None:
         # Operations of PyTorch are not differentiated within one.
-        found = list(scan.differentiable_gradients(tensors, grads))
-    return found
+        of_tensors = list(scan.differentiable_gradients(tensors, grads))
+    return of_tensors
 
 
 @_scan.register_fake
@@ -331,8 +331,8 @@ def _backward(ctx: FunctionCtx, grads: Sequence[Tensor | None]) -> tuple[list[Te
     saved = ctx.saved_tensors
     tensors, results = saved[: ctx.count], saved[ctx.count :]
     grads = [torch.zeros_like(y) if grad is None else grad for grad, y in zip(grads, results, strict=True)]
-    found = torch.ops.gpuscan.scan_vjp(list(tensors), list(results), grads, ctx.handle)
-    return [*found, *[None] * (ctx.count - len(found))], None
+    of_tensors = torch.ops.gpuscan.scan_vjp(list(tensors), list(results), grads, ctx.handle)
+    return [*of_tensors, *[None] * (ctx.count - len(of_tensors))], None
 
 
 _scan.register_autograd(_backward, setup_context=_keep)

@@ -158,7 +158,7 @@ def _starts(initial: object, leaves: Sequence[Tensor], tree: pytree.TreeSpec) ->
             f"initial={initial!r} was passed for x of {len(leaves)} tensors, but it does not nest as x does; pass one "
             "value for each tensor, nested as x is"
         ) from None
-    found = []
+    starts = []
     for value, leaf in zip(values, leaves, strict=True):
         given = torch.as_tensor(value)
         tensor = isinstance(value, torch.Tensor)
@@ -167,9 +167,9 @@ def _starts(initial: object, leaves: Sequence[Tensor], tree: pytree.TreeSpec) ->
                 f"initial of dtype {given.dtype} was passed for a tensor of dtype {leaf.dtype}, but both must agree. "
                 f"Pass a value of {leaf.dtype}"
             )
-        found.append(given if tensor else torch.as_tensor(value, dtype=leaf.dtype, device=leaf.device))
-        check_tensors({"x": leaf, "initial": found[-1]})
-    return found
+        starts.append(given if tensor else torch.as_tensor(value, dtype=leaf.dtype, device=leaf.device))
+        check_tensors({"x": leaf, "initial": starts[-1]})
+    return starts
 
 
 def _generality(dtype: torch.dtype) -> int:
@@ -291,8 +291,8 @@ class OperatorScan(TensorScan):
     ) -> Sequence[AnyArray]:
         x = arrays[: self.result_count]
         bundles = self._bundle(x), self._bundle(results), self._bundle(grads)
-        found = gradients(*bundles, self.op, device=device_for(x), **self._options(arrays))
-        return list(pytree.tree_leaves(found))
+        grads_of_bundles = gradients(*bundles, self.op, device=device_for(x), **self._options(arrays))
+        return list(pytree.tree_leaves(grads_of_bundles))
 
     def _options(self, arrays: Sequence[AnyArray]) -> dict[str, Any]:
         options = {"axis": self.axis, "exclusive": self.exclusive, "reverse": self.reverse}
@@ -310,10 +310,10 @@ class OperatorScan(TensorScan):
         if not self._is_sum:
             with self._translate_errors("a derivative of its gradient"):
                 real, cuts = tensors[: self.real_count], self._cuts(tensors)
-                found: Sequence[Tensor] = torch.func.vjp(lambda *real: self._by_torch(real, cuts), *real)[1](
+                of_tensors: Sequence[Tensor] = torch.func.vjp(lambda *real: self._by_torch(real, cuts), *real)[1](
                     tuple(grads)
                 )
-                return found
+                return of_tensors
         (grad,) = grads
         back = replace(self, reverse=not self.reverse, seeded=False)
         sums = run(back, [grad, *self._cuts(tensors)])
@@ -353,8 +353,8 @@ class OperatorScan(TensorScan):
             one = [np.zeros((*leaf.shape[:axis], *leaf.shape[axis + 1 :]), numpy_dtype(leaf.dtype)) for leaf in x]
             first = self._bundle([np.expand_dims(each, axis) for each in one])
             options = {"initial": self._bundle(one)} if self.seeded else {}
-            found = scan_arrays(first, self.op, axis=axis, exclusive=True, device="numpy", **options)
-            identity = [tensor_of(each, leaf) for each, leaf in zip(pytree.tree_leaves(found), x, strict=True)]
+            bundle = scan_arrays(first, self.op, axis=axis, exclusive=True, device="numpy", **options)
+            identity = [tensor_of(each, leaf) for each, leaf in zip(pytree.tree_leaves(bundle), x, strict=True)]
         return tuple(
             scan_with_options(
                 combine,

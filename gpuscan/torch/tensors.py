@@ -35,8 +35,8 @@ def numpy_dtype(dtype: object) -> AnyDType:
     if dtype == torch.bfloat16:
         import ml_dtypes
 
-        found: AnyDType = np.dtype(ml_dtypes.bfloat16)
-        return found
+        bfloat16: AnyDType = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     return np.dtype(str(dtype).removeprefix("torch."))
 
 

@@ -67,10 +67,10 @@ def scan_with_options(
     if reverse:
         flipped = [x.flip(axis) for x in tensors]
         changes = None if labels is None else labels.flip(axis)
-        found = scan_with_options(
+        backwards = scan_with_options(
             combine, flipped, axis, rank=rank, reverse=False, starts=starts, labels=changes, identity=identity
         )
-        return [y.flip(axis) for y in found]
+        return [y.flip(axis) for y in backwards]
     heads = _heads(labels, tensors[0], axis, rank)
 
     def pick_tensors(flags: Tensor, yes: Tensors, no: Tensors) -> list[Tensor]:

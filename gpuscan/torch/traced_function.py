@@ -93,23 +93,23 @@ def trace_row_operator(
     """
     kind = None if key is None else (key, repr(tree), tuple(map(len, shapes)), tuple(dtypes), axis)
     with _lock:
-        for found in _known.get(kind, []):
-            if found.fits(shapes):
+        for traced in _known.get(kind, []):
+            if traced.fits(shapes):
                 _known.move_to_end(kind)
-                return found
+                return traced
     of_torch = [torch_dtype(dtype) for dtype in dtypes]
     check_results(function, tree, shapes, of_torch, axis)
 
     def make(shapes: list[tuple[int, ...]]) -> RowFunction:
         return row_function(function, tree, shapes, of_torch, axis)
 
-    found = row_operator(name_of(function), make, shapes, dtypes, axis)
+    traced = row_operator(name_of(function), make, shapes, dtypes, axis)
     if kind is not None:
         with _lock:
-            _known.setdefault(kind, []).append(found)
+            _known.setdefault(kind, []).append(traced)
             if len(_known) > MAX_FUNCTIONS:
                 _known.popitem(last=False)
-    return found
+    return traced
 
 
 def row_function(
@@ -298,8 +298,8 @@ def _run(graph: Graph, known: dict[Node, object], arguments: Sequence[Numbers], 
         if node.op == "placeholder":
             known[node] = next(rest)
         elif node.op == "output":
-            found: list[Numbers] = map_arg(node.args[0], known.__getitem__)
-            return list(found)
+            outputs: list[Numbers] = map_arg(node.args[0], known.__getitem__)
+            return list(outputs)
         elif node.op == "call_function":
             args, options = (map_arg(each, known.__getitem__) for each in (node.args, node.kwargs))
             known[node] = _apply(node, list(args), dict(options), name)
@@ -351,8 +351,8 @@ def _promote_operands(node: Node, args: Sequence[Any], operation: str) -> list[A
 
 def _dtype(dtype: torch.dtype) -> AnyDType:
     """Return NumPy's dtype of a torch dtype."""
-    found: AnyDType = array_of(torch.empty(0, dtype=dtype)).dtype
-    return found
+    converted: AnyDType = array_of(torch.empty(0, dtype=dtype)).dtype
+    return converted
 
 
 # ----- Operations of ATen
@@ -410,8 +410,8 @@ def fold(function: np.ufunc, x: Numbers, dim: Axes = None, keepdim: bool = False
     axes = range(x.ndim) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
     if not x.ndim:
         return x
-    found = fold_axes(function, x, axes)
-    return np.expand_dims(found, tuple(axis % x.ndim for axis in axes)) if keepdim else found
+    folded = fold_axes(function, x, axes)
+    return np.expand_dims(folded, tuple(axis % x.ndim for axis in axes)) if keepdim else folded
 
 
 def mean(x: Numbers, dim: Axes = None, keepdim: bool = False, **_: object) -> Numbers:

@@ -140,10 +140,10 @@ def show(
         click.ClickException: a result of gpuscan is wrong.
     """
     if json_path is not None:
-        found = report(devices[0], measurements, command) | {"calls": [call.row() for call in calls]}
+        record = report(devices[0], measurements, command) | {"calls": [call.row() for call in calls]}
         if len(devices) > 1:
-            found["devices"] = [each.capabilities.summary for each in devices]
-        write_text(json_path, json.dumps(found, indent=1) + "\n")
+            record["devices"] = [each.capabilities.summary for each in devices]
+        write_text(json_path, json.dumps(record, indent=1) + "\n")
     if json_path != STDOUT:
         for each in devices:
             click.echo(f"{each.capabilities.summary}, {each.capabilities.driver}")
@@ -219,17 +219,17 @@ class CallTime:
 def time_calls(device: Device, sizes: Sequence[int], peers: Sequence[str]) -> list[CallTime]:
     """Return the times of sums of float32 by gpuscan and by the peers."""
     usual = CPU_SIZES if device.capabilities.adapter_type == "CPU" else GPU_SIZES
-    found = []
+    times = []
     for size in sizes or usual:
-        found += [_time(OURS, name, size, call) for name, call in _own_calls(device, size)]
+        times += [_time(OURS, name, size, call) for name, call in _own_calls(device, size)]
         for peer in peers:
             if peer not in CALLS:
                 continue
             try:
-                found += [_time(peer, name, size, call) for name, call in CALLS[peer](size)]
+                times += [_time(peer, name, size, call) for name, call in CALLS[peer](size)]
             except Exception as error:  # a peer's failure is a row of the table
-                found.append(CallTime(peer, "", size, note=f"{error}".partition("\n")[0]))
-    return found
+                times.append(CallTime(peer, "", size, note=f"{error}".partition("\n")[0]))
+    return times
 
 
 def time_devices(devices: Sequence[Device], sizes: Sequence[int]) -> list[CallTime]:
@@ -239,14 +239,14 @@ def time_devices(devices: Sequence[Device], sizes: Sequence[int]) -> list[CallTi
     """
     cpu = devices[0].capabilities.adapter_type == "CPU"
     from_numpy, on_devices = ([size] for size in (SHARED_CPU_SIZES if cpu else SHARED_GPU_SIZES))
-    found = []
+    times = []
     for size in sizes or from_numpy:
         x = np.arange(size, dtype=np.uint32)
         out, wanted = np.empty_like(x), np.cumsum(x, dtype=np.uint32)
         for count in range(1, len(devices) + 1):
             team = list(devices[:count])
             timed = _time(OURS, f"scan(NumPy array, out=…), {count} devices", size, partial(_scan_on, team, x, out))
-            found.append(replace(timed, right=np.array_equal(out, wanted)))
+            times.append(replace(timed, right=np.array_equal(out, wanted)))
     for size in sizes or on_devices:
         x = np.arange(size, dtype=np.uint32)
         wanted = np.cumsum(x, dtype=np.uint32)
@@ -258,11 +258,11 @@ def time_devices(devices: Sequence[Device], sizes: Sequence[int]) -> list[CallTi
             waits = array if isinstance(array, gs.ShardedArray) else devices[0]
             call = partial(_scan_there, array, waits, results)
             timed = _time(OURS, f"scan(array), synchronize(), {count} devices", size, call)
-            found.append(replace(timed, right=np.array_equal(results.pop().numpy(), wanted)))
+            times.append(replace(timed, right=np.array_equal(results.pop().numpy(), wanted)))
             del array, waits, call
             for device in devices[:count]:
                 device.memory_cleanup()
-    return found
+    return times
 
 
 def _scan_on(devices: list[Device], x: AnyArray, out: AnyArray) -> None:
@@ -300,11 +300,11 @@ def calls_table(times: Sequence[CallTime]) -> list[RenderableType]:
 
 def _list_reasons(times: Sequence[CallTime]) -> dict[tuple[str, str], list[str]]:
     """Return the sizes at which a library could not be called, by the library and the reason."""
-    found: dict[tuple[str, str], list[str]] = {}
+    sizes_by_reason: dict[tuple[str, str], list[str]] = {}
     for each in times:
         if each.seconds is None:
-            found.setdefault((each.library, each.note), []).append(f"{each.size:,}")
-    return found
+            sizes_by_reason.setdefault((each.library, each.note), []).append(f"{each.size:,}")
+    return sizes_by_reason
 
 
 def _microseconds(each: CallTime) -> list[str]:

@@ -190,9 +190,9 @@ def run_suite(
         for contender in contenders:
             progress(f"{case.series}, {case.size}: {contender.library} {contender.name}")
             if inputs is None:
-                found = Measurement(case, contender.library, contender.name).with_reason("no memory for the inputs")
+                outcome = Measurement(case, contender.library, contender.name).with_reason("no memory for the inputs")
             else:
-                found = measure(contender, case, inputs)
-            measurements.append(found)
-            each(found)
+                outcome = measure(contender, case, inputs)
+            measurements.append(outcome)
+            each(outcome)
     return measurements

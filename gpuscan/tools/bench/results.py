@@ -154,11 +154,11 @@ def tables(measurements: Sequence[Measurement]) -> list[RenderableType]:
 
 def _find_common_notes(rows: Sequence[Measurement]) -> dict[str, str]:
     """Return the note of each library that has one and the same on all its rows, such as a version and a clock."""
-    found: dict[str, set[str]] = {}
+    notes_by_library: dict[str, set[str]] = {}
     for m in rows:
         if m.library not in (OURS, COPY):
-            found.setdefault(m.library, set()).add(notes(m))
-    return {library: each for library, (each, *others) in found.items() if each and not others}
+            notes_by_library.setdefault(m.library, set()).add(notes(m))
+    return {library: each for library, (each, *others) in notes_by_library.items() if each and not others}
 
 
 def _tabulate_times(

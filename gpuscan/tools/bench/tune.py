@@ -57,9 +57,9 @@ def tune(device: Device, seconds: float) -> None:
         raise click.BadParameter(f"{seconds} seconds are not a finite time. Give a number.", param_hint="'--seconds'")
     _store(device, device._context.tuned)  # fails before the search if the folder cannot be written
     with progress_console().status("") as status:
-        found = list(search(device, seconds, lambda what: status.update(f"tuning {what}")))
-    table_console().print(tuning_table(found))
-    _tell(device, "Kept", _store(device, collect_tuned(found)))
+        results = list(search(device, seconds, lambda what: status.update(f"tuning {what}")))
+    table_console().print(tuning_table(results))
+    _tell(device, "Kept", _store(device, collect_tuned(results)))
 
 
 def forget(device: Device) -> None:
@@ -118,19 +118,19 @@ def cases(device: Device) -> list[tuple[int, ScanCase]]:
     """Return the cases to search: every representative element at short and long lengths, with its words."""
     limit = device.capabilities.limits["max-storage-buffer-binding-size"]
     lengths = CPU_WORDS if device.capabilities.adapter_type == "CPU" else GPU_WORDS
-    found = []
+    cases_by_words = []
     for words, (op, dtype) in REPRESENTATIVES.items():
         for total in lengths:
             case = ScanCase(op, np.dtype(dtype), total // words)
             if case.moved_bytes // 2 <= limit:
-                found.append((words, case))
-    return found
+                cases_by_words.append((words, case))
+    return cases_by_words
 
 
-def collect_tuned(found: list[Found]) -> Tuned:
+def collect_tuned(results: list[Found]) -> Tuned:
     """Return the mapping for the planner, with all lengths of each element for which a better shape was found."""
-    changed = {f.words for f in found if f.best != f.default}
-    return MappingProxyType({(f.words, f.case.length): f.best for f in found if f.words in changed})
+    changed = {f.words for f in results if f.best != f.default}
+    return MappingProxyType({(f.words, f.case.length): f.best for f in results if f.words in changed})
 
 
 def candidates(device: Device, default: TileShape, words: int) -> list[TileShape]:
@@ -199,7 +199,7 @@ def _search_case(device: Device, case: ScanCase, words: int, seconds: float) -> 
     return Found(case, words, scan.default, best, long[scan.default], long[best], len(times))
 
 
-def tuning_table(found: Sequence[Found]) -> RenderableType:
+def tuning_table(results: Sequence[Found]) -> RenderableType:
     """Return the table of the shapes that a search found."""
     from rich import box
     from rich.table import Table
@@ -207,7 +207,7 @@ def tuning_table(found: Sequence[Found]) -> RenderableType:
     table = Table(header_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("element", "length", "tried", "default", "µs", "fastest", "µs", "gain"):
         table.add_column(heading, no_wrap=True, justify="right" if heading in ("tried", "µs", "gain") else "left")
-    for f in found:
+    for f in results:
         gain = f.default_seconds / f.best_seconds - 1
         times = (f"{f.default_seconds * 1e6:,.1f}", f"{f.best_seconds * 1e6:,.1f}")
         shapes = (tile_text(f.default), "the same" if f.best == f.default else tile_text(f.best))

@@ -85,8 +85,8 @@ def check(device: Device, case: Case) -> Outcome:
     seconds = time.perf_counter() - start
     got = result if isinstance(result, tuple) else (result,)
     tolerance = OPERATORS[case.operator].tolerance if case.operator in OPERATORS else 0.0
-    for index, (found, wanted) in enumerate(zip(got, expected, strict=True)):
-        if (difference := _difference(found, wanted, tolerance)) is not None:
+    for index, (got_field, wanted) in enumerate(zip(got, expected, strict=True)):
+        if (difference := _difference(got_field, wanted, tolerance)) is not None:
             where = f"field {index}, " if len(got) > 1 else ""
             return Outcome(case, "failed", where + difference, seconds)
     return Outcome(case, "passed", "", seconds)
@@ -106,19 +106,19 @@ def _call_of(case: Case) -> tuple[Callable[[Device], Array | Fields], Fields]:
     ), expected
 
 
-def _difference(found: Array, wanted: Array, tolerance: float) -> str | None:
+def _difference(result: Array, wanted: Array, tolerance: float) -> str | None:
     """Describe the first difference of two arrays. Return None if they agree."""
-    if found.dtype != wanted.dtype or found.shape != wanted.shape:
-        return f"found {found.dtype} {found.shape}, expected {wanted.dtype} {wanted.shape}"
-    same = (found == wanted) | ((found != found) & (wanted != wanted))
+    if result.dtype != wanted.dtype or result.shape != wanted.shape:
+        return f"found {result.dtype} {result.shape}, expected {wanted.dtype} {wanted.shape}"
+    same = (result == wanted) | ((result != result) & (wanted != wanted))
     if tolerance:
         with np.errstate(invalid="ignore"):  # the difference of two infinities
-            near = np.abs(found - wanted) <= tolerance * np.maximum(1, np.abs(wanted))
+            near = np.abs(result - wanted) <= tolerance * np.maximum(1, np.abs(wanted))
         same |= near & np.isfinite(wanted)
     if same.all():
         return None
     place = tuple(int(i) for i in np.argwhere(~same)[0])
-    return f"{int((~same).sum()):,} of {same.size:,} differ, first at {place}: {found[place]} for {wanted[place]}"
+    return f"{int((~same).sum()):,} of {same.size:,} differ, first at {place}: {result[place]} for {wanted[place]}"
 
 
 # ----- Elements: the dtypes of the fields, and the axes that belong to the element
@@ -227,9 +227,9 @@ class TestedSort:
 def _sort_array(x: Array, axis: int, device: Device, strategy: str) -> AnyArray:
     if strategy == "auto":
         return gpuscan.sort(x, axis=axis, device=device)
-    found = sort_device(device._executor, upload_array(device._context, x), axis, strategy=strategy).keys
-    assert found is not None
-    keys = found._read()
+    sorted_keys = sort_device(device._executor, upload_array(device._context, x), axis, strategy=strategy).keys
+    assert sorted_keys is not None
+    keys = sorted_keys._read()
     device._context.check()
     return keys
 
