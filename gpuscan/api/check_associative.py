@@ -92,8 +92,8 @@ def check_associative(
     with np.errstate(all="ignore"):
         wrong = np.flatnonzero(law.broken(triple))
         if len(wrong):
-            found = _simplest(triple, wrong)
-            raise OperatorError(law.describe_failure(_smaller(law, found) if random else found))
+            failure = _simplest(triple, wrong)
+            raise OperatorError(law.describe_failure(_smaller(law, failure) if random else failure))
         _check_identity(law, triple[0])
 
 
@@ -139,10 +139,10 @@ def _parse_dtype(dtype: Any) -> tuple[Structure, list[AnyDType], list[tuple[int,
             base, shape = plain.subdtype or (plain, ())
             return Structure(), [base], [tuple(shape)]
         kind, keys, parts = "record", plain.names, [plain[name] for name in plain.names]
-    found = [_parse_dtype(part) for part in parts]
+    children = [_parse_dtype(part) for part in parts]
     factory = type(dtype) if kind == "named" else None
-    structure = Structure(kind, keys, tuple(child for child, _, _ in found), factory)
-    return structure, [d for _, dtypes, _ in found for d in dtypes], [s for _, _, shapes in found for s in shapes]
+    structure = Structure(kind, keys, tuple(child for child, _, _ in children), factory)
+    return structure, [d for _, dtypes, _ in children for d in dtypes], [s for _, _, shapes in children for s in shapes]
 
 
 class _Law:
@@ -232,9 +232,9 @@ def _given(samples: object, element: Element, count: int | None = None) -> Array
         arrays.append(array)
     lengths = {len(array) for array in arrays} | ({count} if count is not None else set())
     if len(lengths) > 1 or 0 in lengths:
-        found = " and ".join(str(len(array)) for array in arrays)
+        counts = " and ".join(str(len(array)) for array in arrays)
         asked = "one or more, as many in each field" if count is None else f"{count}, as asked for"
-        raise ValueError(f"{found} samples were passed; pass {asked}")
+        raise ValueError(f"{counts} samples were passed; pass {asked}")
     return arrays
 
 
@@ -286,16 +286,16 @@ def _simplest(triple: Sequence[Arrays], wrong: AnyArray) -> list[Arrays]:
     return [[array[first : first + 1].copy() for array in arrays] for arrays in triple]
 
 
-def _smaller(law: _Law, found: list[Arrays]) -> list[Arrays]:
+def _smaller(law: _Law, smallest: list[Arrays]) -> list[Arrays]:
     """Shrink a counterexample, number by number, as long as it stays one."""
     improved = True
     while improved:
         improved = False
-        for candidate in _simpler(found):
+        for candidate in _simpler(smallest):
             if law.broken(candidate)[0]:
-                found, improved = candidate, True
+                smallest, improved = candidate, True
                 break
-    return found
+    return smallest
 
 
 def _size(values: AnyArray) -> AnyArray:
@@ -352,12 +352,12 @@ def _check_identity(law: _Law, elements: Arrays) -> None:
     ):
         wrong = np.flatnonzero(law.differ(result, elements))
         if len(wrong):
-            a, found = (
+            a, actual = (
                 law.format_element([array[wrong[0] : wrong[0] + 1] for array in arrays])
                 for arrays in (elements, result)
             )
             raise OperatorError(
                 f"the identity of {law.operator.name} is not one:\n"
                 f"  a = {a}, identity = {law.format_element([array[:1] for array in repeated])}\n"
-                f"  {text} = {found}"
+                f"  {text} = {actual}"
             )

@@ -80,8 +80,8 @@ def compact(x: object, mask: object, *, out: object = None, device: Devices = No
         >>> gs.compact(x, lambda v: v % 2 == 1)
         array([3, 1, 1, 5], dtype=int32)
     """
-    structure, found = structure_and_leaves(x, only_moved=not callable(mask))
-    given = [as_some_array(leaf) for leaf in found]
+    structure, leaves_given = structure_and_leaves(x, only_moved=not callable(mask))
+    given = [as_some_array(leaf) for leaf in leaves_given]
     leaves = given
     if not callable(mask) and not any(isinstance(leaf, Array) for leaf in given):
         leaves = [as_bits(leaf) for leaf in given]
@@ -165,9 +165,9 @@ def predicate_of(function: Mapped, structure: Structure, leaves: Sequence[Leaf],
         )
     entry = element_of([leaf.dtype for leaf in leaves], structure, [shape[1:] for shape in shapes])
     predicate = trace_function(function, entry, argument)
-    found = predicate.element
-    if not found.single or found.fields[0].scalar.name != "bool" or found.fields[0].shape:
-        given = ", ".join(f"{field.scalar.name}{list(field.shape) or ''}" for field in found.fields)
+    element = predicate.element
+    if not element.single or element.fields[0].scalar.name != "bool" or element.fields[0].shape:
+        given = ", ".join(f"{field.scalar.name}{list(field.shape) or ''}" for field in element.fields)
         raise TypeError(
             f"{argument}= was passed as a function that gives {given} for an entry, but it must give one bool. "
             "Compare: v != 0; or join the answers of a vector by np.any(…, axis=-1)"
@@ -195,8 +195,8 @@ def check_compact_out(
     Raises:
         ValueError, TypeError: as `compact` raises them.
     """
-    found, given = structure_and_leaves(out, only_moved=True)
-    if found != structure or (structure.kind == "record" and not isinstance(out, np.ndarray)):
+    own_structure, given = structure_and_leaves(out, only_moved=True)
+    if own_structure != structure or (structure.kind == "record" and not isinstance(out, np.ndarray)):
         raise ValueError(
             f"out of type {type(out).__name__} was passed, but it does not nest as the input does; pass an array for "
             "each array of the input, in the same bundle"
@@ -235,23 +235,23 @@ def pick_entries(home: Device, arrays: list[Array], mask: Array | Map, places: l
     out = None
     if places is not None and long:
         out = [place[:length]._view_as(array.shape) for place, array in zip(places, arrays, strict=True)]
-    found = compact_on_device(home._executor, arrays, mask, out)
+    compacted = compact_on_device(home._executor, arrays, mask, out)
     if places is not None and not long:
-        return copy_into(places, found)
-    count = Array._of(home, found.count)
+        return copy_into(places, compacted)
+    count = Array._of(home, compacted.count)
     picked: list[Array] = []
-    for entries, array in zip(out or found.entries, arrays, strict=True):
-        picked.append(Picked(Array._of(home, entries), array.dtype, array.shape[1:], count, found.known))
+    for entries, array in zip(out or compacted.entries, arrays, strict=True):
+        picked.append(Picked(Array._of(home, entries), array.dtype, array.shape[1:], count, compacted.known))
     return picked
 
 
-def copy_into(places: list[Array], found: Compacted) -> list[Array]:
+def copy_into(places: list[Array], compacted: Compacted) -> list[Array]:
     """Copy the entries to arrays that may be too short for all of them; this waits for their number."""
-    count = found.read_count(found.entries[0].shape[0])
+    count = compacted.read_count(compacted.entries[0].shape[0])
     for place in places:
         place._context.check()
         check_room(place, count)
-    for place, entries in zip(places, found.entries, strict=True):
+    for place, entries in zip(places, compacted.entries, strict=True):
         if entry_bytes(entries):
             with guarded(place._context):
                 write_elements(entries._view_as((count, *place.shape[1:]), place.dtype), place[:count])
@@ -280,11 +280,11 @@ def compact_host(home: OpenedDevice, leaves: Sequence[AnyArray], mask: Map | Som
         arrays: list[DeviceArray] = [new_array(home, leaf[start:stop]) for leaf in leaves]
         chosen = mask if isinstance(mask, Map) else mask[start:stop]
         chosen = new_array(home, chosen) if isinstance(chosen, np.ndarray) else chosen
-        found = compact_on_device(executor, arrays, chosen)
-        count = found.read_count(stop - start)
+        compacted = compact_on_device(executor, arrays, chosen)
+        count = compacted.read_count(stop - start)
         views = [
             entries._view_as((count, *leaf.shape[1:]), leaf.dtype)
-            for entries, leaf in zip(found.entries, arrays, strict=True)
+            for entries, leaf in zip(compacted.entries, arrays, strict=True)
         ]
         parts.append([view._read() if entry_bytes(view) else np.empty(view.shape, view.dtype) for view in views])
     home._context.check()

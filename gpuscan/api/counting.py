@@ -260,7 +260,7 @@ def histogram(
     numbers = _with_bits_as(numbers, np.uint8) if numbers.dtype == np.bool_ else numbers
     if on_device:
         edges = _edges_of(numbers, bins, range)
-    found = _bins_of(home, numbers, edges, uniform=np.ndim(bins) == 0)
+    bins_of_numbers = _bins_of(home, numbers, edges, uniform=np.ndim(bins) == 0)
     count = max(edges.size - 1, 0)
     if isinstance(bins, Array):
         edges = bins
@@ -270,11 +270,11 @@ def histogram(
     if given is not None:
         if given.dtype == np.bool_:
             raise TypeError("weights of dtype bool were passed, but bools have no sum; pass weights.astype(np.int32)")
-        return _sum_by_bin(numbers, home.asarray(given).reshape(-1), found, count), edges
+        return _sum_by_bin(numbers, home.asarray(given).reshape(-1), bins_of_numbers, count), edges
     if not numbers.size or not count:
         counts = new_array(home, np.zeros(count, np.uint32))
     else:
-        counts = Array._of(home, count_bins(numbers, found))
+        counts = Array._of(home, count_bins(numbers, bins_of_numbers))
     return (counts, edges) if on_device else (counts.numpy().astype(np.int64), edges)
 
 
@@ -310,8 +310,8 @@ def _bounds_of(numbers: Array) -> AnyArray:
             np.float64
         )
     least, greatest = reduce(numbers, "minimum"), reduce(numbers, "maximum")
-    found = np.array([least.numpy(), greatest.numpy()])
-    return found.astype(numpy_dtype(numbers.dtype), copy=False)
+    bounds = np.array([least.numpy(), greatest.numpy()])
+    return bounds.astype(numpy_dtype(numbers.dtype), copy=False)
 
 
 def _float64_order(bits: Value) -> object:
@@ -476,12 +476,12 @@ def searchsorted(
     keys = contiguous(home.asarray(ordered))
     if order is not None:
         keys = contiguous(take_at(Array._of(home, keys), order, 0))
-    found = Array._of(home, search(keys, home.asarray(values), right=right))
+    ranks = Array._of(home, search(keys, home.asarray(values), right=right))
     if fill is not None:
-        found = map_arrays(lambda place, other: np.where(other < 0, place, other.astype(np.uint32)), found, fill)
+        ranks = map_arrays(lambda place, other: np.where(other < 0, place, other.astype(np.uint32)), ranks, fill)
     if on_device:
-        return found
-    places = found.numpy().astype(np.int64)
+        return ranks
+    places = ranks.numpy().astype(np.int64)
     return places if places.shape else places[()]
 
 
@@ -518,11 +518,11 @@ def _in_dtype_of(ordered: Array, values: AnyArray, right: bool) -> tuple[Array, 
     dtype = ordered.dtype
     if _common_dtype(dtype, values.dtype) == dtype:
         return ordered, values.astype(dtype), None
-    found, exists = nearest_in(dtype, values.astype(np.uint8) if values.dtype == np.bool_ else values, up=not right)
+    nearest, exists = nearest_in(dtype, values.astype(np.uint8) if values.dtype == np.bool_ else values, up=not right)
     if exists.all():
-        return ordered, found, None
+        return ordered, nearest, None
     is_nan = values != values
-    return ordered, found, np.where(exists, -1, np.where(is_nan | (not right), ordered.size, 0)).astype(np.int64)
+    return ordered, nearest, np.where(exists, -1, np.where(is_nan | (not right), ordered.size, 0)).astype(np.int64)
 
 
 # ----- Repetitions

@@ -77,8 +77,8 @@ class Device(OpenedDevice):
         """Return the device of a `wgpu.GPUDevice` if there is one, else a new object."""
         if is_gpu_device(adapter):
             with _gpu_lock:
-                found = getattr(adapter, _DEVICE_OF_GPU, None)
-                device = found() if found is not None else None
+                reference = getattr(adapter, _DEVICE_OF_GPU, None)
+                device = reference() if reference is not None else None
                 if device is None:
                     device = super().__new__(cls)
                     # The caller's device keeps it alive, so that there is one queue, pool and tile state for each.
@@ -231,9 +231,9 @@ def open_device(adapter: str | int | wgpu.GPUAdapter | None = None) -> Device:
         return _find_numbered_device(adapter)
     if adapter is None and not os.environ.get(ADAPTER_VARIABLE, "").strip():
         # The best that can be opened: some drivers list adapters that cannot.
-        found = next(_open_devices(), None)
-        if found is not None:
-            return found
+        best = next(_open_devices(), None)
+        if best is not None:
+            return best
     return _open_shared_device(choose_adapter(adapter))
 
 
@@ -291,10 +291,10 @@ def _find_numbered_device(wanted: object) -> Device:
     """
     number = adapter_number(wanted)
     assert number is not None
-    found = list(islice(_open_devices(), min(max(0, number + 1), sys.maxsize)))
-    if number < 0 or len(found) <= number:
+    opened = list(islice(_open_devices(), min(max(0, number + 1), sys.maxsize)))
+    if number < 0 or len(opened) <= number:
         raise no_number_error(wanted, [device.capabilities.summary for device in devices()])
-    return found[number]
+    return opened[number]
 
 
 # ----- The device of a call

@@ -149,11 +149,11 @@ def _compaction_files(x: object, length: int, compact: object, strategy: str) ->
 
 
 def _check_length(length: object) -> int:
-    if (found := as_integer(length)) is None:
+    if (checked := as_integer(length)) is None:
         raise TypeError(f"length={length!r} was passed; pass the number of elements of the longest array")
-    if found < 1:
+    if checked < 1:
         raise ValueError(f"length={length} was passed; pass the number of elements of the longest array, 1 or more")
-    return found
+    return checked
 
 
 def _stand_in(dtype: Any, length: int, element_axes: int) -> object:
@@ -190,13 +190,13 @@ def _check_folder(folder: Path, earlier: Mapping[str, object], files: Mapping[st
         earlier: the plan that is there, as `earlier_plan` returns it.
         files: the content of each file by its name.
     """
-    found = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    if not found:
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    if not names:
         return
     advice = "Export to another folder, or pass force=True to replace the files with the names of the export's"
     if not (written := written_files(earlier)):
         raise FileExistsError(
-            f"an export to {folder} was asked for, but there is {_some_of(found)}, which no export wrote. {advice}"
+            f"an export to {folder} was asked for, but there is {_some_of(names)}, which no export wrote. {advice}"
         )
     plan = json.loads(files["plan.json"])
     ours, theirs = scan_text(plan), scan_text(earlier)

@@ -86,8 +86,8 @@ def execute_groups(
         results = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
     elif is_on_device(problem):
         places = None if outputs is None else arrays_on_device(outputs)
-        found = scan_groups(one._executor, problem, labels, strategy, out=places)
-        return places or [Array._of(one, array) for array in found]
+        scanned = scan_groups(one._executor, problem, labels, strategy, out=places)
+        return places or [Array._of(one, array) for array in scanned]
     else:
         results = [array._read() for array in scan_groups(one._executor, problem, labels, strategy)]
         one._context.check()
@@ -156,9 +156,9 @@ def _run_on_team(
 
     def share(low: int, high: int, device: OpenedDevice) -> list[AnyArray]:
         own = labels[(*before, slice(low, high))] if labels.shape == problem.shape else labels
-        found = [array._read() for array in call(device._executor, cut(problem, axis, low, high), own)]
+        contents = [array._read() for array in call(device._executor, cut(problem, axis, low, high), own)]
         device._context.check()
-        return found
+        return contents
 
     parts = team.share(problem.shape[axis], share)
     return [np.concatenate(each, axis) for each in zip(*parts, strict=True)]
@@ -230,10 +230,10 @@ def execute_reduction(
             return uploaded if outputs is None else _write_on_device(uploaded, outputs)
     elif on_device:
         places = None if outputs is None else arrays_on_device(outputs)
-        found = reduce_groups(home._executor, problem, labels, groups, out=places)
-        return places or [Array._of(home, array) for array in found]
+        reduced = reduce_groups(home._executor, problem, labels, groups, out=places)
+        return places or [Array._of(home, array) for array in reduced]
     else:
-        found = reduce_groups(home._executor, problem, labels, groups)
-        results = [array._read() for array in found]
+        reduced = reduce_groups(home._executor, problem, labels, groups)
+        results = [array._read() for array in reduced]
         home._context.check()
     return write_to_numpy(results, outputs)

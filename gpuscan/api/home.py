@@ -133,8 +133,8 @@ def find_distributed(x: object) -> Distributed | None:
         return x
     if isinstance(x, (tuple, dict, list)):
         with suppress(RecursionError):  # `problem/arguments.py` refuses bundles that nest so deep
-            found = map(find_distributed, parts_of(x) or ())
-            return next((each for each in found if each is not None), None)
+            in_parts = map(find_distributed, parts_of(x) or ())
+            return next((each for each in in_parts if each is not None), None)
     return None
 
 

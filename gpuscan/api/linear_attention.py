@@ -331,11 +331,11 @@ class _Call:
 
     def gradients(self) -> tuple[SomeArray | None, ...]:
         """Return the gradients with respect to q, k, v, g, beta and the first state; None for those not passed."""
-        found: list[SomeArray | None]
+        grads: list[SomeArray | None]
         if self.home is None:
             given = self.arrays.map(_as_numpy)
             assert given.grad_o is not None
-            found = [*self._on_host().gradients(given.grad_o, given.grad_final_state)]
+            grads = [*self._on_host().gradients(given.grad_o, given.grad_final_state)]
         else:
             own = dict(enumerate(self.arrays[:6]))
             kept = {place: array.shape for place, array in own.items() if array is not None}
@@ -348,10 +348,10 @@ class _Call:
             are_states = [place == _FIRST_STATE for place in kept]
             results = self._in_parts(compute_gradients, list(kept.values()), are_states)
             of_place = dict(zip(kept, results, strict=True))
-            found = [of_place.get(place) for place in own]
+            grads = [of_place.get(place) for place in own]
         return tuple(
             None if each is None or dtype is None else in_dtype(each, dtype)
-            for each, dtype in zip(found, self.dtypes, strict=False)
+            for each, dtype in zip(grads, self.dtypes, strict=False)
         )
 
     @property
@@ -455,12 +455,12 @@ def _as_scale(scale: object) -> float:
         TypeError: it is no real number.
     """
     try:
-        found = None if isinstance(scale, (str, bytes)) else float(scale)  # type: ignore[arg-type]
+        number = None if isinstance(scale, (str, bytes)) else float(scale)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
-        found = None
-    if found is None:
+        number = None
+    if number is None:
         raise TypeError(f"scale={abbreviate(scale)} was passed, but it is the factor of the outputs; pass a float")
-    return found
+    return number
 
 
 def _default_scale(keys: int) -> float:

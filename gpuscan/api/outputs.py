@@ -162,8 +162,8 @@ def execute(
     if is_on_device(problem):
         assert isinstance(home, OpenedDevice)
         places = None if outputs is None else arrays_on_device(outputs)
-        found = scan_device(home._executor, problem, strategy, out=places)
-        return places or [Array._of(home, array) for array in found]
+        scanned = scan_device(home._executor, problem, strategy, out=places)
+        return places or [Array._of(home, array) for array in scanned]
     if problem.empty:
         lead = () if problem.keep_last_only else problem.shape
         fields = problem.destination.fields

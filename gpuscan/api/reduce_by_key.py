@@ -112,13 +112,15 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
         placed: Sequence[SomeArray] = results
         if there and home is not None:
             placed = [Array._of(home, upload_array(home._context, result)) for result in results]
-        found = [part[:0] if isinstance(part, Array) else part[starts] for part in parts]
+        firsts_of_parts = [part[:0] if isinstance(part, Array) else part[starts] for part in parts]
     else:
         runs = reduce_runs(home._executor, problem)
-        found = [_keys_of(home, runs, part) for part in parts]
+        firsts_of_parts = [_keys_of(home, runs, part) for part in parts]
         placed = _results_of(home, problem, runs)
-    firsts = iter(found)
-    return over_arrays(lambda _: next(firsts), keys) if is_bundle else found[0], in_form_of(problem, x, placed)
+    firsts = iter(firsts_of_parts)
+    return over_arrays(lambda _: next(firsts), keys) if is_bundle else firsts_of_parts[0], in_form_of(
+        problem, x, placed
+    )
 
 
 def _run_starts(parts: Sequence[SomeArray]) -> SomeArray:
@@ -139,8 +141,8 @@ def _keys_of(home: OpenedDevice, runs: Runs, keys: SomeArray) -> AnyArray | Pick
     """Return the first key of each run, where the keys are."""
     count = Array._of(home, runs.count)
     if not isinstance(keys, Array):
-        found: AnyArray = keys[runs.starts._view_as((int(count.numpy()[0]),))._read()]
-        return found
+        firsts: AnyArray = keys[runs.starts._view_as((int(count.numpy()[0]),))._read()]
+        return firsts
     first = gather_entries(home._context, contiguous(keys), runs.starts, runs.count)
     return Picked(Array._of(home, first), keys.dtype, (), count)
 

@@ -71,14 +71,14 @@ class RowLoop:
             numbers = make_number_array([next(rest) for _ in range(prod(shape))], shape)
             whole[at] = numbers
             arrays.append(whole)
-        found: list[Any] = []
+        flat: list[Any] = []
         for result in self.function(arrays):
             own = result[at]
             if any(is_other(number) for number in own.flat):
                 raise OperatorError(f"{self.name} mixes rows")
-            found += list(own.flat)
+            flat += list(own.flat)
         count = len(carry)
-        return tuple(found[:count]), tuple(found[count:]) or None
+        return tuple(flat[:count]), tuple(flat[count:]) or None
 
     def check(self, carry: Sequence[AnyDType], xs: Sequence[AnyDType]) -> None:
         """Raise LoopError if the step has no associative form for numbers of these dtypes."""
@@ -101,8 +101,8 @@ class RowLoop:
             reverse=reverse,
             device=device_for([*init, *xs]),
         )
-        found = self._whole(ys or (), self.ys)
-        return self._whole(carry, self.carry), [y.astype(t, copy=False) for y, t in zip(found, self.types, strict=True)]
+        whole = self._whole(ys or (), self.ys)
+        return self._whole(carry, self.carry), [y.astype(t, copy=False) for y, t in zip(whole, self.types, strict=True)]
 
     def gradients(
         self,
@@ -113,7 +113,7 @@ class RowLoop:
         reverse: bool,
     ) -> tuple[list[Array], list[Array]]:
         """Return the gradients with respect to init and x, from the gradients with respect to the last carry and y."""
-        found = gradients(
+        grads = gradients(
             self.step,
             self._parts(init, self.carry),
             self._parts(xs, self.xs),
@@ -128,7 +128,7 @@ class RowLoop:
                 np.zeros(np.shape(part), np.float32) if grad is None else grad
                 for grad, part in zip(each, parts, strict=True)
             ]
-            for each, parts in zip(found, (self._parts(init, self.carry), self._parts(xs, self.xs)), strict=True)
+            for each, parts in zip(grads, (self._parts(init, self.carry), self._parts(xs, self.xs)), strict=True)
         )
         return self._whole(grad_init, self.carry), self._whole(grad_xs, self.xs)
 
@@ -142,11 +142,11 @@ class RowLoop:
 
     def _whole(self, numbers: Sequence[object], shapes: Sequence[Shape]) -> list[Array]:
         """Return the arrays of these numbers: the inverse of `_parts`."""
-        rest, found = iter(numbers), []
+        rest, arrays = iter(numbers), []
         for shape in shapes:
             own = [np.asarray(next(rest)) for _ in range(prod(shape))]
-            found.append(np.stack(own, axis=-1).reshape(*own[0].shape, *shape) if shape else own[0])
-        return found
+            arrays.append(np.stack(own, axis=-1).reshape(*own[0].shape, *shape) if shape else own[0])
+        return arrays
 
 
 def row_loop(
@@ -182,16 +182,16 @@ def row_loop(
             count = len(carry)
             if any(shape[:lead] != rows for shape in shapes):
                 raise OperatorError(f"{name} mixes rows")
-            found = RowLoop(
+            traced = RowLoop(
                 function, lead, tuple(own[0]), tuple(own[1]), tuple(shape[lead:] for shape in shapes[count:]),
                 tuple(types[count:]), name,
             )  # fmt: skip
-            _try(found)
+            _try(traced)
         except Exception as error:
             # The step may not take arrays of other lengths than its own, in whatever way it says so.
             refusal = refusal or error
             continue
-        return found if whole is None else _known.keep(whole, found)
+        return traced if whole is None else _known.keep(whole, traced)
     if isinstance(refusal, (GpuscanError, TypeError)):
         raise refusal
     raise OperatorError(
@@ -211,16 +211,17 @@ def _count_shared(shapes: Sequence[Shape]) -> int:
     return count
 
 
-def _try(found: RowLoop) -> None:
+def _try(traced: RowLoop) -> None:
     """Raise an error if the results of a row depend on other rows, or rows are treated differently."""
     rng = np.random.default_rng(0)
-    last = (ROWS - 1,) * found.lead
-    edges = [tuple(ROWS - 1 if i == axis else 0 for i in range(found.lead)) for axis in range(found.lead)]
+    last = (ROWS - 1,) * traced.lead
+    edges = [tuple(ROWS - 1 if i == axis else 0 for i in range(traced.lead)) for axis in range(traced.lead)]
     for _ in range(4):
         carry, x = (
-            [np.float32(each) for each in rng.normal(size=sum(map(prod, shapes)))] for shapes in (found.carry, found.xs)
+            [np.float32(each) for each in rng.normal(size=sum(map(prod, shapes)))]
+            for shapes in (traced.carry, traced.xs)
         )
         with np.errstate(all="ignore"):
-            first = repr(found.step(tuple(carry), tuple(x)))
-            if any(repr(found.in_row(carry, x, row)) != first for row in (last, *edges)):
-                raise OperatorError(f"{found.name} treats rows differently")
+            first = repr(traced.step(tuple(carry), tuple(x)))
+            if any(repr(traced.in_row(carry, x, row)) != first for row in (last, *edges)):
+                raise OperatorError(f"{traced.name} treats rows differently")

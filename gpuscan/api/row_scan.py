@@ -105,7 +105,7 @@ class RowScan:
             _only_first(grad, whole.shape, len(rows), shape)
             for grad, whole, shape in zip(grads, given, self.found.shapes, strict=True)
         )
-        found = gradients(
+        of_arrays = gradients(
             given,
             self._spread(results, rows),
             weights,
@@ -114,7 +114,7 @@ class RowScan:
             reverse=self.reverse,
             device=device_for(arrays),
         )
-        sums = [_sum_copies(grad, array, len(rows)) for grad, array in zip(found, arrays, strict=True)]
+        sums = [_sum_copies(grad, array, len(rows)) for grad, array in zip(of_arrays, arrays, strict=True)]
         return [grad.reshape(shape) for grad, shape in zip(sums, shapes, strict=True)]
 
     def _parts(self, arrays: Sequence[Array]) -> dict[tuple[int, ...], RowScan] | None:
@@ -163,12 +163,12 @@ def _pick(arrays: Sequence[Array], leaves: Sequence[int]) -> list[Array]:
 
 def _join(parts: Iterable[Sequence[int]], results: Iterable[Sequence[Array]]) -> list[Array]:
     """Return the results of all parts in the order of the arrays."""
-    found = {
+    joined = {
         leaf: array
         for leaves, arrays in zip(parts, results, strict=True)
         for leaf, array in zip(leaves, arrays, strict=True)
     }
-    return [found[leaf] for leaf in sorted(found)]
+    return [joined[leaf] for leaf in sorted(joined)]
 
 
 def device_for(arrays: Sequence[Array]) -> str | None:

@@ -375,10 +375,10 @@ def _stretches(problem: Problem, carry: tuple[AnyArray, ...] | None) -> list[Pro
 
 def check_alike(number: int, problem: Problem, first: Problem) -> None:
     """Raise TypeError if a chunk has other fields, or other elements, than the first one."""
-    found, wanted = ([*leaf.structure.paths()] for leaf in (problem.source, first.source))
-    if found != wanted:
+    paths, wanted = ([*leaf.structure.paths()] for leaf in (problem.source, first.source))
+    if paths != wanted:
         raise TypeError(
-            f"chunk {number} is {describe_fields(found)}, the first one {describe_fields(wanted)}; "
+            f"chunk {number} is {describe_fields(paths)}, the first one {describe_fields(wanted)}; "
             "all chunks must have the same fields in the same order"
         )
     if problem.source != first.source:

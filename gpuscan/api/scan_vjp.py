@@ -194,7 +194,7 @@ def _alike(name: str, value: object, forward: Problem) -> Arrays:
             f"{name} of {structure.leaf_count} arrays was passed for an x of {len(forward.leaves)}, but both must have "
             f"the same fields. Pass {name} as gpuscan.scan returns the result for x"
         )
-    found: Arrays = []
+    checked: Arrays = []
     for leaf, like in zip(leaves, forward.leaves, strict=True):
         array = leaf if isinstance(leaf, Array) else native(as_array(leaf))
         if array.shape != like.shape:
@@ -206,8 +206,8 @@ def _alike(name: str, value: object, forward: Problem) -> Arrays:
                 f"{name} of dtype {array.dtype} was passed for an x of dtype {like.dtype}, but both must agree. "
                 "Convert one of them with .astype"
             )
-        found.append(array)
-    return found
+        checked.append(array)
+    return checked
 
 
 @lru_cache(maxsize=256)
@@ -294,8 +294,8 @@ class _Backward:
         places = [place for place, each in enumerate(ahead) if each]
         fields = [problem.source.fields[place] for place in places]
         zeros = [np.zeros((problem.rows, *field.shape), field.scalar.dtype) for field in fields]
-        found = self._shift_arrays([leaves[place] for place in places], fields, zeros, ahead=True)
-        for place, leaf in zip(places, found, strict=True):
+        shifted = self._shift_arrays([leaves[place] for place in places], fields, zeros, ahead=True)
+        for place, leaf in zip(places, shifted, strict=True):
             leaves[place] = leaf
         return replace(problem, leaves=tuple(leaves))
 
@@ -303,19 +303,19 @@ class _Backward:
         """Return the bundles ``"previous"``, the states before the elements, and ``"begun"``, if they are wanted."""
         forward = self.forward
         fields = forward.element.fields
-        found: dict[str, Arrays] = {}
+        before: dict[str, Arrays] = {}
         if not wanted & {"begun", "previous"}:
-            return found
+            return before
         seeds: Sequence[Leaf] | None = forward.seeds
         if seeds is None:
             seeds = [np.broadcast_to(value, (forward.rows, *value.shape)) for value in self.derived.start]
         if "begun" in wanted:
             count = len(states) if "previous" in wanted else 0
-            *found["previous"], begun = self._shift_arrays(states, fields, seeds[:count], flag=True)
-            found["begun"] = [begun]
+            *before["previous"], begun = self._shift_arrays(states, fields, seeds[:count], flag=True)
+            before["begun"] = [begun]
         elif "previous" in wanted:
-            found["previous"] = self._shift_arrays(states, fields, seeds)
-        return found
+            before["previous"] = self._shift_arrays(states, fields, seeds)
+        return before
 
     def _shift_arrays(
         self,
@@ -371,18 +371,18 @@ class _Backward:
         if reverse:
             later[axis], earlier[axis], first[axis] = slice(0, -1), slice(1, None), slice(-1, None)
         others = [n if i != axis else 1 for i, n in enumerate(shape)]
-        found: Arrays = []
+        copies: Arrays = []
         for array, field, seed in zip(arrays, fields, seeds, strict=False):
             shifted = np.empty_like(array)
             shifted[tuple(later)] = array[tuple(earlier)]
             if shape[axis]:
                 shifted[tuple(first)] = seed.reshape(*others, *field.shape)
-            found.append(shifted)
+            copies.append(shifted)
         if flag:
             begun = np.ones(shape, bool)
             begun[tuple(first)] = False
-            found.append(begun)
-        return found
+            copies.append(begun)
+        return copies
 
     # ----- Runs
 

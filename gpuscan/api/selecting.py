@@ -113,10 +113,10 @@ def top_k(
         order = reference.argsort(np.asarray(keys), place, descending)[(*[slice(None)] * place, slice(kept))]
         values = np.take_along_axis(keys.astype(keys.dtype.newbyteorder("="), copy=False), order, place)
         return values if dates is None else as_dates(values, dates, descending), order
-    found, indices = _first_keys(home, home.asarray(keys), place, kept, descending)
+    top, indices = _first_keys(home, home.asarray(keys), place, kept, descending)
     if isinstance(keys, Array):
-        return found, indices
-    values = found.numpy()
+        return top, indices
+    values = top.numpy()
     values = values if dates is None else as_dates(values, dates, descending)
     return values, indices.numpy().astype(np.int64)
 
@@ -130,11 +130,11 @@ def _first_keys(home: Device, keys: Array, axis: int, kept: int, descending: boo
     executor, scalar = home._executor, scalar_of(dtype)
     plan = plan_select(scalar, length, kept, home.capabilities)
     if plan is None:
-        found = sort_device(executor, keys, axis, descending=descending, with_places=True)
-        assert found.keys is not None
-        assert found.places is not None
+        sorted_keys = sort_device(executor, keys, axis, descending=descending, with_places=True)
+        assert sorted_keys.keys is not None
+        assert sorted_keys.places is not None
         first = (*[slice(None)] * axis, slice(kept))
-        return Array._of(home, found.keys)[first].copy(), Array._of(home, found.places)[first].copy()
+        return Array._of(home, sorted_keys.keys)[first].copy(), Array._of(home, sorted_keys.places)[first].copy()
     inner = prod(shape[axis + 1 :])
     rows = transpose_elements(contiguous(keys), length, inner, dtype.itemsize)
     count = keys.size // length
@@ -189,8 +189,8 @@ def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple
         >>> gs.partition_by(x, x > 2)
         (array([3, 4, 5], dtype=int32), array([1, 1], dtype=int32))
     """
-    structure, found = structure_and_leaves(x, only_moved=True)
-    given = [as_some_array(leaf) for leaf in found]
+    structure, leaves_given = structure_and_leaves(x, only_moved=True)
+    given = [as_some_array(leaf) for leaf in leaves_given]
     chosen = as_some_array(mask)
     check_mask(chosen, [leaf.shape for leaf in given])
     home = first_home((*given, chosen), device)
@@ -323,8 +323,8 @@ def quantile(
     home = first_home((array,), device)
     if home is None:
         points = wanted if wanted.ndim else q
-        found = np.quantile(array, points, axis=axis, method=method, keepdims=keepdims)
-        return _with_nan_of_rows(array, found, axis, keepdims)
+        result = np.quantile(array, points, axis=axis, method=method, keepdims=keepdims)
+        return _with_nan_of_rows(array, result, axis, keepdims)
     rows, kept = _rows_along(array, axis)
     if not rows.shape[-1]:
         raise IndexError(f"quantiles of an array of shape {array.shape} were asked for, but the axis has no elements")
@@ -333,10 +333,10 @@ def quantile(
     whole = wanted.dtype.kind in "iu" and not (isinstance(q, int) and scalar_of(array.dtype).kind == "float")
     chosen = "lower" if method == "linear" and whole else method
     before, after, weight = _places(_as_floats(wanted).reshape(-1), rows.shape[-1], chosen)
-    found = _interpolate(home, rows, before, after, weight, weak)
+    result = _interpolate(home, rows, before, after, weight, weak)
     shape = (*wanted.shape, *(kept if keepdims else rows.shape[:-1]))
-    found = found.reshape(shape)
-    return found if isinstance(found, Array) or found.shape else found[()]
+    result = result.reshape(shape)
+    return result if isinstance(result, Array) or result.shape else result[()]
 
 
 @overload
@@ -380,24 +380,24 @@ def median(
     rows, kept = _rows_along(array, axis)
     length = rows.shape[-1]
     if home is None or (not length and not isinstance(array, Array)):
-        found = np.median(array, axis=axis, keepdims=keepdims)
-        return _with_nan_of_rows(array, found, axis, keepdims)
+        result = np.median(array, axis=axis, keepdims=keepdims)
+        return _with_nan_of_rows(array, result, axis, keepdims)
     if rows.dtype == np.bool_:
         rows = rows.astype(np.uint8)
     if not length:
         return _of_nothing(home, rows).reshape(kept if keepdims else rows.shape[:-1])
     before, after = np.array([(length - 1) // 2]), np.array([length // 2])
-    found = _interpolate(home, rows, before, after, None, True)
-    found = found.reshape(kept if keepdims else rows.shape[:-1])
-    return found if isinstance(found, Array) or found.shape else found[()]
+    result = _interpolate(home, rows, before, after, None, True)
+    result = result.reshape(kept if keepdims else rows.shape[:-1])
+    return result if isinstance(result, Array) or result.shape else result[()]
 
 
-def _with_nan_of_rows(array: Any, found: Any, axis: Any, keepdims: bool) -> Any:
+def _with_nan_of_rows(array: Any, result: Any, axis: Any, keepdims: bool) -> Any:
     """Return what NumPy finds, with NaN for rows that hold one. In bfloat16, which is not its own, NumPy finds none."""
     if array.dtype.name != "bfloat16":
-        return found
+        return result
     holds_nan = np.isnan(array).any(axis=axis, keepdims=keepdims)
-    return np.where(holds_nan, found.dtype.type(np.nan), found)[()]
+    return np.where(holds_nan, result.dtype.type(np.nan), result)[()]
 
 
 def _of_nothing(home: Device, rows: SomeArray) -> Array:
@@ -493,20 +493,20 @@ def _interpolate(home: Device, rows: SomeArray, before: AnyArray, after: AnyArra
     wide = compute_dtype(scalar_of(dtype))
     first, second, last = (each.astype(wide, copy=False) for each in (first, second, last))
     if weight is None:
-        found = _with_nan(first, last) if alone else map_arrays(_mean_of_two, first, second, last)
+        result = _with_nan(first, last) if alone else map_arrays(_mean_of_two, first, second, last)
     else:
         weights = weight.astype(wide).reshape((count, *[1] * (first.ndim - 1)))
-        found = map_arrays(_between, first, second, last, new_array(home, weights))
-    return found.astype(dtype, copy=False)
+        result = map_arrays(_between, first, second, last, new_array(home, weights))
+    return result.astype(dtype, copy=False)
 
 
-def _with_nan(found: SomeArray, last: SomeArray) -> SomeArray:
+def _with_nan(result: SomeArray, last: SomeArray) -> SomeArray:
     """Return elements, or NaN where the last element of the row is NaN."""
-    if scalar_of(found.dtype).kind != "float":
-        return found
-    if isinstance(found, Array):
-        return map_arrays(lambda found, last: np.where(last != last, last, found), found, last)
-    return np.where(last != last, last, found)
+    if scalar_of(result.dtype).kind != "float":
+        return result
+    if isinstance(result, Array):
+        return map_arrays(lambda result, last: np.where(last != last, last, result), result, last)
+    return np.where(last != last, last, result)
 
 
 def _by_numpy(first: AnyArray, second: AnyArray, last: AnyArray, weight: AnyArray | None, weak: bool) -> SomeArray:
@@ -517,9 +517,9 @@ def _by_numpy(first: AnyArray, second: AnyArray, last: AnyArray, weight: AnyArra
             return _with_nan(np.mean(pair, axis=0), last)
         shaped: Any = float(weight[0]) if weak else weight.reshape((len(weight), *[1] * (first.ndim - 1)))
         step = second - first
-        found = np.asarray(first + step * shaped)
-        np.subtract(second, step * (1 - shaped), out=found, where=np.asarray(shaped) >= 0.5, casting="unsafe")
-        return _with_nan(found, last)
+        result = np.asarray(first + step * shaped)
+        np.subtract(second, step * (1 - shaped), out=result, where=np.asarray(shaped) >= 0.5, casting="unsafe")
+        return _with_nan(result, last)
 
 
 def _float_dtype(home: Device, dtype: AnyDType) -> AnyDType:

@@ -152,13 +152,13 @@ class SelectiveScan:
 
     def _by_channels(self) -> list[Array]:
         """Return the arrays with the axes of `_channels` before the states, or 1 where they do not depend on them."""
-        found = []
+        copies = []
         for array in self.arrays:
             whole = self._whole(array)
             batches, channels = prod(whole[: STATES - 2]), whole[STATES - 2 : STATES]
             shape = self._channels[1:] if prod(channels) == prod(self._channels[1:]) else channels
-            found.append(np.broadcast_to(array, whole).reshape(batches, *shape, *array.shape[STATES:]))
-        return found
+            copies.append(np.broadcast_to(array, whole).reshape(batches, *shape, *array.shape[STATES:]))
+        return copies
 
     def gradients(self, grad_y: Array, grad_last: Array) -> tuple[Array, ...]:
         """Return the gradients with respect to u, dt, A, B and C. The states are computed again.
@@ -257,8 +257,8 @@ class DeviceScan:
     def outputs(self) -> tuple[DeviceArray, DeviceArray]:
         """Return y, in the shape of `u`, and the states after the last step, with a time axis of length 1."""
         if _fits(self.home, self.A.dtype, self._shape) and self._is_bindable:
-            found = selective_scan(*map(self._make_bindable, self.arrays))
-            y, last = (DeviceArray._of(self.home, each) for each in found)
+            computed = selective_scan(*map(self._make_bindable, self.arrays))
+            y, last = (DeviceArray._of(self.home, each) for each in computed)
             return y, last
         run = StateRun(self.home, self.arrays)
         h = run.states()[1]
@@ -275,14 +275,14 @@ class DeviceScan:
         )
         if fits and can_differentiate(context, prod(lead), channels, states, length):
             given = map(self._make_bindable, (*self.arrays, grad_y, grad_last))
-            found: list[DeviceArray] = [
+            grads: list[DeviceArray] = [
                 DeviceArray._of(self.home, each) for each in selective_gradients(gradient_sources(context, *given))
             ]
             # Several strips of channels have a sum each, of all batches.
-            found[2:] = [reduce(each, axis=0) for each in found[2:]]
+            grads[2:] = [reduce(each, axis=0) for each in grads[2:]]
         else:
-            found = StateRun(self.home, self.arrays).gradients(grad_y, grad_last)
-        return tuple(self._sum_copies(each, own.shape) for each, own in zip(found, self.arrays, strict=True))
+            grads = StateRun(self.home, self.arrays).gradients(grad_y, grad_last)
+        return tuple(self._sum_copies(each, own.shape) for each, own in zip(grads, self.arrays, strict=True))
 
     @property
     def _is_bindable(self) -> bool:

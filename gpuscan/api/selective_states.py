@@ -46,8 +46,8 @@ class StateRun:
 
     def outputs(self, h: DeviceArray) -> DeviceArray:
         """Return what y is the sum of."""
-        found: DeviceArray = self._map(_twice_real_product if self._is_complex else _product, h, self.arrays[4])
-        return found
+        products: DeviceArray = self._map(_twice_real_product if self._is_complex else _product, h, self.arrays[4])
+        return products
 
     def sum_repeated_axes(self, values: Sequence[DeviceArray], shapes: Sequence[tuple[int, ...]]) -> list[DeviceArray]:
         """Return the sums of arrays over the axes along which their shapes have length 1."""

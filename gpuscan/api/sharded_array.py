@@ -100,15 +100,15 @@ class ShardedArray(Distributed):
             [(4, 2)]
         """
         array = as_array(x)
-        found = resolve_devices(devices if isinstance(devices, (list, tuple)) else [devices])
+        resolved = resolve_devices(devices if isinstance(devices, (list, tuple)) else [devices])
         axis = resolve_axis(axis, array.shape)
-        parts = stretches(array.shape[axis], relative_speeds([device._executor for device in found]))
+        parts = stretches(array.shape[axis], relative_speeds([device._executor for device in resolved]))
         cuts = [(part.device, slice(part.start, part.stop)) for part in parts] or [(0, slice(None))]
         before = (slice(None),) * axis
         shards = []
         for device, cut in cuts:
-            with naming(found[device]._executor, device):
-                shards.append(found[device].asarray(array[(*before, cut)]))
+            with naming(resolved[device]._executor, device):
+                shards.append(resolved[device].asarray(array[(*before, cut)]))
         return cls(tuple(shards), axis)
 
     def scan(self, op: Operation = "add", **options: Unpack[EveryScan]) -> Any:
@@ -167,10 +167,10 @@ class ShardedArray(Distributed):
             del uncut["exclusive"]
             total = _total(x, op, first, uncut, pairs)
         if problem.axis == first.axis and 0 not in first.shape:
-            found = in_order(scan_shards(in_order(shards, problem.reverse), strategy), problem.reverse)
+            scanned = in_order(scan_shards(in_order(shards, problem.reverse), strategy), problem.reverse)
         else:
-            found = scan_apart(shards, strategy)
-        results = _join_shards(found, first, first.axis)
+            scanned = scan_apart(shards, strategy)
+        results = _join_shards(scanned, first, first.axis)
         if outputs is not None and apart:
             write_results(tuple(results), tuple(outputs))
         result = problem.destination.structure.build_bundle(results) if out is None else out
@@ -265,8 +265,8 @@ def find_sharded_leaves(x: object) -> list[ShardedArray]:
         with suppress(RecursionError):  # `problem/arguments.py` refuses bundles that nest so deep
             if parts_of(x) is not None:
                 over_arrays(leaves.append, x)
-    found = [leaf for leaf in leaves if isinstance(leaf, ShardedArray)]
-    if not found:
+    sharded = [leaf for leaf in leaves if isinstance(leaf, ShardedArray)]
+    if not sharded:
         return []
     others = [leaf for leaf in leaves if not isinstance(leaf, ShardedArray)]
     if others:
@@ -274,12 +274,12 @@ def find_sharded_leaves(x: object) -> list[ShardedArray]:
             f"a bundle of a gpuscan.ShardedArray and {type(others[0]).__name__} was passed, but its arrays must be "
             "together. Shard all of them with gpuscan.ShardedArray.from_numpy(x, devices, axis)"
         )
-    if any(not are_divided_alike(each, found[0]) for each in found[1:]):
+    if any(not are_divided_alike(each, sharded[0]) for each in sharded[1:]):
         raise ValueError(
             "a bundle of arrays that are sharded in different ways was passed. Make all of them by "
             "gpuscan.ShardedArray.from_numpy with the same devices and axis"
         )
-    return found
+    return sharded
 
 
 def are_divided_alike(one: ShardedArray, other: ShardedArray) -> bool:
@@ -341,12 +341,12 @@ def _refuse(options: Mapping[str, object]) -> None:
 # ----- Results
 
 
-def _join_shards(found: Sequence[Sequence[DeviceArray]], first: ShardedArray, axis: int) -> list[ShardedArray]:
+def _join_shards(parts: Sequence[Sequence[DeviceArray]], first: ShardedArray, axis: int) -> list[ShardedArray]:
     """Return the arrays that each shard's results, one for each field, are the shards of."""
     devices = [shard.device for shard in first.shards]
     return [
-        ShardedArray(tuple(Array._of(d, r[place]) for d, r in zip(devices, found, strict=True)), axis)
-        for place in range(len(found[0]))
+        ShardedArray(tuple(Array._of(d, r[place]) for d, r in zip(devices, parts, strict=True)), axis)
+        for place in range(len(parts[0]))
     ]
 
 
@@ -360,8 +360,8 @@ def _last_results(problem: Problem, results: Sequence[ShardedArray]) -> object:
     place = (slice(None),) * axis + (0 if problem.reverse else -1,)
     if results[0].axis == axis:
         last = 0 if problem.reverse else -1
-        found = [result.shards[last][place].copy().numpy()[()] for result in results]
-        return assemble_arrays(structure, found, axes=len(problem.shape) - 1)
+        numbers = [result.shards[last][place].copy().numpy()[()] for result in results]
+        return assemble_arrays(structure, numbers, axes=len(problem.shape) - 1)
     first = results[0]
     lasts = [[result.shards[number][place].copy() for result in results] for number in range(len(first.shards))]
     return structure.build_bundle(_join_shards(lasts, first, first.axis - (first.axis > axis)))
@@ -383,8 +383,8 @@ def _reduce_rows(problems: Sequence[Problem], first: ShardedArray) -> object:
     structure, fields = problem.destination.structure, problem.destination.fields
     shape = tuple(n for i, n in enumerate(whole_shape(problem, first)) if i != problem.axis)
     if divided:
-        found = reduce_shards(in_order(shards, problem.reverse))
-        shaped = [part.reshape((*shape, *f.shape))[()] for part, f in zip(found, fields, strict=True)]
+        reduced = reduce_shards(in_order(shards, problem.reverse))
+        shaped = [part.reshape((*shape, *f.shape))[()] for part, f in zip(reduced, fields, strict=True)]
         return assemble_arrays(structure, shaped, axes=len(shape))
     parts = scan_apart(shards, "auto")
     viewed = []
@@ -446,28 +446,28 @@ def make_shard_problems(
     if initial is not None:
         # The initial values are cut afterwards, and stand for the identity.
         plain["exclusive"] = False
-    found = []
+    problems = []
     for number in range(len(first.shards)):
         part, operator, own = shard_of(x, number), op, plain
         if pairs:
             part, operator, own = as_pairs(part, op, plain)
-        found.append(find_or_make_problem(part, operator, **own))
-    if found[0].indexed:
+        problems.append(find_or_make_problem(part, operator, **own))
+    if problems[0].indexed:
         raise TypeError(
             "before= was passed as a function of an element and its index with a gpuscan.ShardedArray, but shards do "
             "not know where they begin. Pass a function of one element, and the indices as one more array of a bundle"
         )
-    if first.axis >= len(found[0].shape):
+    if first.axis >= len(problems[0].shape):
         raise ValueError(
             f"a gpuscan.ShardedArray that is divided along axis {first.axis} was passed, but that axis belongs to the "
             "element. Divide it along another axis"
         )
     if initial is None:
-        return found
+        return problems
     started = []
-    axis, value = found[0].axis, (initial, np.float32(0)) if pairs else initial
-    others = [n for i, n in enumerate(whole_shape(found[0], first)) if i != axis]
-    for problem, (begin, end) in zip(found, edges_of(first), strict=True):
+    axis, value = problems[0].axis, (initial, np.float32(0)) if pairs else initial
+    others = [n for i, n in enumerate(whole_shape(problems[0], first)) if i != axis]
+    for problem, (begin, end) in zip(problems, edges_of(first), strict=True):
         seeds = initial_rows(value, problem.element, tuple(others))
         if axis != first.axis:
             rows = (*(slice(None),) * (first.axis - (first.axis > axis)), slice(begin, end))
@@ -485,11 +485,11 @@ def whole_shape(problem: Problem, first: ShardedArray) -> tuple[int, ...]:
 
 def edges_of(first: ShardedArray) -> list[tuple[int, int]]:
     """Return where each shard begins and ends along the divided axis."""
-    found, begin = [], 0
+    edges, begin = [], 0
     for shard in first.shards:
-        found.append((begin, begin + shard.shape[first.axis]))
-        begin = found[-1][1]
-    return found
+        edges.append((begin, begin + shard.shape[first.axis]))
+        begin = edges[-1][1]
+    return edges
 
 
 def shards_of(problems: Sequence[Problem], first: ShardedArray, continues: Sequence[bool]) -> list[Shard]:

@@ -110,16 +110,18 @@ def sort(
         return sorted_keys if dates is None else as_dates(sorted_keys, dates, descending)
     if isinstance(keys, Array):
         assert home is not None
-        found = sort_device(home._executor, keys, place, descending=bool(descending)).keys
-        assert found is not None
-        return Array._of(home, found)
+        ordered_keys = sort_device(home._executor, keys, place, descending=bool(descending)).keys
+        assert ordered_keys is not None
+        return Array._of(home, ordered_keys)
     if home is None:
         native = keys.astype(keys.dtype.newbyteorder("="), copy=False)
         sorted_keys = np.take_along_axis(native, reference.argsort(keys, place, bool(descending)), place)
     else:
-        found = sort_device(home._executor, upload_array(home._context, keys), place, descending=bool(descending)).keys
-        assert found is not None
-        sorted_keys = read_checked(home, found)
+        ordered_keys = sort_device(
+            home._executor, upload_array(home._context, keys), place, descending=bool(descending)
+        ).keys
+        assert ordered_keys is not None
+        sorted_keys = read_checked(home, ordered_keys)
     return sorted_keys if dates is None else as_dates(sorted_keys, dates, descending)
 
 
@@ -168,11 +170,11 @@ def argsort(
     if home is None:
         return reference.argsort(np.asarray(keys), place, bool(descending))
     on_device = keys if isinstance(keys, Array) else upload_array(home._context, keys)
-    found = sort_device(
+    places = sort_device(
         home._executor, on_device, place, descending=bool(descending), with_keys=False, with_places=True
     ).places
-    assert found is not None
-    return Array._of(home, found) if isinstance(keys, Array) else read_checked(home, found).astype(np.int64)
+    assert places is not None
+    return Array._of(home, places) if isinstance(keys, Array) else read_checked(home, places).astype(np.int64)
 
 
 @overload
@@ -263,13 +265,13 @@ def _argsort_segments(
     own = Array._of(home, all_indices(home._context, length)) if length else home.asarray(places)
     firsts = scan(own, _KEEP_LEFT, axis=0, segments=segments)
     executor = home._executor
-    found = sort_device(
+    order = sort_device(
         executor, home.asarray(keys), axis, descending=descending, with_keys=False, with_places=True
     ).places
-    assert found is not None
-    if not found.size:
-        return Array._of(home, found)
-    by_key = Array._of(home, found)
+    assert order is not None
+    if not order.size:
+        return Array._of(home, order)
+    by_key = Array._of(home, order)
     again = sort_device(executor, take_at(firsts, by_key, 0), axis, with_keys=False, with_places=True).places
     assert again is not None
     return take_along_axis(by_key, Array._of(home, again), axis)
@@ -282,16 +284,16 @@ def _move_entries(home: Device, keys: Array, leaves: list[Array], descending: bo
         leaf._check("STORAGE")
     entries = [contiguous(leaf) for leaf in leaves]
     if len(leaves) == 1 and entry_bytes(leaves[0]) == 4:
-        found = sort_device(executor, keys, 0, descending=descending, words=entries[0])
-        assert found.places is not None
-        moved = [found.places._view_as(leaves[0].shape, leaves[0].dtype)]
+        ordered = sort_device(executor, keys, 0, descending=descending, words=entries[0])
+        assert ordered.places is not None
+        moved = [ordered.places._view_as(leaves[0].shape, leaves[0].dtype)]
     else:
-        found = sort_device(executor, keys, 0, descending=descending, with_places=True)
-        assert found.places is not None
-        order = Permutation(home._context, found.places)
+        ordered = sort_device(executor, keys, 0, descending=descending, with_places=True)
+        assert ordered.places is not None
+        order = Permutation(home._context, ordered.places)
         moved = [order.apply(leaf) for leaf in entries]
-    assert found.keys is not None
-    return Array._of(home, found.keys), [Array._of(home, array) for array in moved]
+    assert ordered.keys is not None
+    return Array._of(home, ordered.keys), [Array._of(home, array) for array in moved]
 
 
 def check_keys(

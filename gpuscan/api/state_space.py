@@ -290,11 +290,11 @@ class _Call:
         arrays, scan = self.arrays, self._scan(of_softplus)
         u, grad = arrays["u"], arrays["grad_y"]
         d, z, bias, last = map(arrays.get, ("D", "z", "delta_bias", "grad_last_state"))
-        found: dict[str, SomeArray | None] = dict.fromkeys(("u", "delta", "A", "B", "C", "D", "z", "delta_bias"))
+        of_arguments: dict[str, SomeArray | None] = dict.fromkeys(("u", "delta", "A", "B", "C", "D", "z", "delta_bias"))
         if z is not None:
             y = scan.outputs()[0].reshape(self.shape)
             y = y if d is None else _apply(_plus_product, y, u, d[:, np.newaxis])
-            found["z"] = _apply(_grad_gate, grad, y, z)
+            of_arguments["z"] = _apply(_grad_gate, grad, y, z)
             grad = _apply(_multiply_by_gate, grad, z)
         shape = (*self._lead, arrays["A"].shape[1], 1)
         if last is None:
@@ -310,22 +310,22 @@ class _Call:
         of_u, of_step = of_u.reshape(self.shape), of_step.reshape(self.shape)
         if d is not None:
             of_u = _apply(_plus_product, of_u, grad, d[:, np.newaxis])
-            found["D"] = _sum(_apply(_product, grad, u), (0, 2))
+            of_arguments["D"] = _sum(_apply(_product, grad, u), (0, 2))
         if of_softplus and isinstance(scan, DeviceScan):
             shifted = arrays["delta"] if bias is None else _apply(_plus, arrays["delta"], bias[:, np.newaxis])
             of_step = _apply(softplus_gradient, of_step, shifted)
         if bias is not None:
-            found["delta_bias"] = _sum(of_step, (0, 2))
-        found |= {"u": of_u, "delta": of_step, "A": of_decay}
+            of_arguments["delta_bias"] = _sum(of_step, (0, 2))
+        of_arguments |= {"u": of_u, "delta": of_step, "A": of_decay}
         for name, grad_weights in zip("BC", of_weights, strict=True):
             own = arrays[name]
             if own.ndim == 4 and own.shape[1] != grad_weights.shape[1]:
                 share = grad_weights.shape[1] // own.shape[1]
                 grad_weights = _sum(grad_weights.reshape(own.shape[0], own.shape[1], share, *own.shape[2:]), (2,))
-            found[name] = grad_weights
+            of_arguments[name] = grad_weights
         return tuple(
             None if each is None else in_dtype(each.reshape(arrays[name].shape), self.dtypes[name])
-            for name, each in found.items()
+            for name, each in of_arguments.items()
         )
 
     @property
@@ -375,8 +375,8 @@ class _Call:
 def _apply(function: Callable[..., Any], *arrays: SomeArray) -> SomeArray:
     """Return a function of every element."""
     on_device = any(isinstance(each, OnDevice) for each in arrays)
-    found: SomeArray = map_arrays(function, *arrays) if on_device else function(*arrays)
-    return found
+    result: SomeArray = map_arrays(function, *arrays) if on_device else function(*arrays)
+    return result
 
 
 def _sum(array: SomeArray, axes: tuple[int, ...]) -> SomeArray:

@@ -133,8 +133,8 @@ def unique_counts(x: object, /, *, device: Devices = None) -> UniqueCountsResult
         >>> gs.unique_counts(np.array([3, 1, 4, 1, 3], np.int32)).counts
         array([2, 2, 1])
     """
-    found = find_unique(x, device)
-    return UniqueCountsResult(found.values, found.counts)
+    unique = find_unique(x, device)
+    return UniqueCountsResult(unique.values, unique.counts)
 
 
 @overload
@@ -165,8 +165,8 @@ def unique_inverse(x: object, /, *, device: Devices = None) -> UniqueInverseResu
         >>> gs.unique_inverse(np.array([3, 1, 4, 1, 3], np.int32)).inverse_indices
         array([1, 0, 2, 0, 1])
     """
-    found = find_unique(x, device, inverse=True)
-    return UniqueInverseResult(found.values, found.inverse_indices)
+    unique = find_unique(x, device, inverse=True)
+    return UniqueInverseResult(unique.values, unique.inverse_indices)
 
 
 @overload
@@ -288,8 +288,8 @@ def find_unique(
             narrow = [host[0], *(part.astype(np.uint32) for part in host[1:])]
             parts = [new_array(given.device, part) for part in narrow]
     else:
-        found = _unique_on_device(home, keys, indices, inverse, equal_nan)
-        parts = found if on_device else [found[0].numpy(), *map(_read_wide, found[1:])]
+        parts_on_device = _unique_on_device(home, keys, indices, inverse, equal_nan)
+        parts = parts_on_device if on_device else [parts_on_device[0].numpy(), *map(_read_wide, parts_on_device[1:])]
     values, firsts, numbers, counts = parts
     if dates is not None:
         values = as_dates(np.asarray(values), dates, False)
@@ -328,9 +328,9 @@ def _unique_on_device(
     """Return what `_unique_by_numpy` returns, on the device; None for what is not asked for."""
     context = home._context
     source = keys if isinstance(keys, DeviceArray) else upload_array(context, keys)
-    found = sort_device(home._executor, source, 0, with_places=indices or inverse)
-    assert found.keys is not None
-    ordered = Array._of(home, found.keys)
+    sorted_keys = sort_device(home._executor, source, 0, with_places=indices or inverse)
+    assert sorted_keys.keys is not None
+    ordered = Array._of(home, sorted_keys.keys)
     scalar = scalar_of(ordered.dtype)
     alike = equal_nan and scalar.kind == "float"
     compared = map_arrays(_comparable(scalar), _bits_of(ordered)) if alike else ordered
@@ -341,14 +341,16 @@ def _unique_on_device(
     firsts: Array | None = None
     numbers: Array | None = None
     if indices:
-        assert found.places is not None
+        assert sorted_keys.places is not None
         # Only as many sums are right as there are runs, and only these are used.
         starts = contiguous(scan(Array._of(home, runs.lengths), "add", axis=0, exclusive=True))
-        firsts = _as_picked(home, gather_entries(context, found.places, starts, count), np.dtype(np.uint32), count)
+        firsts = _as_picked(
+            home, gather_entries(context, sorted_keys.places, starts, count), np.dtype(np.uint32), count
+        )
     if inverse:
-        assert found.places is not None
+        assert sorted_keys.places is not None
         in_order = _run_numbers(home, compared, scalar if not alike else None)
-        numbers = Array._of(home, Permutation(context, found.places).undo(in_order))
+        numbers = Array._of(home, Permutation(context, sorted_keys.places).undo(in_order))
     return values, firsts, numbers, counts
 
 
