@@ -198,8 +198,8 @@ class _Derivation:
         numbers = [number for value in identity for number in value.ravel()]
         left = [self.graph.constant(number, scalar) for number, scalar in zip(numbers, self.own, strict=True)]
         results = self._apply_operator(flat, left, self.right)
-        found = self._backwards(list(zip(results, self.total, strict=True)), self.right)
-        return all(node is whole for node, whole in zip(found, self.total, strict=True))
+        totals = self._backwards(list(zip(results, self.total, strict=True)), self.right)
+        return all(node is whole for node, whole in zip(totals, self.total, strict=True))
 
     # ----- The functions
 
@@ -214,12 +214,12 @@ class _Derivation:
         else:
             firsts = []
         carried = self._find_carried_numbers(results)
-        found = transitions(pattern, len(carried))
-        scalars = [self.scalar] * (found.width - len(carried)) + [node.scalar for node in carried]
-        before = [*(matrix[place] for place in found.places), *vector, *carried]
-        slots, step = self._before(before, found.element(scalars))
-        after = self._after(found, scalars, carried, results, [*fields, *firsts])
-        return Adjoint(slots, step, found.operator, after, bundle_of(firsts), self.start)
+        maps = transitions(pattern, len(carried))
+        scalars = [self.scalar] * (maps.width - len(carried)) + [node.scalar for node in carried]
+        before = [*(matrix[place] for place in maps.places), *vector, *carried]
+        slots, step = self._before(before, maps.element(scalars))
+        after = self._after(maps, scalars, carried, results, [*fields, *firsts])
+        return Adjoint(slots, step, maps.operator, after, bundle_of(firsts), self.start)
 
     def _matrix(self) -> tuple[Pattern, Mapping[tuple[int, int], Node]]:
         """Return the pattern of the recurrence's matrix, and its entries."""
@@ -238,9 +238,9 @@ class _Derivation:
 
     def _gradient(self) -> list[Node]:
         """Return the numbers of grad_x."""
-        found = self._backwards(list(zip(self.results, self.total, strict=True)), self.right, self._numbers("y"))
+        grads = self._backwards(list(zip(self.results, self.total, strict=True)), self.right, self._numbers("y"))
         numbers = []
-        for node, whole, scalar in zip(found, self.total, self.own, strict=True):
+        for node, whole, scalar in zip(grads, self.total, self.own, strict=True):
             node = self.calculus.like(0, whole) if node is None else self.graph.cast(node, whole.scalar)
             node = node if self.seeded else self._once_begun(node, whole)
             numbers.append(self.graph.cast(node, scalar))
@@ -265,10 +265,10 @@ class _Derivation:
 
     def _first(self) -> list[Node]:
         """Return the numbers of the cotangent of `initial`: 0 unless the element is the first."""
-        found = self._backwards(list(zip(self.results, self.total, strict=True)), self.left, self._numbers("y"))
+        firsts = self._backwards(list(zip(self.results, self.total, strict=True)), self.left, self._numbers("y"))
         numbers = []
         grad = [self.calculus.wide(node) for node in self._numbers("grad")]
-        for node, whole, own in zip(found, self.total, grad, strict=True):
+        for node, whole, own in zip(firsts, self.total, grad, strict=True):
             node = self.calculus.like(0, whole) if node is None else self.graph.cast(node, whole.scalar)
             # The first result of an exclusive scan is the value itself.
             node = self.calculus.add(node, own) if self.exclusive else node
@@ -305,23 +305,23 @@ class _Derivation:
         return used, map_of(graph, bundle_of([self.fields[slot] for slot in used]), nodes, result)
 
     def _after(
-        self, found: Transitions, scalars: Sequence[Scalar], carried: Sequence[Node], results: Sequence[Node],
+        self, maps: Transitions, scalars: Sequence[Scalar], carried: Sequence[Node], results: Sequence[Node],
         fields: Sequence[Field],
     ) -> Map:  # fmt: skip
         """Return the function that takes an element of the recurrence to the results."""
         graph = Graph()
         inputs = [graph.input(0, i, 0, scalar) for i, scalar in enumerate(scalars)]
-        stored = len(found.places)
+        stored = len(maps.places)
         vector = list(self.fields).index(Slot("vector"))
         places = {
             node: inputs[stored + node.data[2]]
             for node in reachable(results)
             if node.op == "input" and node.data[1] == vector
         }
-        places |= dict(zip(carried, inputs[stored + found.size :], strict=True))
+        places |= dict(zip(carried, inputs[stored + maps.size :], strict=True))
         nodes = iter(copy_nodes(results, graph, places))
         by_field = [[next(nodes) for _ in range(field.count)] for field in fields]
-        return map_of(graph, found.element(scalars), by_field, bundle_of(fields))
+        return map_of(graph, maps.element(scalars), by_field, bundle_of(fields))
 
 
 def map_of(graph: Graph, source: Element, fields: Sequence[Sequence[Node]], result: Element) -> Map:
@@ -378,11 +378,11 @@ CONTINUOUS = ("float", "complex")
 
 def dependent(nodes: Sequence[Node], inputs: Collection[Node]) -> set[int]:
     """Return the indices of the nodes that the given ones need and that depend on the inputs."""
-    found = {node.index for node in inputs}
+    dependents = {node.index for node in inputs}
     for node in reachable(nodes):
-        if any(arg.index in found for arg in node.args):
-            found.add(node.index)
-    return found
+        if any(arg.index in dependents for arg in node.args):
+            dependents.add(node.index)
+    return dependents
 
 
 def is_analytic(nodes: Sequence[Node], inputs: Collection[Node]) -> bool:
@@ -419,21 +419,21 @@ def cotangents(
     calculus = Calculus(graph)
     nodes = [node for node, _ in results]
     depends = dependent(nodes, inputs)
-    found: dict[int, Node] = {}
+    sums: dict[int, Node] = {}
 
     def collect(node: Node, cotangent: Node) -> None:
-        known = found.get(node.index)
-        found[node.index] = cotangent if known is None else calculus.add(known, cotangent)
+        known = sums.get(node.index)
+        sums[node.index] = cotangent if known is None else calculus.add(known, cotangent)
 
     for node, cotangent in results:
         if node.index in depends:
             collect(node, cotangent)
     for node in reversed(reachable(nodes)):
-        known = found.get(node.index)
+        known = sums.get(node.index)
         if known is not None and node.args:
             value = (known_values or {}).get(node.index, node)
             _pass_on(calculus, node, calculus.wide(value), known, depends, collect, described)
-    return [found.get(node.index) for node in inputs]
+    return [sums.get(node.index) for node in inputs]
 
 
 def _pass_on(
@@ -553,13 +553,13 @@ def transitions(pattern: Pattern, carried: int = 0) -> Transitions:
         pattern: the class of each entry of a matrix.
         carried: how many numbers an element carries along.
     """
-    found: Mapping[int, tuple[int, int]] = {
+    place_of: Mapping[int, tuple[int, int]] = {
         entry: (i, j)
         for i, row in reversed(list(enumerate(pattern)))
         for j, entry in reversed(list(enumerate(row)))
         if entry >= 0
     }
-    places = tuple(found[entry] for entry in range(len(found)))
+    places = tuple(place_of[entry] for entry in range(len(place_of)))
     terms = [_terms(pattern, i, j) for i, j in places]
     rows = [[(entry, j) for j, entry in enumerate(row) if entry != ZERO] for row in pattern]
     stored = len(places)

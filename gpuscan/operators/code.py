@@ -243,13 +243,13 @@ class _Captured:
     def __init__(self, function: str, traced: Result | None) -> None:
         fields = () if traced is None else traced.fields
         nodes = reachable([node for nodes in fields for node in nodes])
-        found = [node for node in nodes if node.is_constant and node.scalar.kind in ("float", "complex")]
-        if sum(node.scalar.words for node in found) > MAX_CAPTURED_WORDS:
-            found = []
+        constants = [node for node in nodes if node.is_constant and node.scalar.kind in ("float", "complex")]
+        if sum(node.scalar.words for node in constants) > MAX_CAPTURED_WORDS:
+            constants = []
         # A complex number does not cross from one vector into the next if these come first.
-        pairs = [node for node in found if node.scalar.kind == "complex"]
-        singles = [node for node in found if node.scalar.kind == "float" and node.scalar.bits <= 32]
-        wide = [node for node in found if node.scalar.name == "float64"]
+        pairs = [node for node in constants if node.scalar.kind == "complex"]
+        singles = [node for node in constants if node.scalar.kind == "float" and node.scalar.bits <= 32]
+        wide = [node for node in constants if node.scalar.name == "float64"]
         self.names = {node.index: _parts(f"captured.{function}", 2 * i, 2) for i, node in enumerate(pairs)}
         first = 2 * len(pairs)
         self.names |= {node.index: _parts(f"captured.{function}", first + i, 1) for i, node in enumerate(singles)}

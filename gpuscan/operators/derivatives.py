@@ -46,8 +46,8 @@ class Calculus:
         argument[()] = node
         power = exponential(Traced(self.graph, argument, node.scalar))
         assert isinstance(power, Traced)
-        found: Node = power.nodes.item()
-        return found
+        result: Node = power.nodes.item()
+        return result
 
     def conj(self, node: Node) -> Node:
         return self.call("conjugate", node) if node.scalar == COMPLEX64 else node
@@ -141,7 +141,7 @@ def _divisor(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
     return c.negative(c.times(c.over(g, c.conj(args[1])), c.conj(y)))
 
 
-def _rounded_quotient(rounding: str) -> Derivative:
+def _remainder_by_divisor(rounding: str) -> Derivative:
     """Return the derivative of a remainder ``a - q b`` with respect to b, for the rounded quotient q."""
     return lambda c, args, y, g: c.negative(c.times(g, c.call(rounding, c.call("divide", *args))))
 
@@ -191,7 +191,7 @@ def _angle(place: int) -> Derivative:
     return derivative
 
 
-def _copied_sign(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
+def _copysign(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
     differs = c.call("logical_xor", c.call("signbit", args[0]), c.call("signbit", args[1]))
     return c.select(differs, c.negative(g), g)
 
@@ -237,7 +237,7 @@ def _root(value: Callable[[Calculus, Node, Node], Node]) -> Callable[[Calculus, 
     return lambda c, a, y: c.call("sqrt", value(c, a, y))
 
 
-def _negated_sine(c: Calculus, a: Node, y: Node) -> Node:
+def _minus_sine(c: Calculus, a: Node, y: Node) -> Node:
     return c.negative(c.call("sin", a))
 
 
@@ -259,12 +259,12 @@ DERIVATIVES: Mapping[str, tuple[Derivative | None, ...]] = {
     "divide": (lambda c, args, y, g: c.over(g, c.conj(args[1])), _divisor),
     "negative": (_negate,),
     **{name: (_chosen(name, 0), _chosen(name, 1)) for name in ("minimum", "maximum", "fmin", "fmax")},
-    "remainder": (_first, _rounded_quotient("floor")),
-    "fmod": (_first, _rounded_quotient("trunc")),
+    "remainder": (_first, _remainder_by_divisor("floor")),
+    "fmod": (_first, _remainder_by_divisor("trunc")),
     "floor_divide": (None, None),
     **dict.fromkeys(("sign", "floor", "ceil", "trunc", "rint"), (None,)),
     "absolute": _slope(lambda c, a, y: c.call("sign", a)),
-    "copysign": (_copied_sign, None),
+    "copysign": (_copysign, None),
     "power": (_base, _exponent),
     "exp": _slope(lambda c, a, y: y),
     "exp2": _slope(lambda c, a, y: c.times(y, c.like(math.log(2), y))),
@@ -278,7 +278,7 @@ DERIVATIVES: Mapping[str, tuple[Derivative | None, ...]] = {
     "cbrt": _inverse(_three_squares),
     "hypot": (_leg(0), _leg(1)),
     "sin": _slope(lambda c, a, y: c.call("cos", a)),
-    "cos": _slope(_negated_sine),
+    "cos": _slope(_minus_sine),
     "tan": _slope(_one_and_square(1, of_result=True)),
     "sinh": _slope(lambda c, a, y: c.call("cosh", a)),
     "cosh": _slope(lambda c, a, y: c.call("sinh", a)),

@@ -56,11 +56,11 @@ def compute_fields(
     with np.errstate(all="ignore"):
         for node in reachable([node for field in fields for node in field]):
             values[node.index] = _value(node, [values[arg.index] for arg in node.args], numbers, compute)
-    found = []
+    arrays = []
     for nodes, field in zip(fields, result.fields, strict=True):
         parts = [np.broadcast_to(values[node.index], axes) for node in nodes]
-        found.append(np.stack(parts, axis=-1).reshape(*axes, *field.shape) if field.shape else np.array(parts[0]))
-    return found
+        arrays.append(np.stack(parts, axis=-1).reshape(*axes, *field.shape) if field.shape else np.array(parts[0]))
+    return arrays
 
 
 def _value(node: Node, args: list[Any], numbers: Sequence[Sequence[Array]], compute: Callable[..., Any]) -> Any:
@@ -91,11 +91,11 @@ def trace_again(
     graph = leaves[0].graph
     flat = [node for nodes in fields for node in nodes]
     inputs = {node: leaves[node.data[1]].nodes.flat[node.data[2]] for node in reachable(flat) if node.op == "input"}
-    found = iter(copy_nodes(flat, graph, inputs))
+    copies = iter(copy_nodes(flat, graph, inputs))
     traced = []
     for field in result.fields:
         nodes = np.empty(field.count, dtype=object)
-        nodes[:] = [next(found) for _ in range(field.count)]
+        nodes[:] = [next(copies) for _ in range(field.count)]
         traced.append(Traced(graph, nodes.reshape(field.shape), field.scalar))
     return traced
 
@@ -108,18 +108,18 @@ def copy_nodes(nodes: Sequence[Node], graph: Graph, places: Mapping[Node, Node])
         graph: the other graph, which grows.
         places: nodes of the other graph to use in place of some nodes. Every input needs one.
     """
-    found = {node.index: other for node, other in places.items()}
+    copies = {node.index: other for node, other in places.items()}
     needed: dict[int, Node] = {}
     waiting = list(nodes)
     while waiting:
         node = waiting.pop()
-        if node.index not in found and node.index not in needed:
+        if node.index not in copies and node.index not in needed:
             needed[node.index] = node
             waiting.extend(node.args)
     for index in sorted(needed):
         node = needed[index]
-        found[index] = _again(graph, node, [found[arg.index] for arg in node.args])
-    return [found[node.index] for node in nodes]
+        copies[index] = _again(graph, node, [copies[arg.index] for arg in node.args])
+    return [copies[node.index] for node in nodes]
 
 
 def _again(graph: Graph, node: Node, args: list[Node]) -> Node:

@@ -50,14 +50,14 @@ def swap_rows(rows: Rows, row: int, place: object) -> None:
 def solve_triangular(a: Rows, b: Rows, *, lower: bool, unit: bool = False) -> Rows:
     """Return x of ``a x = b`` for a triangular matrix; with `unit`, its diagonal counts as ones."""
     size = len(a)
-    found: Rows = [[]] * size
+    solved: Rows = [[]] * size
     for row in range(size) if lower else reversed(range(size)):
         before = range(row) if lower else range(row + 1, size)
         numbers = list(b[row])
         for column in before:
-            numbers = [x - a[row][column] * y for x, y in zip(numbers, found[column], strict=True)]
-        found[row] = numbers if unit else [x / a[row][row] for x in numbers]
-    return found
+            numbers = [x - a[row][column] * y for x, y in zip(numbers, solved[column], strict=True)]
+        solved[row] = numbers if unit else [x / a[row][row] for x in numbers]
+    return solved
 
 
 def solve_system(a: Rows, b: Rows) -> Rows:
@@ -71,14 +71,14 @@ def solve_system(a: Rows, b: Rows) -> Rows:
 def factor_cholesky(a: Rows) -> Rows:
     """Return the lower triangular L of ``a = L L*``, from the lower triangle of a."""
     size = len(a)
-    found: Rows = [[np.zeros_like(number) for number in row] for row in a]
+    factor: Rows = [[np.zeros_like(number) for number in row] for row in a]
     for row in range(size):
         for column in range(row + 1):
             rest = a[row][column]
             for k in range(column):
-                rest = rest - found[row][k] * np.conj(found[column][k])
-            found[row][column] = np.sqrt(rest) if row == column else rest / found[column][column]
-    return found
+                rest = rest - factor[row][k] * np.conj(factor[column][k])
+            factor[row][column] = np.sqrt(rest) if row == column else rest / factor[column][column]
+    return factor
 
 
 def determinant(a: Rows) -> Number:
@@ -121,7 +121,7 @@ def over_matrices(function: Callable[..., Sequence[object]], *arrays: Numbers) -
     """
     batch = np.broadcast_shapes(*(array.shape[:-2] for array in arrays))
     whole = [np.broadcast_to(array, (*batch, *array.shape[-2:])) for array in arrays]
-    found: list[list[Numbers]] = []
+    results_of_matrices: list[list[Numbers]] = []
     for at in np.ndindex(batch):
         parts = [array[at] for array in whole]
         unknown = any(is_other(number) for part in parts for number in part.flat)
@@ -129,10 +129,10 @@ def over_matrices(function: Callable[..., Sequence[object]], *arrays: Numbers) -
             # The results have the shapes that other matrices give.
             parts = [make_number_array(list(np.eye(*part.shape, dtype=np.float32).flat), part.shape) for part in parts]
         results = [_array(each) for each in function(*([list(row) for row in part] for part in parts))]
-        found.append([np.full(each.shape, OTHER, object) for each in results] if unknown else results)
+        results_of_matrices.append([np.full(each.shape, OTHER, object) for each in results] if unknown else results)
     return [
         make_number_array([number for each in parts for number in each.flat], (*batch, *parts[0].shape))
-        for parts in zip(*found, strict=True)
+        for parts in zip(*results_of_matrices, strict=True)
     ]
 
 

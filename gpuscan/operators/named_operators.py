@@ -126,11 +126,11 @@ def resolve(op: Any) -> Operator:
             + advice
         )
     if isinstance(op, str):
-        found = BUILTINS.get(_ALIASES.get(op, op))
-        if found is None:
+        named = BUILTINS.get(_ALIASES.get(op, op))
+        if named is None:
             meant = f"did you mean {_MEANT[op]!r}? You can also " if op in _MEANT else ""
             raise OperatorError(f"op={op!r} was passed, and no operator has that name; {meant}{_choices()}")
-        return found
+        return named
     if isinstance(op, np.ufunc):
         if op not in NAMED_OPERATORS:
             raise OperatorError(

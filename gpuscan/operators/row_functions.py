@@ -171,9 +171,9 @@ def _make_operator(
     corners = [(0,) * lead, (ROWS - 1,) * lead]
     edges = [tuple(ROWS - 1 if i == axis else 0 for i in range(lead)) for axis in range(lead)]
     rows = dict.fromkeys([*corners, *edges])
-    found = [_in_row(function, lead, own, shapes, dtypes, constants, row) for row in rows]
+    traced = [_in_row(function, lead, own, shapes, dtypes, constants, row) for row in rows]
     described = []
-    for each in found:
+    for each in traced:
         result = trace_operator(each, element, name)
         nodes = reachable([node for numbers in result.fields for node in numbers])
         places = {node.index: place for place, node in enumerate(nodes)}
@@ -203,7 +203,7 @@ def _make_operator(
 
     reads = [{node.data[1] for node in reachable(each) if node.op == "input"} for each in result.fields]
     return RowOperator(
-        operator(found[0], name=name, element_axes=axes), lead, shapes, element, constants, _connect(reads), restrict
+        operator(traced[0], name=name, element_axes=axes), lead, shapes, element, constants, _connect(reads), restrict
     )
 
 
@@ -247,12 +247,12 @@ def _in_row(
     def combine_elements(left: Any, right: Any) -> object:
         results = function(spread(left), spread(right))
         like = left[0][(..., *[0] * len(shapes[0]))] if shapes[0] else left[0]
-        found = []
+        picks = []
         for numbers, shape, dtype, shared in zip(results, shapes, dtypes, constants, strict=True):
             picked = (numbers if shared else numbers[index]).reshape(shape)
             if any(is_other(number) for number in picked.flat):
                 raise _MixedRowsError("it mixes rows")
-            found.append(array_of(picked, like, dtype))
-        return tuple(found)
+            picks.append(array_of(picked, like, dtype))
+        return tuple(picks)
 
     return combine_elements

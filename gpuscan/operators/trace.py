@@ -201,8 +201,8 @@ def _nodes_in_pairs(value: object, again: object) -> list[tuple[Node, Node]] | N
     if isinstance(value, (tuple, list)):
         if type(again) is not type(value) or len(again) != len(value):
             return None
-        found = [_nodes_in_pairs(*each) for each in zip(value, again, strict=True)]
-        return None if None in found else [pair for pairs in found if pairs for pair in pairs]
+        pairs_of_parts = [_nodes_in_pairs(*each) for each in zip(value, again, strict=True)]
+        return None if None in pairs_of_parts else [pair for pairs in pairs_of_parts if pairs for pair in pairs]
     if type(value) is Parameter:
         return [] if type(again) is value.kind and repr(value.present) == repr(again) else None
     return [] if repr(value) == repr(again) else None

@@ -29,17 +29,17 @@ def _matrices(name: str, *values: object) -> list[Traced]:
     nodes, graph, scalar = common_nodes(name, values)
     if scalar.name not in ("float32", "float64", "complex64"):
         raise operator_error(f"{name} of {scalar.name} is another type in NumPy; write .astype(np.float32) first")
-    found = [Traced(graph, each, scalar) for each in nodes]
-    if any(len(each.shape) != 2 for each in found) or found[0].shape[0] != found[0].shape[1]:
-        shown = " and ".join(str(each.shape) for each in found)
+    matrices = [Traced(graph, each, scalar) for each in nodes]
+    if any(len(each.shape) != 2 for each in matrices) or matrices[0].shape[0] != matrices[0].shape[1]:
+        shown = " and ".join(str(each.shape) for each in matrices)
         raise operator_error(
             f"{name} of elements of shape {shown}: each side must be a matrix of the element "
             "(gs.operator(function, element_axes=2)), the first one square; write v[..., None] for a vector, and "
             "[..., 0] on the result"
         )
-    if found[-1].shape[0] != found[0].shape[0] or not found[0].shape[0]:
-        raise operator_error(f"{name} of shapes {found[0].shape} and {found[-1].shape}: the sizes do not fit")
-    return found
+    if matrices[-1].shape[0] != matrices[0].shape[0] or not matrices[0].shape[0]:
+        raise operator_error(f"{name} of shapes {matrices[0].shape} and {matrices[-1].shape}: the sizes do not fit")
+    return matrices
 
 
 def _rows(matrix: Traced) -> Rows:
@@ -157,9 +157,9 @@ def _parse_subscripts(subscripts: object, operands: Sequence[object]) -> tuple[l
             f"np.einsum({subscripts!r}) names every axis of an array, and an operator knows only those of its element; "
             "begin the subscripts of each operand and of the result with '...'"
         )
-    found = [term.removeprefix("...") for term in (*terms, result)]
-    if not all(term.isalpha() or not term for term in found) or not set(found[-1]) <= set("".join(found[:-1])):
+    parts = [term.removeprefix("...") for term in (*terms, result)]
+    if not all(term.isalpha() or not term for term in parts) or not set(parts[-1]) <= set("".join(parts[:-1])):
         raise operator_error(f"np.einsum({subscripts!r}) is not traced; write it as '...ij,...jk->...ik'")
-    if len(set(found[-1])) < len(found[-1]):
+    if len(set(parts[-1])) < len(parts[-1]):
         raise operator_error(f"np.einsum({subscripts!r}) names an axis of the result twice")
-    return found[:-1], found[-1]
+    return parts[:-1], parts[-1]

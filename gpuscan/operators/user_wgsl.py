@@ -88,8 +88,8 @@ def _may_not(name: str, declared: str) -> OperatorError:
 
 def _find_declarations(tokens: Sequence[Token]) -> list[str]:
     """Return the names that a text declares at module scope."""
-    found = [tokens[at + 1].text for at, token in outermost(tokens) if token.text in _DECLARES and at + 1 < len(tokens)]
-    return found
+    names = [tokens[at + 1].text for at, token in outermost(tokens) if token.text in _DECLARES and at + 1 < len(tokens)]
+    return names
 
 
 def has_loops(name: str, source: str, helpers: str) -> bool:
@@ -241,8 +241,8 @@ def _own_words(text: str) -> str:
 
 def _cause(message: str) -> str:
     """Return the compiler's own sentence, which in naga's messages and in Tint's follows the last "error:"."""
-    found = re.findall(r"error:\s*([^\n]+)", message)
-    return _own_words(found[-1].strip() if found else message.strip())
+    errors = re.findall(r"error:\s*([^\n]+)", message)
+    return _own_words(errors[-1].strip() if errors else message.strip())
 
 
 # ----- Bounds
@@ -292,9 +292,9 @@ def check_limits(name: str, texts: Sequence[str], element_bytes: int) -> None:
         OperatorError: the message says which limit is exceeded, and by how much.
     """
 
-    def at_most(found: int, allowed: int, what: str, advice: str = "shorten or simplify it") -> None:
-        if found > allowed:
-            raise refusal(name, f"has {found:,} {what}, and {allowed:,} are allowed", advice)
+    def at_most(count: int, allowed: int, what: str, advice: str = "shorten or simplify it") -> None:
+        if count > allowed:
+            raise refusal(name, f"has {count:,} {what}, and {allowed:,} are allowed", advice)
 
     at_most(sum(map(len, texts)), MAX_CHARACTERS, "characters")
     all_tokens = [tokens_of(name, text) for text in texts]
@@ -557,15 +557,15 @@ class _Types:
         if word in self._declared:
             return self._find_size(word, depth), after
         if word == "Element":
-            found = self.element_bytes
+            nbytes = self.element_bytes
         elif (vector := _VECTOR.fullmatch(word)) is not None:
-            found = (4 if vector[1] == "3" else int(vector[1])) * (entry or (4 if vector[2] else 8))
+            nbytes = (4 if vector[1] == "3" else int(vector[1])) * (entry or (4 if vector[2] else 8))
         elif (matrix := _MATRIX.fullmatch(word)) is not None:
             rows = 4 if matrix[2] == "3" else int(matrix[2])
-            found = int(matrix[1]) * rows * (entry or (4 if matrix[3] else 8))
+            nbytes = int(matrix[1]) * rows * (entry or (4 if matrix[3] else 8))
         else:
-            found = _SCALARS.get(word, MAX_PLAIN_BYTES)
-        return Size(found, 0), after
+            nbytes = _SCALARS.get(word, MAX_PLAIN_BYTES)
+        return Size(nbytes, 0), after
 
     def _find_size(self, word: str, depth: int) -> Size:
         if word not in self._known:

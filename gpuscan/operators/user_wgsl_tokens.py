@@ -180,7 +180,7 @@ def functions_of(name: str, text: str, tokens: Sequence[Token]) -> list[WgslFunc
     Raises:
         OperatorError: a declaration has no name, no parameters or no body, or stands inside another one.
     """
-    found: list[WgslFunction] = []
+    functions: list[WgslFunction] = []
     declarations = [index for index, token in outermost(tokens) if token.text == "fn"]
     if len(declarations) != sum(token.text == "fn" for token in tokens):
         raise refusal(name, "does not compile: it has a function inside brackets", "declare it outside of all brackets")
@@ -200,8 +200,8 @@ def functions_of(name: str, text: str, tokens: Sequence[Token]) -> list[WgslFunc
             )
         arrow = text[tokens[after].start : tokens[body].start].strip()
         result = arrow.removeprefix("->").strip().replace("\n", " ")
-        found.append(WgslFunction(tokens[index + 1].text, parameters + 1, result, body + 1, closing(tokens, body)))
-    return found
+        functions.append(WgslFunction(tokens[index + 1].text, parameters + 1, result, body + 1, closing(tokens, body)))
+    return functions
 
 
 LOOPS = frozenset({"for", "while", "loop"})

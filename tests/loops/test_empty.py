@@ -34,7 +34,7 @@ STEPS = {
 }
 
 
-def described(found: Any) -> Any:
+def describe(found: Any) -> Any:
     return [(np.shape(each), each.dtype) for part in found for each in oracle.leaves_of(part)]
 
 
@@ -46,7 +46,7 @@ def test_no_steps_and_no_rows_give_init(name: str, method: Any) -> None:
         x = np.zeros(shape, F)
         wanted = gs.loop(step, init, x, axis=axis, method="sequential", device="numpy")
         found = gs.loop(step, init, x, axis=axis, method=method, device="numpy")
-        assert described(found) == described(wanted)
+        assert describe(found) == describe(wanted)
         np.testing.assert_equal(found, tuple(wanted))
         assert found.iterations == (0 if method == "newton" else None)
 
@@ -59,7 +59,7 @@ def test_a_device_gives_the_same(device: gs.Device, method: Any) -> None:
             wanted = gs.loop(step, init, x, axis=axis, method="sequential", device="numpy")
             for given in (x, device.asarray(x)):
                 found = gs.loop(step, init, given, axis=axis, method=method, device=device)
-                assert described(found) == described(wanted)
+                assert describe(found) == describe(wanted)
                 values = [np.asarray(each) for part in found for each in oracle.leaves_of(part)]
                 np.testing.assert_equal(values, [each for part in wanted for each in oracle.leaves_of(part)])
 

@@ -90,7 +90,7 @@ def test_minimum_returns_the_nan_itself(adapter: wgpu.GPUAdapter) -> None:
     assert set(results["high"][(a == 0) & (b == 0) & ~(np.signbit(a) & np.signbit(b))]) == {0}
 
 
-def rounded_float_operations(x: Any) -> dict[str, Any]:
+def round_floats(x: Any) -> dict[str, Any]:
     a, b = x
     return {
         "divide": a / b,
@@ -108,7 +108,7 @@ def test_divisions_and_roots(adapter: wgpu.GPUAdapter) -> None:
     a, b = float_pairs()
     large = (np.abs(a) > 1e20) | (np.abs(b) > 1e20) | (np.abs(a) < 1e-20) & (a != 0)  # beyond WGSL's accuracy
     keep = ~large & ~np.isnan(a) & ~np.isnan(b) & (b != 0) & (a != 0)
-    check_floats(rounded_float_operations, (a[keep], b[keep]), adapter, places=4)
+    check_floats(round_floats, (a[keep], b[keep]), adapter, places=4)
 
 
 def functions(x: Any) -> dict[str, Any]:

@@ -50,12 +50,12 @@ def fusible(x: object) -> Any:
 def in_float32(function: Any) -> Any:
     """Return the function with results that are fusible if they are float32."""
 
-    def wrapped(*args: Any) -> Any:
+    def wrapper(*args: Any) -> Any:
         found = function(*args)
         is_float = not isinstance(found, twin.Vector) and np.asarray(found).dtype == np.float32
         return fusible(found) if is_float else found
 
-    return wrapped
+    return wrapper
 
 
 @pytest.mark.parametrize("left", [True, False])

@@ -176,11 +176,11 @@ def test_rounded_complex_numbers(adapter: wgpu.GPUAdapter) -> None:
     parts = np.random.default_rng(6).integers(-999, 999, (2, 300)).astype(np.float32) / 16
     a = (parts[0] + 1j * parts[1]).astype(np.complex64)
 
-    def rounded(x: Any) -> dict[str, Any]:
+    def round_parts(x: Any) -> dict[str, Any]:
         return {"rint": np.rint(x[0]), "round": np.round(x[0]), "tenths": np.round(x[0], 1)}
 
-    results = evaluate_on(adapter, rounded, (a,))
-    for name, expected in rounded((a,)).items():
+    results = evaluate_on(adapter, round_parts, (a,))
+    for name, expected in round_parts((a,)).items():
         np.testing.assert_allclose(results[name], expected, rtol=1e-6, err_msg=name)
 
 
