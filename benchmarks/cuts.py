@@ -41,8 +41,8 @@ def scans(figures: FigureList, timer: GpuTimer, shape: tuple[int, ...], axis: in
     device = timer.device
     rng = np.random.default_rng(0)
     x = rng.integers(0, 2**32, shape, dtype=np.uint32)
-    there, copied = device.asarray(x), timer.time_copy(2 * x.nbytes)
-    plain = timer.time_call(lambda: gs.scan(there, axis=axis))
+    elements, copied = device.asarray(x), timer.time_copy(2 * x.nbytes)
+    plain = timer.time_call(lambda: gs.scan(elements, axis=axis))
     sums = "sums" if len(shape) == 1 else f"sums of {shape}, axis {axis}"
     figures.add(sums, "gpuscan", plain, copied)
     offsets = cut_places(rng, shape[axis], segments)
@@ -50,11 +50,11 @@ def scans(figures: FigureList, timer: GpuTimer, shape: tuple[int, ...], axis: in
     cuts: dict[str, dict[str, Any]] = {"offsets": {"segments": offsets}, "keys": {"keys": device.asarray(row)}}
     wanted = gs.scan(x, axis=axis, segments=offsets, device="numpy") if x.size <= 1 << 22 else None
     for name, options in cuts.items():
-        got = np.asarray(gs.scan(there, axis=axis, **options))
+        got = np.asarray(gs.scan(elements, axis=axis, **options))
         wanted = got if wanted is None else wanted
         if not np.array_equal(got, wanted):
             raise SystemExit(f"{name}: wrong sums")
-        taken = timer.time_call(lambda options=options: gs.scan(there, axis=axis, **options))
+        taken = timer.time_call(lambda options=options: gs.scan(elements, axis=axis, **options))
         figures.add(f"{sums}, {segments:,} segments by {name}", "gpuscan", taken, copied)
 
 
@@ -65,21 +65,21 @@ def reductions(figures: FigureList, timer: GpuTimer, length: int, segments: int)
     x = rng.integers(0, 2**32, length, dtype=np.uint32)
     offsets = cut_places(rng, length, segments)
     keys = np.repeat(np.arange(segments, dtype=np.uint32), np.diff(offsets))
-    there, keys_there = device.asarray(x), device.asarray(keys)
+    elements, keys_on_device = device.asarray(x), device.asarray(keys)
     copied = timer.time_copy(x.nbytes)
-    whole = timer.time_call(lambda: gs.reduce(there))
+    whole = timer.time_call(lambda: gs.reduce(elements))
     figures.add("reduction", "gpuscan", whole, copied)
     sums = np.concatenate([[0], np.cumsum(x, dtype=np.uint32)]).astype(np.uint32)
     wanted = np.diff(sums[offsets])
-    if not np.array_equal(np.asarray(gs.reduce(there, segments=offsets)), wanted):
+    if not np.array_equal(np.asarray(gs.reduce(elements, segments=offsets)), wanted):
         raise SystemExit("reduce by segments: wrong sums")
-    _, results = gs.reduce_by_key(keys_there, there)
+    _, results = gs.reduce_by_key(keys_on_device, elements)
     if not np.array_equal(np.asarray(results), wanted[np.diff(offsets) > 0]):
         raise SystemExit("reduce by key: wrong sums")
-    taken = timer.time_call(lambda: gs.reduce(there, segments=offsets))
+    taken = timer.time_call(lambda: gs.reduce(elements, segments=offsets))
     by_offsets, by_keys = (f"reduction, {segments:,} segments by {name}" for name in ("offsets", "keys"))
     figures.add(by_offsets, "gpuscan", taken, copied)
-    taken = timer.time_call(lambda: gs.reduce_by_key(keys_there, there))
+    taken = timer.time_call(lambda: gs.reduce_by_key(keys_on_device, elements))
     figures.add(by_keys, "gpuscan", taken, copied)
     scan_by_keys = f"sums, {segments:,} segments by keys"
     copied_twice = timer.time_copy(2 * x.nbytes)
@@ -100,22 +100,22 @@ def compare_groups(figures: FigureList, timer: GpuTimer, length: int, groups: in
     """Compare scans and reductions by labels in any order with a copy and with plain reductions, for some dtypes."""
     device, rng = timer.device, np.random.default_rng(0)
     labels = rng.integers(0, groups, length, dtype=np.uint32)
-    labels_there = device.asarray(labels)
+    labels_on_device = device.asarray(labels)
     for dtype in (np.uint32, np.float32):
         x = rng.integers(0, 2, length).astype(dtype)  # sums of float32 are exact
-        there = device.asarray(x)
+        elements = device.asarray(x)
         name = np.dtype(dtype).name
         scans_copied, reductions_copied = timer.time_copy(2 * x.nbytes), timer.time_copy(x.nbytes)
         series = pd.Series(x).groupby(labels, sort=False)
         sums = np.bincount(labels, x, groups)
-        if not np.array_equal(np.asarray(gs.reduce(there, groups=labels_there)), sums):
+        if not np.array_equal(np.asarray(gs.reduce(elements, groups=labels_on_device)), sums):
             raise SystemExit(f"reduce by groups of {name}: wrong sums")
-        if not np.array_equal(np.asarray(gs.scan(there, groups=labels_there)), series.cumsum().to_numpy(dtype)):
+        if not np.array_equal(np.asarray(gs.scan(elements, groups=labels_on_device)), series.cumsum().to_numpy(dtype)):
             raise SystemExit(f"scan by groups of {name}: wrong sums")
-        taken = timer.time_call(lambda there=there: gs.scan(there, groups=labels_there))
+        taken = timer.time_call(lambda elements=elements: gs.scan(elements, groups=labels_on_device))
         scan_case, reduction_case = (f"{what} by {groups:,} groups, `{name}`" for what in ("sums", "reduction"))
         figures.add(scan_case, "gpuscan", taken, scans_copied)
-        taken = timer.time_call(lambda there=there: gs.reduce(there, groups=labels_there))
+        taken = timer.time_call(lambda elements=elements: gs.reduce(elements, groups=labels_on_device))
         figures.add(reduction_case, "gpuscan", taken, reductions_copied)
         if dtype == np.uint32:
             figures.add(scan_case, "pandas", cpu_seconds(series.cumsum), scans_copied)
@@ -157,11 +157,11 @@ def cub_seconds(keys: np.ndarray[Any, Any]) -> dict[str, float]:
 def compaction(figures: FigureList, timer: GpuTimer, length: int, density: float) -> None:
     device, rng = timer.device, np.random.default_rng(0)
     x, mask = rng.integers(0, 2**32, length, dtype=np.uint32), rng.random(length) < density
-    there, mask_there = device.asarray(x), device.asarray(mask)
-    if not np.array_equal(np.asarray(gs.compact(there, mask_there)), x[mask]):
+    elements, mask_on_device = device.asarray(x), device.asarray(mask)
+    if not np.array_equal(np.asarray(gs.compact(elements, mask_on_device)), x[mask]):
         raise SystemExit("compact: wrong elements")
     moved = x.nbytes + mask.nbytes + 4 * int(np.count_nonzero(mask))
-    taken = timer.time_call(lambda: gs.compact(there, mask_there))
+    taken = timer.time_call(lambda: gs.compact(elements, mask_on_device))
     figures.add(f"compaction, density {density}", "gpuscan", taken, timer.time_copy(moved))
 
 

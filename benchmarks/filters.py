@@ -37,7 +37,7 @@ def main() -> None:
     device = gs.default_device() if arguments.device is None else gs.Device(arguments.device)
     print(device, device.capabilities.driver)
     x = np.random.default_rng(0).standard_normal(arguments.samples, dtype=np.float32)
-    there = device.asarray(x)
+    signal_on_device = device.asarray(x)
     timer = GpuTimer(device, WARM_SECONDS)
     copied = timer.time_copy(2 * x.nbytes)
 
@@ -48,10 +48,10 @@ def main() -> None:
         b, a = scipy.signal.butter(order, CUTOFF)
         narrow = b.astype(np.float32), a.astype(np.float32)
         wanted = scipy.signal.lfilter(b, a, x[:CHECKED].astype(np.float64))
-        found = np.asarray(signal.lfilter(b, a, there)[:CHECKED])
+        found = np.asarray(signal.lfilter(b, a, signal_on_device)[:CHECKED])
         if not np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max():
             raise SystemExit("wrong results")
-        on_device = timer.time_call(lambda b=b, a=a: signal.lfilter(b, a, there))
+        on_device = timer.time_call(lambda b=b, a=a: signal.lfilter(b, a, signal_on_device))
         line = f"order {order}: device {on_device * 1e3:8.2f} ms, {copied / on_device:.2f} of a copy"
         if arguments.device is None:
             ours = wall(lambda b=b, a=a: signal.lfilter(b, a, x))

@@ -67,14 +67,14 @@ def triton_kernels(form: str) -> Callable[..., Any] | None:
 
 def gpu_times(device: gs.Device, tensors: list[Any]) -> tuple[float, float]:
     """Return the GPU time of the outputs and of the gradient, of arrays on the device."""
-    there = [device.asarray(each.detach().numpy()) for each in tensors]
+    arrays = [device.asarray(each.detach().numpy()) for each in tensors]
     ones = device.asarray(np.ones(tensors[2].shape, np.float32))
     timer = GpuTimer(device, WARM_SECONDS)
-    if len(there) == 5:
-        forward = timer.time_call(lambda: gs.gated_delta_rule(*there))
-        return forward, timer.time_call(lambda: gs.gated_delta_rule_vjp(*there, ones))
-    forward = timer.time_call(lambda: gs.gated_linear_attention(*there))
-    return forward, timer.time_call(lambda: gs.gated_linear_attention_vjp(*there, ones))
+    if len(arrays) == 5:
+        forward = timer.time_call(lambda: gs.gated_delta_rule(*arrays))
+        return forward, timer.time_call(lambda: gs.gated_delta_rule_vjp(*arrays, ones))
+    forward = timer.time_call(lambda: gs.gated_linear_attention(*arrays))
+    return forward, timer.time_call(lambda: gs.gated_linear_attention_vjp(*arrays, ones))
 
 
 def main() -> None:

@@ -71,10 +71,10 @@ def time_costs(device: gs.Device, size: int) -> FigureList:
             plan = plan_of_problem(device, problem, strategy)
             taken = timer.time_recording(RecordedScan(device, plan, sources, results))
             figures.add(name, reproducible or "default", taken, copied)
-    there = device.asarray(x)
+    numbers = device.asarray(x)
     copied = timer.time_copy(x.nbytes)
     for reproducible in (None, "everywhere"):
-        taken = timer.time_call(lambda option=reproducible: gs.reduce(there, reproducible=option))
+        taken = timer.time_call(lambda option=reproducible: gs.reduce(numbers, reproducible=option))
         figures.add("a reduction to one sum", reproducible or "default", taken, copied)
     return figures
 

@@ -71,9 +71,9 @@ def gpu_times(device: gs.Device, batch: int, channels: int, length: int, states:
 
     shape, of_time = (batch, 1, channels, 1, length), (batch, 1, 1, states, length)
     arrays = [some(*shape), some(*shape), -some(1, 1, channels, states, 1), some(*of_time), some(*of_time)]
-    there = [device.asarray(array) for array in arrays]
+    on_device = [device.asarray(array) for array in arrays]
     timer = GpuTimer(device, WARM_SECONDS)
-    forward = timer.time_call(lambda: selective_scan(*there))
+    forward = timer.time_call(lambda: selective_scan(*on_device))
     sources = gradient_sources(device._context, *arrays, some(*shape), some(batch, 1, channels, states, 1))
 
     def gradient() -> None:

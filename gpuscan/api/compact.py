@@ -105,8 +105,8 @@ def compact(x: object, mask: object, *, out: object = None, device: Devices = No
     if isinstance(home, Device) and on_device:
         arrays = [home.asarray(leaf) for leaf in leaves]
         chosen = picks if isinstance(picks, Map) else home.asarray(picks)
-        there = None if places is None else arrays_on_device(places)
-        return structure.build_bundle(pick_entries(home, arrays, chosen, there))
+        targets = None if places is None else arrays_on_device(places)
+        return structure.build_bundle(pick_entries(home, arrays, chosen, targets))
     numbers = as_numpy_arrays(leaves)
     if home is None:
         bools = pick_by_numpy(picks, numbers) if isinstance(picks, Map) else np.asarray(picks)

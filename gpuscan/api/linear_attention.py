@@ -425,8 +425,8 @@ class _Call:
         if part is not None:
             array = array[_within(part, is_state)]
         assert self.home is not None
-        there = array if isinstance(array, DeviceArray) else self.home.asarray(np.ascontiguousarray(array))
-        return bindable(contiguous(there))
+        on_device = array if isinstance(array, DeviceArray) else self.home.asarray(np.ascontiguousarray(array))
+        return bindable(contiguous(on_device))
 
 
 def _read(result: Array, into: SomeArray) -> AnyArray:

@@ -108,9 +108,9 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
     home = first_home((*problem.arrays, *parts), device)
     if home is None or problem.empty:
         starts, results = reference.reduce_runs(problem)
-        there = home is not None and is_on_device(problem)
+        on_device = home is not None and is_on_device(problem)
         placed: Sequence[SomeArray] = results
-        if there and home is not None:
+        if on_device and home is not None:
             placed = [Array._of(home, upload_array(home._context, result)) for result in results]
         firsts_of_parts = [part[:0] if isinstance(part, Array) else part[starts] for part in parts]
     else:

@@ -30,7 +30,7 @@ from gpuscan.engine.element_copy import (
     write_elements,
 )
 from gpuscan.engine.executor import Executor
-from gpuscan.engine.head_bits import ComparedKeys, HeadBits, MarkedHeads, can_compare, with_keys, with_offsets_there
+from gpuscan.engine.head_bits import ComparedKeys, HeadBits, MarkedHeads, can_compare, with_keys, with_offsets_on_device
 from gpuscan.engine.job import Job, Layout, PlanOptions
 from gpuscan.engine.places import DeviceSource
 from gpuscan.engine.preparation import prepare_problem, row_too_long, slab_tile, spans_too_long, tile_on
@@ -110,7 +110,7 @@ def scan_device(
     if problem.empty:
         return results
     with guarded(context), context.lock:
-        problem = with_offsets_there(context, problem)
+        problem = with_offsets_on_device(context, problem)
         leaves = [
             leaf if isinstance(leaf, DeviceArray) else upload_array(context, np.asarray(leaf))
             for leaf in problem.leaves

@@ -124,7 +124,7 @@ def _are_counted(labels: object) -> bool:
 def _check_missing(executor: Executor, problem: Problem, labels: DeviceArray) -> None:
     """Look for missing labels on the device, for results that cannot be NaN. The answer is read with the reports."""
     context = executor.context
-    report_largest(context, search_missing(executor, labels), _error_if_found, (missing_error(problem),))
+    report_largest(context, search_missing(executor, labels), _error_if_any, (missing_error(problem),))
 
 
 def _plan_labels(executor: Executor, problem: Problem, labels: object) -> UncountedLabels | None:
@@ -260,7 +260,7 @@ def _choose(executor: Executor, groups: UncountedLabels, labels: DeviceArray, ch
     bound = [uniform_of(context, numbers), largest._binding(), choice._binding()]
     error = missing_error(groups.problem) if may_be_missing(labels) else None
     if error is not None:
-        bound.append(new_verdict(context, 1, _error_if_found, (error,))._binding())
+        bound.append(new_verdict(context, 1, _error_if_any, (error,))._binding())
     stage = stage_dispatch(
         context,
         "groups/choose_table.wgsl",
@@ -274,5 +274,5 @@ def _choose(executor: Executor, groups: UncountedLabels, labels: DeviceArray, ch
     context.submit([stage], 4, held=True)
 
 
-def _error_if_found(error: Exception, words: list[int]) -> Exception | None:
+def _error_if_any(error: Exception, words: list[int]) -> Exception | None:
     return error if words[0] else None

@@ -183,7 +183,7 @@ def can_compare(heads: Heads, results: Sequence[DeviceArray]) -> bool:
     return bound and not any(result.buffer is keys.buffer for result in results)
 
 
-def with_offsets_there(context: DeviceContext, problem: Problem) -> Problem:
+def with_offsets_on_device(context: DeviceContext, problem: Problem) -> Problem:
     """Return the problem with its NumPy offsets uploaded. Everything that depends on them is computed on the device.
 
     The offsets of a kept problem are not uploaded, since their segment bits are kept. Neither are offsets of rows that
@@ -194,5 +194,5 @@ def with_offsets_there(context: DeviceContext, problem: Problem) -> Problem:
         return problem
     if -(-heads.row_length // 8) > context.binding_limit:
         return problem
-    there = upload_array(context, heads.cut.array, np.uint32)
-    return problem.with_heads(replace(heads, cut=replace(heads.cut, array=there, unchecked=False)))
+    offsets = upload_array(context, heads.cut.array, np.uint32)
+    return problem.with_heads(replace(heads, cut=replace(heads.cut, array=offsets, unchecked=False)))

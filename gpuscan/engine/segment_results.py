@@ -260,12 +260,12 @@ def fold_segments(
         return False
     whole = replace(problem, shape=(problem.rows, problem.row_length), axis=1, heads=None)
     spec = scan_spec(whole, context.capabilities, captures=True)
-    is_there = isinstance(cut.array, DeviceArray)
-    checked = is_there and cut.unchecked
+    on_device = isinstance(cut.array, DeviceArray)
+    checked = on_device and cut.unchecked
     plan = plan_segments(
         spec,
         heads.segments,
-        scalar_of(cut.array.dtype if is_there else np.dtype(np.uint32)),
+        scalar_of(cut.array.dtype if on_device else np.dtype(np.uint32)),
         context.capabilities,
         checked=checked,
         needs_full=checked and bool(cut.needs_full),
@@ -273,7 +273,7 @@ def fold_segments(
     )
     if plan is None or 4 * plan.memory_words > context.binding_limit:
         return False
-    if is_there:
+    if on_device:
         cut.array._check("STORAGE")
     else:
         heads.check()

@@ -63,9 +63,9 @@ def errors_in_units(results: Array, exact: Array) -> Array:
         exponents = (nearest.view(np.uint32) >> 23) & 255
         errors = np.abs(results.astype(np.float64) - exact) * _UNITS_IN_ONE[exponents]
         special = np.flatnonzero((exponents == 255) | ~np.isfinite(results) | ((nearest == 0) & (results == 0)))
-        there, wanted = results[special], nearest[special]
-        same = np.where(np.isnan(wanted), np.isnan(there), there == wanted)
-        same &= np.isnan(wanted) | (np.signbit(there) == np.signbit(wanted))
+        computed, wanted = results[special], nearest[special]
+        same = np.where(np.isnan(wanted), np.isnan(computed), computed == wanted)
+        same &= np.isnan(wanted) | (np.signbit(computed) == np.signbit(wanted))
     errors[special] = np.where(same, 0, np.inf)
     return np.asarray(errors)
 

@@ -256,7 +256,7 @@ def time_devices(devices: Sequence[Device], sizes: Sequence[int]) -> list[CallTi
             )
             results: list[OnDevices] = []
             waits = array if isinstance(array, gs.ShardedArray) else devices[0]
-            call = partial(_scan_there, array, waits, results)
+            call = partial(_scan_on_devices, array, waits, results)
             timed = _time(OURS, f"scan(array), synchronize(), {count} devices", size, call)
             times.append(replace(timed, right=np.array_equal(results.pop().numpy(), wanted)))
             del array, waits, call
@@ -269,7 +269,7 @@ def _scan_on(devices: list[Device], x: AnyArray, out: AnyArray) -> None:
     gs.scan(x, out=out, device=devices)
 
 
-def _scan_there(array: OnDevices, waits: Device | gs.ShardedArray, results: list[OnDevices]) -> None:
+def _scan_on_devices(array: OnDevices, waits: Device | gs.ShardedArray, results: list[OnDevices]) -> None:
     results[:] = [gs.scan(array)]
     waits.synchronize()
 
