@@ -1,4 +1,4 @@
-"""Run a scan on a device: the one loop that fills, records, submits, reads reports and drains.
+"""Run a scan on a device: the one loop that fills, records, submits, reads reports and writes results back.
 
 A scan of 100 elements, of a file, of an array on the device, of a queue of chunks, of columns: each is a sequence of
 parts, read from sources and written to sinks. The loop keeps a few parts in flight, so that uploads, shaders and
@@ -73,12 +73,12 @@ class Executor:
         idle: list[PartBuffers] = []
         taken: list[PartBuffers] = []
         shared = SharedBuffers(context, job, self.kept_arrays)
-        drains = Drains()
+        write_backs = WriteBacks()
         clean = waits = False
 
         def await_parts(most: int) -> Iterator[Part]:
-            """Yield the parts that are done, until at most `most` are being drained."""
-            for flight in drains.await_flights(most):
+            """Yield the parts that are done, until at most `most` are being written back."""
+            for flight in write_backs.await_flights(most):
                 if flight.buffers is not None:
                     flight.buffers.unmap()
                     idle.append(flight.buffers)
@@ -88,8 +88,8 @@ class Executor:
             for number, part in enumerate(parts):
                 # The results of a part that is done are written while this one is filled.
                 while in_flight and (len(in_flight) == TRANSFERS.parts_in_flight or in_flight[0].is_ready()):
-                    self._land(job, shared, in_flight, drains)
-                yield from await_parts(TRANSFERS.parts_draining)
+                    self._land(job, shared, in_flight, write_backs)
+                yield from await_parts(TRANSFERS.parts_writing_back)
                 buffers = None
                 if self._waits_for(job, shared, part):
                     waits = True
@@ -101,11 +101,11 @@ class Executor:
                 self._launch(job, shared, flight)
                 in_flight.append(flight)
             while in_flight:
-                self._land(job, shared, in_flight, drains)
-                yield from await_parts(TRANSFERS.parts_draining if in_flight else 0)
+                self._land(job, shared, in_flight, write_backs)
+                yield from await_parts(TRANSFERS.parts_writing_back if in_flight else 0)
             clean = True
         finally:
-            drains.close()
+            write_backs.close()
             for buffers in taken:
                 buffers.close(clean=clean)
         if waits and context.runs.verdicts:
@@ -239,8 +239,8 @@ class Executor:
             bindings.append(binding)
         return bindings, sizes, temporaries
 
-    def _land(self, job: Job, shared: SharedBuffers, in_flight: deque[Flight], drains: Drains) -> None:
-        """Wait for the oldest part and begin to drain it; where it failed, run it and those after it again."""
+    def _land(self, job: Job, shared: SharedBuffers, in_flight: deque[Flight], write_backs: WriteBacks) -> None:
+        """Wait for the oldest part and begin to write it back; where it failed, run it and those after it again."""
         while True:
             flight = in_flight[0]
             if flight.buffers is None:
@@ -261,17 +261,19 @@ class Executor:
             for again in in_flight:
                 self._launch(job, shared, again)
         in_flight.popleft()
-        drains.begin(flight, lambda: self._drain(job, flight), alone=flight.part.last or not job.drains_apart)
+        write_backs.begin(
+            flight, lambda: self._write_back(job, flight), alone=flight.part.last or not job.writes_back_apart
+        )
 
     @staticmethod
-    def _drain(job: Job, flight: Flight) -> None:
+    def _write_back(job: Job, flight: Flight) -> None:
         """Write the results of a part where they belong."""
         if flight.buffers is None:
             return
         part, read = flight.part, 0
         for sink in job.sinks:
             if not isinstance(sink, DeviceSink):
-                sink.drain(part, flight.buffers.read(read, part.results * sink.element_bytes))
+                sink.write_back(part, flight.buffers.read(read, part.results * sink.element_bytes))
                 read += 1
 
     def _outcome(self, flight: Flight) -> Outcome:
@@ -330,7 +332,7 @@ class Executor:
 @cache
 def _threads() -> ThreadPoolExecutor:
     """Return the threads that write results, which all devices share."""
-    return ThreadPoolExecutor(TRANSFERS.max_drains, thread_name_prefix="gpuscan-drain")
+    return ThreadPoolExecutor(TRANSFERS.max_write_backs, thread_name_prefix="gpuscan-write-back")
 
 
 if hasattr(os, "register_at_fork"):
@@ -338,22 +340,22 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
-class Drains:
+class WriteBacks:
     """The parts of one call with results that are being written, oldest first."""
 
     def __init__(self) -> None:
         self._under_way: deque[tuple[Flight, Future[None]]] = deque()
 
-    def begin(self, flight: Flight, drain: Callable[[], None], *, alone: bool) -> None:
+    def begin(self, flight: Flight, write_back: Callable[[], None], *, alone: bool) -> None:
         """Write the results of a part on another thread, or on this one if it has nothing else to do (`alone`)."""
         if alone:
             done: Future[None] = Future()
-            drain()
+            write_back()
             done.set_result(None)
             self._under_way.append((flight, done))
         else:
             # The thread keeps what it called for a moment after the result is set, so it must not keep the part alive.
-            todo = [drain]
+            todo = [write_back]
             with interrupts_held():
                 self._under_way.append((flight, start_call(_threads(), lambda: todo.pop()())))
 

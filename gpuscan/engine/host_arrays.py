@@ -321,7 +321,7 @@ class _Scan:
             options=self._options,
             plans=None if layout is None or self._options else layout.plans,
             kind=problem.kind,
-            drains_apart=True,
+            writes_back_apart=True,
         )
         done = 0
         for part in self._executor.run(job, parts):
@@ -375,7 +375,7 @@ class RowResults:
         self._field = field
         self.element_bytes = field.storage_bytes
 
-    def drain(self, part: Part, memory: AnyArray) -> None:
+    def write_back(self, part: Part, memory: AnyArray) -> None:
         """Take the part's results."""
         content = memory.view(self._field.scalar.dtype)
         if not part.is_slab:

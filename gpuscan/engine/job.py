@@ -64,7 +64,7 @@ class Job:
         options: further arguments of `plan_scan`, such as a tile.
         plans: the plans of parts that were made before, by the part's first element; None to plan each time.
         kind: the object that scans with the same seeds share, as in `Problem.kind`; None if the seeds are not shared.
-        drains_apart: True to write results on another thread, where no code of the caller runs between two parts.
+        writes_back_apart: True to write results on another thread, where no code of the caller runs between two parts.
         failed: the strategies that timed out in this job; ``"auto"`` goes on without them.
     """
 
@@ -80,7 +80,7 @@ class Job:
     options: PlanOptions = field(default_factory=PlanOptions)
     plans: dict[int, ScanPlan] | None = None
     kind: object | None = None
-    drains_apart: bool = False
+    writes_back_apart: bool = False
     failed: list[str] = field(default_factory=list)
 
 

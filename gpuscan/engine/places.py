@@ -45,7 +45,7 @@ class HostSink(Protocol):
 
     element_bytes: int
 
-    def drain(self, part: Part, memory: Bytes) -> None:
+    def write_back(self, part: Part, memory: Bytes) -> None:
         """Take the part's results from `memory`."""
 
 
@@ -85,7 +85,7 @@ class HostRows:
         else:
             self._rows.read(first_in_memory(part), memory)
 
-    def drain(self, part: Part, memory: Bytes) -> None:
+    def write_back(self, part: Part, memory: Bytes) -> None:
         """Take the part's results from `memory`."""
         target = self.contiguous(part)
         if target is not None:
@@ -113,7 +113,7 @@ class HostSlabs:
             copy(place, stretch)
         release_pages(self._array)
 
-    def drain(self, part: Part, memory: Bytes) -> None:
+    def write_back(self, part: Part, memory: Bytes) -> None:
         for stretch, place in self._stretches(part, memory):
             copy(stretch, place)
         release_pages(self._array)

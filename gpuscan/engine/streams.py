@@ -140,7 +140,7 @@ class ChunkField:
             copy(memory[at : at + data.nbytes], data)
             at += data.nbytes
 
-    def drain(self, part: Part, memory: Bytes) -> None:
+    def write_back(self, part: Part, memory: Bytes) -> None:
         """Take the part's results from `memory`."""
         at = 0
         for chunk, begin, end in self._queue.stretches(part):

@@ -33,9 +33,9 @@ class Transfers:
     parts_in_flight: int = 3
     # Parts of one call that write their results at the same time, on other threads. Not measured: one writes at the
     # speed of memory, since its copies have several threads.
-    parts_draining: int = 1
+    parts_writing_back: int = 1
     # Calls that write results at the same time, each with `max_copy_threads`. Not measured: four fill a bus.
-    max_drains: int = 4
+    max_write_backs: int = 4
     # Runs held back at most, and their bytes. lavapipe: ten calls of a plan and a wait take 250 us, 660 without.
     held_runs: int = 16
     held_bytes: int = 64 << 20
