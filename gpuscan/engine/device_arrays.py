@@ -15,7 +15,7 @@ import numpy as np
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.guards import guarded
-from gpuscan.engine.array_places import ArrayPlace, place_of_array
+from gpuscan.engine.array_views import ArrayView, view_of_array
 from gpuscan.engine.device_seeds import bind_seeds
 from gpuscan.engine.element_copy import (
     StridedView,
@@ -29,10 +29,10 @@ from gpuscan.engine.element_copy import (
     view_of,
     write_elements,
 )
+from gpuscan.engine.endpoints import DeviceSource
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.head_bits import ComparedKeys, HeadBits, MarkedHeads, can_compare, with_keys, with_offsets_on_device
 from gpuscan.engine.job import Job, Layout, PlanOptions
-from gpuscan.engine.places import DeviceSource
 from gpuscan.engine.preparation import prepare_problem, row_too_long, slab_tile, spans_too_long, tile_on
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.segment_results import device_sinks, fold_segments
@@ -171,8 +171,8 @@ def _scan_whole(call: _Call, layout: Layout) -> None:
     executor, problem, strategy = call.executor, call.problem, call.strategy
     leaves, results, options = call.leaves, call.results, call.options
     context, spec, fields = executor.context, layout.spec, problem.source.fields
-    read = [None if leaf._is_bindable else place_of_array(leaf, f) for leaf, f in zip(leaves, fields, strict=True)]
-    written = _places_of_results(problem, results)
+    read = [None if leaf._is_bindable else view_of_array(leaf, f) for leaf, f in zip(leaves, fields, strict=True)]
+    written = _views_of_results(problem, results)
     in_place = _in_place(problem, spec, leaves, results, written)
     if in_place and strategy == "fallback":
         if not any(written):
@@ -189,16 +189,16 @@ def _scan_whole(call: _Call, layout: Layout) -> None:
         read = written
     else:
         taken = {id(result.buffer) for result in results}
-        for i, (leaf, place) in enumerate(zip(leaves, read, strict=True)):
-            if id(leaf.buffer) in taken or not (place or leaf.is_contiguous):
+        for i, (leaf, view) in enumerate(zip(leaves, read, strict=True)):
+            if id(leaf.buffer) in taken or not (view or leaf.is_contiguous):
                 inputs[i], read[i] = duplicate(leaf), None
         targets = [
-            each if place or each.is_contiguous else empty(context, each.shape, each.dtype)
-            for each, place in zip(results, written, strict=True)
+            each if view or each.is_contiguous else empty(context, each.shape, each.dtype)
+            for each, view in zip(results, written, strict=True)
         ]
-    sources = [DeviceSource(leaf, f, spec.inner, place) for leaf, f, place in zip(inputs, fields, read, strict=True)]
-    views = tuple(place.kind if place else "" for place in (*read, *written))
-    placement = Placement(in_place=in_place, views=views if any(views) else ())
+    sources = [DeviceSource(leaf, f, spec.inner, view) for leaf, f, view in zip(inputs, fields, read, strict=True)]
+    kinds = tuple(view.kind if view else "" for view in (*read, *written))
+    placement = Placement(in_place=in_place, views=kinds if any(kinds) else ())
     job = Job(
         spec,
         strategy,
@@ -218,25 +218,25 @@ def _scan_whole(call: _Call, layout: Layout) -> None:
     _write_results(targets, results)
 
 
-def _places_of_results(problem: Problem, results: Sequence[DeviceArray]) -> list[ArrayPlace | None]:
-    """Return the places of the results that kernels write where they are, although they do not own whole vectors.
+def _views_of_results(problem: Problem, results: Sequence[DeviceArray]) -> list[ArrayView | None]:
+    """Return views of the results that kernels write where they are, although they do not own whole vectors.
 
     Packed numbers share their words with what is around the array, and two bindings that kernels write to may not
-    overlap, so these results are copied to their places.
+    overlap, so such results are copied.
     """
-    places: list[ArrayPlace | None] = [None] * len(results)
+    views: list[ArrayView | None] = [None] * len(results)
     if problem.keep_last_only or problem.compacts:
-        return places
+        return views
     for i, (result, f) in enumerate(zip(results, problem.destination.fields, strict=True)):
         if not (result._is_writable_in_vectors or f.scalar.packed):
-            places[i] = place_of_array(result, f)
+            views[i] = view_of_array(result, f)
     bound = [
-        place.binding if place else result._binding() if result.is_contiguous else None
-        for place, result in zip(places, results, strict=True)
+        view.binding if view else result._binding() if result.is_contiguous else None
+        for view, result in zip(views, results, strict=True)
     ]
     if any(a and b and a.overlaps(b) for a, b in combinations(bound, 2)):
         return [None] * len(results)
-    return places
+    return views
 
 
 def _in_place(
@@ -244,7 +244,7 @@ def _in_place(
     spec: ScanSpec,
     leaves: Sequence[DeviceArray],
     results: Sequence[DeviceArray],
-    written: Sequence[ArrayPlace | None],
+    written: Sequence[ArrayView | None],
 ) -> bool:
     """Return True if every result replaces its own input, in whole words."""
     if problem.keep_last_only or problem.compacts or problem.source.fields != problem.destination.fields:
@@ -254,9 +254,7 @@ def _in_place(
         for a, b in zip(leaves, results, strict=True)
     )
     pairs = zip(results, written, strict=True)
-    return (
-        same and not shares_words(spec, spec.length) and all(a._is_writable_in_vectors or place for a, place in pairs)
-    )
+    return same and not shares_words(spec, spec.length) and all(a._is_writable_in_vectors or view for a, view in pairs)
 
 
 # ----- Segments

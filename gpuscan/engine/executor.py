@@ -24,10 +24,10 @@ from gpuscan.device.reports import Outcome, Run, loop_limit_error
 from gpuscan.device.steps import Binding
 from gpuscan.device.timeouts import handle_timeout
 from gpuscan.device.transfer import start_call
+from gpuscan.engine.endpoints import DeviceSink, DeviceSource
 from gpuscan.engine.job import Flight, Job, SharedBuffers
 from gpuscan.engine.kept_arrays import KeptArrays
 from gpuscan.engine.part_buffers import PartBuffers
-from gpuscan.engine.places import DeviceSink, DeviceSource
 from gpuscan.engine.planner import Planner
 from gpuscan.engine.record import Buffers, Origin, are_owned, steps_of_plan
 from gpuscan.engine.subgroup_check import check_subgroup_size

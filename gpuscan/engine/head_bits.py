@@ -18,7 +18,7 @@ from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import element_of, scalar_of
 from gpuscan.engine.element_copy import copy_view
-from gpuscan.engine.places import part_of
+from gpuscan.engine.endpoints import part_of
 from gpuscan.engine.segment_heads import contiguous_heads, segment_heads
 from gpuscan.problem.segments import Keys, Offsets
 

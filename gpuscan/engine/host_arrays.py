@@ -17,12 +17,12 @@ from gpuscan.device.guards import guarded
 from gpuscan.elements import Field
 from gpuscan.engine.device_arrays import segment_ranks
 from gpuscan.engine.element_copy import StridedView, copy_view
+from gpuscan.engine.endpoints import DeviceSink, DeviceSource, HostRows, HostSink, HostSlabs, HostSource
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.finished_bytes import report_progress
 from gpuscan.engine.head_bits import HeadBits, MarkedHeads, UploadedHeads
 from gpuscan.engine.job import Job, Layout, PlanOptions
 from gpuscan.engine.mapped_files import is_mapped_file
-from gpuscan.engine.places import DeviceSink, DeviceSource, HostRows, HostSink, HostSlabs, HostSource
 from gpuscan.engine.preparation import prepare_problem, row_too_long, seed_words, slab_tile, spans_too_long, tile_on
 from gpuscan.engine.segment_results import device_sinks
 from gpuscan.engine.small_arrays import scan_small

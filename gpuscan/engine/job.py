@@ -12,12 +12,12 @@ from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.reports import Run
 from gpuscan.device.steps import Binding
-from gpuscan.engine.array_places import places_binding
+from gpuscan.engine.array_views import bind_views
 from gpuscan.engine.element_copy import duplicate, stretch_of
+from gpuscan.engine.endpoints import DeviceSink, DeviceSource, HostSink, HostSource
 from gpuscan.engine.head_bits import HeadBits
 from gpuscan.engine.kept_arrays import KeptArrays
 from gpuscan.engine.part_buffers import PartBuffers
-from gpuscan.engine.places import DeviceSink, DeviceSource, HostSink, HostSource
 from gpuscan.engine.preparation import check_seeds
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
@@ -174,7 +174,7 @@ class SharedBuffers:
         """What the kernel knows of the arrays that are views."""
         job = self._job
         if self._views is None and job.placement is not None and job.placement.views:
-            self._views = places_binding(self._context, [each.place for each in (*job.sources, *job.sinks)])  # type: ignore[union-attr]
+            self._views = bind_views(self._context, [each.view for each in (*job.sources, *job.sinks)])  # type: ignore[union-attr]
         return self._views
 
     @property

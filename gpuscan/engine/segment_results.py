@@ -29,8 +29,8 @@ from gpuscan.engine.element_copy import (
     view_of,
     write_elements,
 )
+from gpuscan.engine.endpoints import DeviceSink
 from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
-from gpuscan.engine.places import DeviceSink
 from gpuscan.engine.record import are_owned, new_verdict, submit_stage, uniform_of
 from gpuscan.errors import GpuscanError
 from gpuscan.planning.segment_plan import plan_segments
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
     from gpuscan.device.steps import Binding
     from gpuscan.elements import Field
-    from gpuscan.engine.array_places import ArrayPlace
+    from gpuscan.engine.array_views import ArrayView
     from gpuscan.engine.executor import Executor
     from gpuscan.planning.partition import Part
     from gpuscan.planning.segment_plan import SegmentPlan
@@ -57,7 +57,7 @@ def device_sinks(
     spec: ScanSpec,
     results: Sequence[DeviceArray],
     ranks: Callable[[Heads], DeviceArray],
-    places: Sequence[ArrayPlace | None] = (),
+    views: Sequence[ArrayView | None] = (),
 ) -> list[DeviceSink]:
     """Return the sinks that write a scan's results to arrays on the device.
 
@@ -67,14 +67,14 @@ def device_sinks(
         spec: the scan of the problem.
         results: the arrays, of the problem's `results_shape`.
         ranks: computes the ranks of segments.
-        places: for each array, its place if it is a view that the kernel writes where it is.
+        views: for each array, its view if it is one that the kernel writes where it is.
     """
     fields = problem.destination.fields
-    places = places or [None] * len(results)
+    views = views or [None] * len(results)
     if not spec.reduces_segments:
         return [
-            DeviceSink(result, f, spec.inner, per_row=problem.keep_last_only, place=place)
-            for result, f, place in zip(results, fields, places, strict=True)
+            DeviceSink(result, f, spec.inner, per_row=problem.keep_last_only, view=view)
+            for result, f, view in zip(results, fields, views, strict=True)
         ]
     assert problem.heads is not None
     segments = Segments(context, problem.heads, problem.heads.rows // spec.inner, spec.inner, ranks)

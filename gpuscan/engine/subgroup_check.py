@@ -14,7 +14,7 @@ import numpy as np
 from gpuscan.device.device_array import empty
 from gpuscan.device.reports import Outcome, read_report
 from gpuscan.device.steps import Binding
-from gpuscan.engine.array_places import PLACE
+from gpuscan.engine.array_views import PARAMETERS
 from gpuscan.engine.record import Buffers, steps_of_plan
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def check_subgroup_size(context: DeviceContext, plan: ScanPlan) -> bool:
     destinations = sources if kernel.access.in_place else arrays(kernel.spec.destination.fields)
     words = 4 * kernel.item_words
     captured = context.uniform(kernel.spec.captured) if kernel.spec.captured_functions else None
-    views = context.uniform(bytes(PLACE.size * len(kernel.access.views))) if kernel.access.views else None
+    views = context.uniform(bytes(PARAMETERS.size * len(kernel.access.views))) if kernel.access.views else None
     buffers = Buffers(
         sources,
         destinations,

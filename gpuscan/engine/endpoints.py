@@ -24,7 +24,7 @@ from gpuscan.engine.mapped_files import find_shared_map, release_pages
 
 if TYPE_CHECKING:
     from gpuscan.elements import Field
-    from gpuscan.engine.array_places import ArrayPlace
+    from gpuscan.engine.array_views import ArrayView
     from gpuscan.planning.partition import Part
 
 
@@ -153,16 +153,16 @@ class DeviceSource:
         array: the array.
         field: the field of its elements.
         inner: rows side by side in memory.
-        place: the array's place if it is a view that the kernel reads where it is; there is one part then.
+        view: the array's view if it is one that the kernel reads where it is; there is one part then.
     """
 
-    def __init__(self, array: DeviceArray, field: Field, inner: int, place: ArrayPlace | None = None) -> None:
-        self.array, self.place, self._field, self._inner = array, place, field, inner
+    def __init__(self, array: DeviceArray, field: Field, inner: int, view: ArrayView | None = None) -> None:
+        self.array, self.view, self._field, self._inner = array, view, field, inner
 
     def binding(self, part: Part) -> tuple[Binding, object]:
         """Return what the shader binds, and what has to stay alive until the run is submitted."""
-        if self.place is not None:
-            return self.place.binding, self.array
+        if self.view is not None:
+            return self.view.binding, self.array
         if part.length == part.spec.length and not part.is_slab and self.array._is_bindable:
             return self.array._binding(), self.array
         view = part_of(self.array, part, self._field, self._inner)
@@ -183,18 +183,18 @@ class DeviceSink:
         field: the field of its elements.
         inner: rows side by side in memory.
         per_row: True if the array has one result for each row.
-        place: the array's place if it is a view that the kernel writes where it is; there is one part then.
+        view: the array's view if it is one that the kernel writes where it is; there is one part then.
     """
 
     def __init__(
-        self, array: DeviceArray, field: Field, inner: int, *, per_row: bool = False, place: ArrayPlace | None = None
+        self, array: DeviceArray, field: Field, inner: int, *, per_row: bool = False, view: ArrayView | None = None
     ) -> None:
-        self.array, self.place, self._field, self._inner, self._per_row = array, place, field, inner, per_row
+        self.array, self.view, self._field, self._inner, self._per_row = array, view, field, inner, per_row
 
     def binding(self, part: Part) -> tuple[Binding, DeviceArray | None]:
         """Return what the shader binds, and the temporary array that `finish` copies from, if there is one."""
-        if self.place is not None:
-            return self.place.binding, None
+        if self.view is not None:
+            return self.view.binding, None
         # Some kernels clear their results first, which takes this usage. Without it, a kernel copies the results.
         direct = self.array._can_be("COPY_DST")
         if direct and part.length == part.spec.length and not part.is_slab and self.array._is_writable_in_vectors:

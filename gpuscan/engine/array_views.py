@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from gpuscan.elements import Field
 
 # The parameters of a view: the first unit, the units of a row, those between rows, 0. See shaders/shared/views.wgsl.
-PLACE = struct.Struct("<4I")
+PARAMETERS = struct.Struct("<4I")
 
 
 @dataclass(frozen=True)
-class ArrayPlace:
-    """The place of an array in its buffer, as a kernel finds it.
+class ArrayView:
+    """An array in its buffer, as a kernel finds it.
 
     Units are 32-bit words, or for packed numbers, those numbers.
 
@@ -44,8 +44,8 @@ class ArrayPlace:
     gap: int
 
 
-def place_of_array(array: DeviceArray, field: Field) -> ArrayPlace | None:
-    """Return the place of an array that no shader binds as it is; None if a copy of it is better, or needed.
+def view_of_array(array: DeviceArray, field: Field) -> ArrayView | None:
+    """Return the view of an array that no shader binds as it is; None if a copy of it is better, or needed.
 
     Kernels take rows that are apart, or elements, if a row is at least a part of the distance between rows. They read
     the array twice under three_dispatch, with all that is between its rows, where a copy reads that once.
@@ -72,7 +72,7 @@ def place_of_array(array: DeviceArray, field: Field) -> ArrayPlace | None:
         or base + size > array._buffer_bytes
     ):
         return None
-    return ArrayPlace(
+    return ArrayView(
         "offset" if len(axes) < 2 else "rows",
         Binding(array.buffer, base, size),
         (array.offset - base) // unit,
@@ -81,11 +81,12 @@ def place_of_array(array: DeviceArray, field: Field) -> ArrayPlace | None:
     )
 
 
-def places_binding(context: DeviceContext, places: Sequence[ArrayPlace | None]) -> Binding | None:
+def bind_views(context: DeviceContext, views: Sequence[ArrayView | None]) -> Binding | None:
     """Return a uniform buffer of what a kernel knows of its sources and destinations; None if none is a view."""
-    if not any(places):
+    if not any(views):
         return None
     words = [
-        apply(PLACE.pack, each.first, each.row, each.gap % 2**32, 0) if each else bytes(PLACE.size) for each in places
+        apply(PARAMETERS.pack, each.first, each.row, each.gap % 2**32, 0) if each else bytes(PARAMETERS.size)
+        for each in views
     ]
     return context.uniform(join(*words))
