@@ -259,7 +259,7 @@ class Plan(Numbered):
         if heads is not None:
             arrays.append(heads.cut.array)
         if labels is not None:
-            arrays += labels.labels, labels.places if isinstance(labels, SortedLabels) else None
+            arrays += labels.labels, labels.payload if isinstance(labels, SortedLabels) else None
         return [array for array in (*arrays, self._missing) if isinstance(array, DeviceArray)]
 
     # ----- Recording into a caller's program

@@ -130,18 +130,18 @@ def _first_keys(home: Device, keys: Array, axis: int, kept: int, descending: boo
     executor, scalar = home._executor, scalar_of(dtype)
     plan = plan_select(scalar, length, kept, home.capabilities)
     if plan is None:
-        sorted_keys = sort_device(executor, keys, axis, descending=descending, with_places=True)
+        sorted_keys = sort_device(executor, keys, axis, descending=descending, with_indices=True)
         assert sorted_keys.keys is not None
-        assert sorted_keys.places is not None
+        assert sorted_keys.payload is not None
         first = (*[slice(None)] * axis, slice(kept))
-        return Array._of(home, sorted_keys.keys)[first].copy(), Array._of(home, sorted_keys.places)[first].copy()
+        return Array._of(home, sorted_keys.keys)[first].copy(), Array._of(home, sorted_keys.payload)[first].copy()
     inner = prod(shape[axis + 1 :])
     rows = transpose_elements(contiguous(keys), length, inner, dtype.itemsize)
     count = keys.size // length
     words, places = select(rows, count, kept, plan, descending=descending)
     ordered = sort_selected(executor, words, dtype, kept, places, descending=descending)
     made = []
-    for array, kind in ((ordered.keys, dtype), (ordered.places, np.dtype(np.uint32))):
+    for array, kind in ((ordered.keys, dtype), (ordered.payload, np.dtype(np.uint32))):
         assert array is not None
         moved = transpose_elements(array._view_as(result, kind), inner, kept, kind.itemsize)
         made.append(Array._of(home, moved))

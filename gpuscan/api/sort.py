@@ -171,8 +171,8 @@ def argsort(
         return reference.argsort(np.asarray(keys), place, bool(descending))
     on_device = keys if isinstance(keys, Array) else upload_array(home._context, keys)
     places = sort_device(
-        home._executor, on_device, place, descending=bool(descending), with_keys=False, with_places=True
-    ).places
+        home._executor, on_device, place, descending=bool(descending), with_keys=False, with_indices=True
+    ).payload
     assert places is not None
     return Array._of(home, places) if isinstance(keys, Array) else read_checked(home, places).astype(np.int64)
 
@@ -266,13 +266,13 @@ def _argsort_segments(
     firsts = scan(own, _KEEP_LEFT, axis=0, segments=segments)
     executor = home._executor
     order = sort_device(
-        executor, home.asarray(keys), axis, descending=descending, with_keys=False, with_places=True
-    ).places
+        executor, home.asarray(keys), axis, descending=descending, with_keys=False, with_indices=True
+    ).payload
     assert order is not None
     if not order.size:
         return Array._of(home, order)
     by_key = Array._of(home, order)
-    again = sort_device(executor, take_at(firsts, by_key, 0), axis, with_keys=False, with_places=True).places
+    again = sort_device(executor, take_at(firsts, by_key, 0), axis, with_keys=False, with_indices=True).payload
     assert again is not None
     return take_along_axis(by_key, Array._of(home, again), axis)
 
@@ -285,12 +285,12 @@ def _move_entries(home: Device, keys: Array, leaves: list[Array], descending: bo
     entries = [contiguous(leaf) for leaf in leaves]
     if len(leaves) == 1 and entry_bytes(leaves[0]) == 4:
         ordered = sort_device(executor, keys, 0, descending=descending, words=entries[0])
-        assert ordered.places is not None
-        moved = [ordered.places._view_as(leaves[0].shape, leaves[0].dtype)]
+        assert ordered.payload is not None
+        moved = [ordered.payload._view_as(leaves[0].shape, leaves[0].dtype)]
     else:
-        ordered = sort_device(executor, keys, 0, descending=descending, with_places=True)
-        assert ordered.places is not None
-        order = Permutation(home._context, ordered.places)
+        ordered = sort_device(executor, keys, 0, descending=descending, with_indices=True)
+        assert ordered.payload is not None
+        order = Permutation(home._context, ordered.payload)
         moved = [order.apply(leaf) for leaf in entries]
     assert ordered.keys is not None
     return Array._of(home, ordered.keys), [Array._of(home, array) for array in moved]

@@ -328,7 +328,7 @@ def _unique_on_device(
     """Return what `_unique_by_numpy` returns, on the device; None for what is not asked for."""
     context = home._context
     source = keys if isinstance(keys, DeviceArray) else upload_array(context, keys)
-    sorted_keys = sort_device(home._executor, source, 0, with_places=indices or inverse)
+    sorted_keys = sort_device(home._executor, source, 0, with_indices=indices or inverse)
     assert sorted_keys.keys is not None
     ordered = Array._of(home, sorted_keys.keys)
     scalar = scalar_of(ordered.dtype)
@@ -341,16 +341,16 @@ def _unique_on_device(
     firsts: Array | None = None
     numbers: Array | None = None
     if indices:
-        assert sorted_keys.places is not None
+        assert sorted_keys.payload is not None
         # Only as many sums are right as there are runs, and only these are used.
         starts = contiguous(scan(Array._of(home, runs.lengths), "add", axis=0, exclusive=True))
         firsts = _as_picked(
-            home, gather_entries(context, sorted_keys.places, starts, count), np.dtype(np.uint32), count
+            home, gather_entries(context, sorted_keys.payload, starts, count), np.dtype(np.uint32), count
         )
     if inverse:
-        assert sorted_keys.places is not None
+        assert sorted_keys.payload is not None
         in_order = _run_numbers(home, compared, scalar if not alike else None)
-        numbers = Array._of(home, Permutation(context, sorted_keys.places).undo(in_order))
+        numbers = Array._of(home, Permutation(context, sorted_keys.payload).undo(in_order))
     return values, firsts, numbers, counts
 
 

@@ -206,11 +206,11 @@ def _keep_last(executor: Executor, places: DeviceArray) -> DeviceArray:
     """Return the places, with the last of equal ones alone."""
     context, count = executor.context, places.size
     flat = contiguous(places)._view_as((count,))
-    ordered = sort_device(executor, flat, 0, with_places=True)
+    ordered = sort_device(executor, flat, 0, with_indices=True)
     assert ordered.keys is not None
-    assert ordered.places is not None
+    assert ordered.payload is not None
     kept = duplicate(flat)
-    bound = [array._binding() for array in (bindable(ordered.keys), bindable(ordered.places), kept)]
+    bound = [array._binding() for array in (bindable(ordered.keys), bindable(ordered.payload), kept)]
     submit_stage(context, "arrays/keep_last.wgsl", [count], bound, count, count, True)
     return kept
 

@@ -41,13 +41,13 @@ class SortedLabels:
 
     Attributes:
         labels: the labels: (row_length,) if all rows have the same labels, else (rows, row_length).
-        places: for each label, its index in its row before the sort. If the elements moved along, these elements.
+        payload: for each label, its index in its row before the sort. If the elements moved along, these elements.
         moved: True if the elements moved along in place of the indices.
         words: the elements, if they moved along with the indices.
     """
 
     labels: DeviceArray
-    places: DeviceArray
+    payload: DeviceArray
     moved: bool = False
     words: DeviceArray | None = None
 
@@ -147,8 +147,8 @@ def _undo(executor: Executor, order: Permutation, entries: DeviceArray) -> Devic
     flat = bindable(entries)._view_as((entries.shape[0],), f"u{size}")
     moves = partition_places(executor, order.indices._view_as(flat.shape), flat)
     assert moves.keys is not None
-    assert moves.places is not None
-    return Permutation(context, moves.keys).undo(moves.places)._view_as(entries.shape, entries.dtype)
+    assert moves.payload is not None
+    return Permutation(context, moves.keys).undo(moves.payload)._view_as(entries.shape, entries.dtype)
 
 
 def _are_long(executor: Executor, nbytes: int) -> bool:
@@ -241,24 +241,24 @@ def sort_labels(
         words = _on_device(executor, problem.leaves[0])._view_as((length,), f"u{sizes[0]}")
         ordered = sort_device(executor, given._view_as((length,)), 0, words=words)
         assert ordered.keys is not None
-        assert ordered.places is not None
-        return SortedLabels(ordered.keys, ordered.places, moved=True)
+        assert ordered.payload is not None
+        return SortedLabels(ordered.keys, ordered.payload, moved=True)
     limit = executor.context.capabilities.limits[STORAGE_LIMIT]
     if with_elements and problem.rows == 1 and sizes == [4] and _are_long(executor, 4 * length) and limit > 8:
         words = _on_device(executor, problem.leaves[0])._view_as((length,), np.uint32)
-        ordered = sort_device(executor, given._view_as((length,)), 0, with_places=True, words=words, strategy=strategy)
+        ordered = sort_device(executor, given._view_as((length,)), 0, with_indices=True, words=words, strategy=strategy)
         assert ordered.keys is not None
-        assert ordered.places is not None
-        return SortedLabels(ordered.keys, ordered.places, words=ordered.words)
+        assert ordered.payload is not None
+        return SortedLabels(ordered.keys, ordered.payload, words=ordered.words)
     by_element = given.shape == problem.shape and problem.rows > 1
     if by_element:
         given = transpose_elements(given, length, inner, given.dtype.itemsize)
     rows = problem.rows if by_element else 1
-    ordered = sort_device(executor, given._view_as((rows, length)), 1, with_places=True, strategy=strategy)
+    ordered = sort_device(executor, given._view_as((rows, length)), 1, with_indices=True, strategy=strategy)
     assert ordered.keys is not None
-    assert ordered.places is not None
+    assert ordered.payload is not None
     shape = (rows, length) if by_element else (length,)
-    return SortedLabels(ordered.keys._view_as(shape), ordered.places)
+    return SortedLabels(ordered.keys._view_as(shape), ordered.payload)
 
 
 def group_elements(
@@ -274,9 +274,9 @@ def group_elements(
         ordered = sort_labels(executor, problem, labels, moves=moves, with_elements=not moves, few_stages=few_stages)
     if ordered.moved:
         (f,) = problem.source.fields
-        moved = ordered.places._view_as((length, *f.shape), f.scalar.dtype)
+        moved = ordered.payload._view_as((length, *f.shape), f.scalar.dtype)
         return Grouped(in_label_order(problem, ordered).with_leaves((moved,)), ordered.labels, None)
-    order = Permutation.of_rows(context, ordered.places, problem.rows, length)
+    order = Permutation.of_rows(context, ordered.payload, problem.rows, length)
     if ordered.words is not None:
         (f,) = problem.source.fields
         moved = ordered.words._view_as((length, *f.shape), f.scalar.dtype)

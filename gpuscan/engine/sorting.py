@@ -59,12 +59,12 @@ class Sorted:
 
     Attributes:
         keys: the keys in order.
-        places: for each key in order, its index before the sort, or the word that was passed for it.
-        words: the words, if places and words were asked for.
+        payload: for each key in order, its index before the sort, or the word that was passed for it.
+        words: the words, if indices and words were asked for.
     """
 
     keys: DeviceArray | None
-    places: DeviceArray | None
+    payload: DeviceArray | None
     words: DeviceArray | None = None
 
 
@@ -83,7 +83,7 @@ def sort_device(
     *,
     descending: bool = False,
     with_keys: bool = True,
-    with_places: bool = False,
+    with_indices: bool = False,
     words: DeviceArray | None = None,
     strategy: str = "auto",
     **options: Unpack[SortPlanOptions],
@@ -96,9 +96,9 @@ def sort_device(
         axis: the axis, counted from 0.
         descending: True to put the greatest key first.
         with_keys: True to return the keys in order.
-        with_places: True to return the indices of the keys along the axis, as uint32.
+        with_indices: True to return the indices of the keys along the axis, as uint32.
         words: entries of 4 or 8 bytes in C order, one for each key of a 1-D array, to return in place of the indices,
-            as uint32 or uint64. With places too, they have 4 bytes, and no workgroup can sort a row.
+            as uint32 or uint64. With indices too, they have 4 bytes, and no workgroup can sort a row.
         strategy: how tiles learn where their elements belong: ``"auto"``, ``"lookback"``, ``"fallback"`` or
             ``"three_dispatch"``.
         options: further ones of `plan_sort`.
@@ -109,10 +109,10 @@ def sort_device(
     """
     context = executor.context
     shape, length = keys.shape, keys.shape[axis]
-    wants_places = with_places or words is not None
+    has_payload = with_indices or words is not None
     if keys.size == 0:
         sorted_keys = empty(context, shape, keys.dtype) if with_keys else None
-        return Sorted(sorted_keys, empty(context, shape, np.uint32) if wants_places else None)
+        return Sorted(sorted_keys, empty(context, shape, np.uint32) if has_payload else None)
     scalar = scalar_of(keys.dtype)
     check_size(context, keys.size, scalar)
     inner = prod(shape[axis + 1 :])
@@ -122,23 +122,23 @@ def sort_device(
         plan = None
         if options.get("tile_size") is None:
             rows = keys.size // length
-            plan = plan_row_sort(scalar, rows, length, context.capabilities, with_places=wants_places)
+            plan = plan_row_sort(scalar, rows, length, context.capabilities, with_payload=has_payload)
         # Columns of words are sorted where they are, unless a workgroup would read only one.
         moves = scalar.packed or plan is None or plan.rows == 1
         keys = contiguous(keys)
         if moves:
             keys = transpose_elements(keys, length, inner, size)
         payload = "none"
-        if wants_places:
-            payload = "index" if words is None else "both" if with_places else _PAYLOADS[entry_bytes(words)]
+        if has_payload:
+            payload = "index" if words is None else "both" if with_indices else _PAYLOADS[entry_bytes(words)]
         moved = None if words is None else bindable(words)
         step = 1 if moves else inner
         given = Keys(bindable(keys), scalar, length, descending, with_keys, payload, moved, min(4, size), step)
-        found_keys, places, along = _sort(executor, given, plan, strategy, options)
+        found_keys, payload_array, along = _sort(executor, given, plan, strategy, options)
         results: list[DeviceArray | None] = []
         for array, dtype in (
             (found_keys, np.dtype(scalar.dtype)),
-            (places, np.dtype(np.uint64 if payload == "pairs" else np.uint32)),
+            (payload_array, np.dtype(np.uint64 if payload == "pairs" else np.uint32)),
         ):
             if array is None:
                 results.append(None)
@@ -167,10 +167,10 @@ def sort_selected(
     with guarded(keys._context), keys._context.lock:
         scalar, context = scalar_of(dtype), keys._context
         given = Keys(keys, scalar, length, descending, True, "words", words)
-        plan = plan_row_sort(scalar, given.size // length, length, context.capabilities, with_places=True)
-        sorted_keys, places, _ = _sort(executor, given, plan, "auto", {})
+        plan = plan_row_sort(scalar, given.size // length, length, context.capabilities, with_payload=True)
+        sorted_keys, payload, _ = _sort(executor, given, plan, "auto", {})
         assert sorted_keys is not None
-        return Sorted(_narrow_numbers(sorted_keys, dtype), places)
+        return Sorted(_narrow_numbers(sorted_keys, dtype), payload)
 
 
 def partition_places(executor: Executor, places: DeviceArray, words: DeviceArray) -> Sorted:
@@ -186,12 +186,12 @@ def partition_places(executor: Executor, places: DeviceArray, words: DeviceArray
         payload = _PAYLOADS[entry_bytes(words)]
         keys = Keys(bindable(places), scalar_of(places.dtype), places.size, False, True, payload, bindable(words))
         plan = plan_sort(
-            keys.scalar, 1, keys.length, context.capabilities, with_places=True, payload_words=keys.payload_words
+            keys.scalar, 1, keys.length, context.capabilities, with_payload=True, payload_words=keys.payload_words
         )
         sort = _TileSort(executor, keys, plan, alone=True)
         sort.by_digit(_PARTITION_BIT // plan.radix_bits)
-        assert sort.places is not None
-        return Sorted(sort.keys, sort.places._view_as(words.shape, words.dtype))
+        assert sort.payload is not None
+        return Sorted(sort.keys, sort.payload._view_as(words.shape, words.dtype))
 
 
 @dataclass(frozen=True)
@@ -212,9 +212,9 @@ class Partitioned:
 
 
 def plan_partition(context: DeviceContext, dtype: AnyDType, length: int, words: int) -> TileSort | None:
-    """Plan a sort by one digit of keys with `words` words each. Return None if the device cannot keep their places."""
+    """Plan a sort by one digit of keys with `words` words each. Return None if the device cannot keep where they go."""
     capabilities = context.capabilities
-    plan = plan_sort(scalar_of(dtype), 1, length, capabilities, with_places=True, payload_words=words)
+    plan = plan_sort(scalar_of(dtype), 1, length, capabilities, with_payload=True, payload_words=words)
     # Nine arrays are bound.
     return plan if plan.subgroups and capabilities.limits[STORAGE_LIMIT] > 8 else None
 
@@ -235,8 +235,8 @@ def partition(executor: Executor, keys: DeviceArray, words: DeviceArray, plan: T
     sort = _TileSort(executor, given, plan, alone=True)
     destinations = empty(executor.context, (keys.size,), np.uint32)
     offsets = sort.by_step(step, destinations)
-    assert sort.places is not None
-    return Partitioned(sort.keys, sort.places, destinations, offsets)
+    assert sort.payload is not None
+    return Partitioned(sort.keys, sort.payload, destinations, offsets)
 
 
 def check_size(context: DeviceContext, keys: int, scalar: Scalar) -> None:
@@ -261,7 +261,7 @@ def _narrow_numbers(array: DeviceArray, dtype: AnyDType) -> DeviceArray:
 def _sort(
     executor: Executor, keys: Keys, rows: RowSort | None, asked: str, options: SortPlanOptions
 ) -> tuple[DeviceArray | None, DeviceArray | None, DeviceArray | None]:
-    """Submit the sort; return the keys, the places and the moved words, in words.
+    """Submit the sort; return the keys, the payload and the moved words, in words.
 
     A strategy that times out gives way to another one.
     """
@@ -277,7 +277,7 @@ def _sort(
             keys.size // keys.length,
             keys.length,
             context.capabilities_without(without),
-            with_places=keys.payload != "none",
+            with_payload=keys.payload != "none",
             payload_words=keys.payload_words,
             strategy=strategy,
             **options,
@@ -297,9 +297,9 @@ def _sort(
 
 def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[DeviceArray | None, DeviceArray | None]:
     """Submit a sort in which each workgroup sorts whole rows."""
-    sorted_keys, places = keys.result(context) if keys.with_keys else None, keys.places(context)
+    sorted_keys, payload = keys.result(context) if keys.with_keys else None, keys.new_payload(context)
     call = uniform_of(context, [keys.length, keys.step, keys.size // keys.length, plan.levels])
-    arrays = [array for array in (keys.array, sorted_keys, places, keys.words) if array is not None]
+    arrays = [array for array in (keys.array, sorted_keys, payload, keys.words) if array is not None]
     # Workgroups share words of the result where their rows do not end with a word.
     edges = keys.with_keys and plan.workgroups > 1 and plan.rows * keys.length * keys.unit % 4 != 0
     stage = stage_dispatch(
@@ -322,7 +322,7 @@ def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[Devic
     )
     clears = [_clear(sorted_keys)] if sorted_keys is not None and edges else []
     context.submit([*clears, stage], keys.array.nbytes, held=keys.held)
-    return sorted_keys, places
+    return sorted_keys, payload
 
 
 # ----- Sorts in single passes
@@ -390,7 +390,7 @@ class Keys:
         """Return a new array for the keys, in words."""
         return empty(context, (self.size * self.scalar.words,), np.uint32)
 
-    def places(self, context: DeviceContext) -> DeviceArray | None:
+    def new_payload(self, context: DeviceContext) -> DeviceArray | None:
         """Return a new array for what moves along with the keys, if anything does."""
         return None if self.payload == "none" else empty(context, (self.size * self.payload_words,), np.uint32)
 
@@ -401,7 +401,7 @@ def sort_tiles(
     """Submit a sort by tiles.
 
     Returns:
-        The keys, the places, and the moved words, in words; and the run, if a wait may time out in it.
+        The keys, the payload, and the moved words, in words; and the run, if a wait may time out in it.
     """
     sort = _TileSort(executor, keys, plan)
     run = None
@@ -411,7 +411,7 @@ def sort_tiles(
         sort.in_three_dispatches()
     else:
         run = sort.in_single_passes()
-    return (sort.keys if keys.with_keys else None, sort.places, sort.words), run
+    return (sort.keys if keys.with_keys else None, sort.payload, sort.words), run
 
 
 class _TileSort:
@@ -428,9 +428,9 @@ class _TileSort:
         self._executor, self._given, self._plan = executor, given, plan
         self._context = context = executor.context
         self.keys = given.result(context) if plan.repeats else given.words_of_keys(context)
-        self.places, self.words = given.places(context), None
+        self.payload, self.words = given.new_payload(context), None
         if given.payload == "both":
-            self.places, self.words = (empty(context, (given.size,), np.uint32) for _ in range(2))
+            self.payload, self.words = (empty(context, (given.size,), np.uint32) for _ in range(2))
         # An array that nothing refers to goes back to the pool, so the sort refers to all arrays that it binds.
         bases = plan.bases if plan.repeats or plan.kernel else 0
         self._steps = empty(context, (plan.digits * _STEP_WORDS + bases,), np.uint32)
@@ -438,9 +438,9 @@ class _TileSort:
         if alone:
             self._temporary = empty(context, (4,), np.uint32), empty(context, (4,), np.uint32)
         else:
-            self._temporary = self.keys if plan.repeats else given.words_of_keys(context), given.places(context)
+            self._temporary = self.keys if plan.repeats else given.words_of_keys(context), given.new_payload(context)
         self._arrays = [array._binding() for array in (given.array, self.keys, self._temporary[0])]
-        moved = (self.places, self._temporary[1], given.words, self.words)
+        moved = (self.payload, self._temporary[1], given.words, self.words)
         self._moved = [array._binding() for array in moved if array is not None]
         self._keys_shape = {"scalar": given.scalar, "unit": given.unit, "descending": given.descending}
         self._digits = {"digits": plan.digits, "radix_bits": plan.radix_bits}

@@ -32,9 +32,9 @@ class SortHeuristics:
     turns: int = 2
     # The same where keys take their indices along, which are stored in the same room after the keys. H200, pairs of
     # 2^27 uint32: 5.5 ms; in 2 turns 5.8, with 512 invocations of 8 words 5.6, with 384 of 12 words in 2 turns 5.5.
-    workgroup_with_places: int = 256
-    items_with_places: int = 16
-    turns_with_places: int = 1
+    workgroup_with_payload: int = 256
+    items_with_payload: int = 16
+    turns_with_payload: int = 1
     # Copies of the counters of a workgroup that counts digits. H200, 2^27 uint32: 0.96 ms; with 4 0.97, with 8 1.02.
     copies: int = 2
     # The same where single invocations rank. Not measured: almost all GPUs have subgroups.

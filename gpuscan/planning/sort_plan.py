@@ -190,7 +190,7 @@ def fewest_lanes(capabilities: Capabilities) -> int:
 
 
 def plan_row_sort(
-    scalar: Scalar, rows: int, row_length: int, capabilities: Capabilities, *, with_places: bool = False
+    scalar: Scalar, rows: int, row_length: int, capabilities: Capabilities, *, with_payload: bool = False
 ) -> RowSort | None:
     """Return how workgroups sort whole rows, or None if rows are too long for that.
 
@@ -199,7 +199,7 @@ def plan_row_sort(
         rows: the number of rows, 1 or more.
         row_length: the keys in a row, 1 or more.
         capabilities: the device's.
-        with_places: True if each key takes its index along, or words.
+        with_payload: True if each key takes its index along, or words.
     """
     h = sort_heuristics_for(capabilities.adapter_type)
     levels: int = reveal(max(1, (row_length - 1).bit_length()))
@@ -210,7 +210,7 @@ def plan_row_sort(
     if row_length > h.max_row_length // scalar.words or levels > log_fitting:
         return None
     log_capacity = max(levels, min(h.log_row_capacity, log_fitting))
-    is_word = scalar.packed or (scalar.words == 1 and not with_places)
+    is_word = scalar.packed or (scalar.words == 1 and not with_payload)
     return RowSort(log_capacity, log_items, levels, -(-rows >> (log_capacity - levels)), h.unrolls_rows and is_word)
 
 
@@ -220,7 +220,7 @@ def plan_sort(
     row_length: int,
     capabilities: Capabilities,
     *,
-    with_places: bool = False,
+    with_payload: bool = False,
     payload_words: int = 1,
     strategy: str = "three_dispatch",
     subgroups: bool | None = None,
@@ -234,7 +234,7 @@ def plan_sort(
         rows: the number of rows, 1 or more.
         row_length: the keys in a row, 1 or more.
         capabilities: the device's.
-        with_places: True if each key takes its index along, or words.
+        with_payload: True if each key takes its index along, or words.
         payload_words: the words that it takes along, 1 or 2.
         strategy: how tiles learn where their elements belong: ``"three_dispatch"``, ``"lookback"`` or ``"fallback"``.
             Rows of few tiles take three dispatches, and so does what does not fit a binding.
@@ -248,9 +248,9 @@ def plan_sort(
     if subgroups is None:
         subgroups = h.subgroups and bool(capabilities.subgroup_sizes)
     radix_bits = h.radix_bits if subgroups else h.serial_radix_bits
-    wanted_size = h.workgroup_with_places if with_places else h.workgroup
+    wanted_size = h.workgroup_with_payload if with_payload else h.workgroup
     workgroup = min(wanted_size if subgroups else h.serial_workgroup, most)
-    turns = h.turns_with_places if with_places else h.turns
+    turns = h.turns_with_payload if with_payload else h.turns
     if subgroups:
         # The counters share their memory with the part of the tile's keys that is stored in a turn. There are up to two
         # more words for each digit, and a few. A single pass has one more for each digit, and a few.
@@ -265,7 +265,7 @@ def plan_sort(
     else:
         groups, fitting = workgroup, workgroup * h.serial_items
     if tile_size is None:
-        items = max(1, (h.items_with_places if with_places else h.items) // scalar.words)
+        items = max(1, (h.items_with_payload if with_payload else h.items) // scalar.words)
         most_each = items if subgroups else h.serial_items
         least = workgroup * min(most_each, h.min_items)
         wanted = -(-rows * row_length // h.min_tiles)
@@ -278,7 +278,7 @@ def plan_sort(
     tiles = rows * tiles_per_row
     shape = radix_bits, digits, workgroup, groups, subgroups, tile_size, tiles_per_row, tiles
     plan = TileSort(*shape, turns, h.copies)
-    if scalar.bits == 8 and scalar.kind != "bool" and not with_places and digits == 1 and row_length >= REPEATED_KEYS:
+    if scalar.bits == 8 and scalar.kind != "bool" and not with_payload and digits == 1 and row_length >= REPEATED_KEYS:
         return replace(plan, stretch=max(1, min(h.stretch, tiles // h.min_tiles)), repeats=True)
     return _in_single_passes(plan, strategy, capabilities, h, test_build)
 

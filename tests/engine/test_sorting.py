@@ -118,7 +118,7 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
 def test_turns(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Assert that sorts are right in the workgroups of GPUs, with turns that do not store equally much of a tile."""
     heuristics = replace(
-        key_heuristics.SORTS_GPU, workgroup_with_places=256, items_with_places=7, turns_with_places=4, min_tiles=1
+        key_heuristics.SORTS_GPU, workgroup_with_payload=256, items_with_payload=7, turns_with_payload=4, min_tiles=1
     )
     monkeypatch.setattr(key_heuristics, "SORTS_CPU", heuristics)
     keys = keys_of(np.float32, (2, 4001))
@@ -241,19 +241,19 @@ def test_words_that_move_along(device: gs.Device, dtype: Any) -> None:
         for by_subgroups in ways(device):
             found = sort_device(device._executor, there, 0, words=moved, tile_size=tile, subgroups=by_subgroups)
             assert found.keys is not None
-            assert found.places is not None
+            assert found.payload is not None
             np.testing.assert_array_equal(found.keys._read(), np.sort(keys))
-            np.testing.assert_array_equal(found.places._read(), words[np.argsort(keys, kind="stable")])
+            np.testing.assert_array_equal(found.payload._read(), words[np.argsort(keys, kind="stable")])
             if tile is None or dtype != np.uint32 or device.capabilities.limits[STORAGE_LIMIT] < 9:
                 continue
             for radix in (keys, keys & 0xFF):  # an even and an odd number of steps
                 some = device.asarray(radix)
                 options: dict[str, Any] = {"tile_size": tile, "subgroups": by_subgroups}
-                found = sort_device(device._executor, some, 0, words=moved, with_places=True, **options)
-                assert found.places is not None
+                found = sort_device(device._executor, some, 0, words=moved, with_indices=True, **options)
+                assert found.payload is not None
                 assert found.words is not None
                 order = np.argsort(radix, kind="stable")
-                np.testing.assert_array_equal(found.places._read(), order)
+                np.testing.assert_array_equal(found.payload._read(), order)
                 np.testing.assert_array_equal(found.words._read(), words[order])
 
 
@@ -265,10 +265,10 @@ def test_partitioned_places(device: gs.Device, dtype: Any) -> None:
     words = rng.integers(0, np.iinfo(dtype).max, places.size, dtype=dtype)
     found = partition_places(device._executor, device.asarray(places), device.asarray(words))
     assert found.keys is not None
-    assert found.places is not None
+    assert found.payload is not None
     order = np.argsort(places >> 16, kind="stable")
     np.testing.assert_array_equal(found.keys._read(), places[order])
-    np.testing.assert_array_equal(found.places._read(), words[order])
+    np.testing.assert_array_equal(found.payload._read(), words[order])
 
 
 def test_subgroups_of_any_size(device: gs.Device) -> None:

@@ -67,11 +67,11 @@ def sort_in_tiles(device: gs.Device, keys: Array, descending: bool, **options: A
     """Return the keys in order along the last axis, and their indices, from a sort by tiles of a given shape."""
     array = upload_array(device._context, keys)
     found = sort_device(
-        device._executor, array, keys.ndim - 1, descending=descending, with_keys=True, with_places=True, **options
+        device._executor, array, keys.ndim - 1, descending=descending, with_keys=True, with_indices=True, **options
     )
     assert found.keys is not None
-    assert found.places is not None
-    return found.keys._read(), found.places._read()
+    assert found.payload is not None
+    return found.keys._read(), found.payload._read()
 
 
 def use_little_workgroup_memory(monkeypatch: pytest.MonkeyPatch) -> None:
