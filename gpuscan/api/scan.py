@@ -148,8 +148,8 @@ def scan(
             The labels -1, None and NaN are missing labels. An element with a missing label belongs to no group: its
             result is NaN, as in pandas. If the results are neither floats nor complex numbers, a missing label is a
             ValueError. For labels on a device, the next read may be the call that raises it.
-            Few labels are faster than many. A long scan with labels on a device waits for the largest label, to know
-            how many there are; a plan waits once. The last bits of floats depend on the number of labels.
+            Few labels are faster than many. No scan waits for labels on a device; `Device.plan` waits once, to know
+            how many there are. The last bits of floats depend on the number of labels.
         dtype: the dtype of the computation and of the result (default: that of `x`). Unlike `np.cumsum`, small
             integers are not promoted: they wrap.
         out: the array to write the result to, of the result's shape and dtype.
@@ -200,7 +200,7 @@ def scan(
     (2016), and Smith, Levien & Owens, "Decoupled Fallback" (SPAA 2025). Each element has a head flag, which says if a
     segment begins there (Blelloch 1990). For groups of few labels, each row is cut into stretches, and a table holds
     the carry of each label into each stretch. For many labels, the elements are sorted by label, as `gpuscan.sort`
-    sorts, and scanned as segments. If the labels are on a device, it decides, and nothing waits.
+    sorts, and scanned as segments. If the labels are on a device, the device decides between the two.
 
     Example:
         >>> import numpy as np
