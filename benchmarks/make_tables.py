@@ -103,7 +103,8 @@ class Figures:
         """Where, when and by which command the figures were measured."""
         copied = f", {self.data['note']}" if "note" in self.data else ""
         driver = self.data["device"]["driver"].partition(" (")[0]
-        return f"{self.gpu}, {driver}, {self.date}, `{self.command}` ([figures]({self.link('.json')})){copied}"
+        measured = f"**{self.gpu}**, driver {driver}, {self.date}, `{self.command}`"
+        return f"{measured} ([figures]({self.link('.json')})){copied}"
 
     def link(self, suffix: str) -> str:
         """Return the path from the page to the file with this suffix: the figures or their plot."""
@@ -277,7 +278,7 @@ def time_cell(measured: dict[str, Any] | None, unit: float = 1.0, share: bool = 
     if measured is None:
         return ""
     number = measured["microseconds"] / unit
-    shown = f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+    shown = f"{number:,.{0 if number >= 100 else 1 if number >= 10 else 2}f}"
     return shown + (f" ({measured['of_copy']:.2f})" if share and measured.get("of_copy") else "")
 
 

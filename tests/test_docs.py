@@ -270,11 +270,11 @@ def test_cells_of_figures(tmp_path: Path) -> None:
     script = made_tables()
     text = script["KINDS"]["figures"]([script["Figures"](path, tmp_path / "page.md")])
     assert text.splitlines() == [
-        "A GPU, 1.0, 2026-01-02, `python a.py` ([figures](gpu-a.json)). Milliseconds:",
+        "**A GPU**, driver 1.0, 2026-01-02, `python a.py` ([figures](gpu-a.json)). Milliseconds:",
         "",
         "| | ours | theirs |",
         "| --- | --- | --- |",
-        "| short | 1.5 (0.50) | |",
+        "| short | 1.50 (0.50) | |",
         "| long | 250 | 3,210 (0.25) |",
     ]
 
