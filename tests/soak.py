@@ -354,24 +354,24 @@ def soak(device: gs.Device, seconds: float, seed: int, most: int | None = None, 
         begin = time.perf_counter()
         try:
             with timeouts_apart(device) if case.withholds else nullcontext():
-                verdict = "" if same(case.call(), case.wanted) else "wrong"
+                failure = "" if same(case.call(), case.wanted) else "wrong"
             if case.gives_up:
-                verdict = "did not give up what never came"
+                failure = "did not give up what never came"
         except gs.ProgressTimeoutError as error:
             tally.gave_up += case.gives_up
             tally.timeouts += not case.gives_up
-            verdict = "" if case.gives_up or shared else f"gave up: {error}"
+            failure = "" if case.gives_up or shared else f"gave up: {error}"
         except Exception:
-            verdict = traceback.format_exc(limit=-2)
+            failure = traceback.format_exc(limit=-2)
         took = time.perf_counter() - begin
         faulthandler.cancel_dump_traceback_later()
         if device.capabilities.distrusted:
-            verdict = verdict or f"the process gave up {', '.join(device.capabilities.distrusted)}"
+            failure = failure or f"the process gave up {', '.join(device.capabilities.distrusted)}"
         tally.longest = max(tally.longest, (took, case.name))
         if took > case.seconds:
-            verdict = verdict or f"it took {took:.1f} s"
-        if verdict:
-            tally.failures.append(f"case {number} (--seed {seed}), {case.name}: {verdict}")
+            failure = failure or f"it took {took:.1f} s"
+        if failure:
+            tally.failures.append(f"case {number} (--seed {seed}), {case.name}: {failure}")
             print(f"{tally.adapter}: {tally.failures[-1]}", file=sys.stderr, flush=True)
     tally.seconds = time.monotonic() - start
     if device.memory_usage().bytes_in_use:

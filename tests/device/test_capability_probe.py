@@ -1,4 +1,4 @@
-"""The probe on every adapter found gives the verdicts that are known of each."""
+"""The probe on every adapter found gives the findings that are known of each."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def fresh_findings(adapter, wgpu_device) -> Capabilities:
     return probe(adapter, wgpu_device, refresh=True)
 
 
-# By implementation and backend: subgroup size, and the verdicts of litmus 1, 2 and 3.
+# By implementation and backend: subgroup size, and the findings of litmus 1, 2 and 3.
 KNOWN = {
     ("llvmpipe", "Vulkan"): (8, True, False, False),  # fixed shares of the grid for each thread
     ("llvmpipe", "OpenGL"): (0, True, False, False),
     ("SwiftShader", "Vulkan"): (4, False, False, False),  # what follows a barrier is a task that spinning can hold up
     ("NVIDIA", "Vulkan"): (32, True, True, True),
 }
-VERDICTS = ("progress_earlier", "progress_later", "starts_in_order")
+FINDINGS = ("progress_earlier", "progress_later", "starts_in_order")
 
 
-def test_verdicts(fresh_findings):
+def test_findings(fresh_findings):
     """Assert that the probe finds what is known about an adapter."""
     known = [
         truth
@@ -59,15 +59,15 @@ def test_verdicts(fresh_findings):
         if name in fresh_findings.name and backend == fresh_findings.backend
     ]
     if known:
-        assert (fresh_findings.subgroup_size, *(getattr(fresh_findings, name) for name in VERDICTS)) == known[0]
+        assert (fresh_findings.subgroup_size, *(getattr(fresh_findings, name) for name in FINDINGS)) == known[0]
     assert fresh_findings.progress_later == (fresh_findings.started_while_spinning == fresh_findings.litmus_workgroups)
     assert 0 < fresh_findings.started_while_spinning <= fresh_findings.litmus_workgroups
 
 
-def test_verdicts_are_stable(adapter, wgpu_device, fresh_findings):
-    """Assert that repeated probes come to the same verdicts."""
+def test_findings_are_stable(adapter, wgpu_device, fresh_findings):
+    """Assert that repeated probes come to the same findings."""
     again = probe(adapter, wgpu_device, refresh=True)
-    for name in ("subgroup_sizes", "lanes_in_order", *VERDICTS, "packs_halves", "timestamps"):
+    for name in ("subgroup_sizes", "lanes_in_order", *FINDINGS, "packs_halves", "timestamps"):
         assert getattr(again, name) == getattr(fresh_findings, name), name
     assert 0.02 < again.spins_per_second / fresh_findings.spins_per_second < 50
 
@@ -107,7 +107,7 @@ def test_loops_end_early_on_llvmpipe(fresh_findings):
 
 
 def test_the_probe_is_quick(adapter, wgpu_device):
-    """Assert that measuring takes bounded time, whatever the verdict. The shaders are already compiled."""
+    """Assert that measuring takes bounded time, whatever they find. The shaders are already compiled."""
     start = time.perf_counter()
     probe(adapter, wgpu_device, refresh=True)
     assert time.perf_counter() - start < BOUNDED_SECONDS

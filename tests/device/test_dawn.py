@@ -228,9 +228,9 @@ def test_the_quick_suite_passes(dawn: gs.Device, monkeypatch: pytest.MonkeyPatch
             cases.append(case)
             seen |= features
     outcomes = [check(dawn, case) for case in cases]
-    assert [str(outcome) for outcome in outcomes if outcome.verdict == "failed"] == []
-    assert {outcome.case.element for outcome in outcomes if outcome.verdict == "refused"} == {"float64"}
-    assert sum(outcome.verdict == "passed" for outcome in outcomes) > 40
+    assert [str(outcome) for outcome in outcomes if outcome.status == "failed"] == []
+    assert {outcome.case.element for outcome in outcomes if outcome.status == "refused"} == {"float64"}
+    assert sum(outcome.status == "passed" for outcome in outcomes) > 40
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=lambda dtype: np.dtype(dtype).name)

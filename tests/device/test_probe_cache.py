@@ -210,7 +210,7 @@ def test_a_damaged_file_counts_as_absent_and_is_mended(folder, damage):
     ],
 )
 def test_a_wrong_field_counts_as_damage(folder, name, value):
-    """Assert that a verdict that is no longer a bool does not count, nor a number that no device has."""
+    """Assert that a finding that is no longer a bool does not count, nor a number that no device has."""
     found = capabilities()
     capability_probe.store_findings(found)
     [file] = folder.iterdir()

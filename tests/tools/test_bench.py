@@ -127,7 +127,7 @@ INPUTS = CASE.inputs()
 
 
 def test_measure() -> None:
-    """Find the time, the speed of bytes read and written, and the verdict."""
+    """Find the time, the speed of bytes read and written, and the check."""
     subject = FakeSubject(taken=1e-6)
     found = measure(contender(subject), CASE, INPUTS)
     assert (found.seconds, found.right, found.error, found.note) == (1e-6, True, 0.0, "made up")

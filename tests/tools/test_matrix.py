@@ -75,7 +75,7 @@ def test_sums_of_floats_are_exact(element: str) -> None:
     np.testing.assert_array_equal(expected.astype(np.complex128) + backwards - x, np.full(5_000, backwards[0]))
 
 
-# ----- A case's verdict
+# ----- The status of a case
 
 
 def outcome_of(monkeypatch: pytest.MonkeyPatch, scan: Any, case: Case = CASE) -> Outcome:
@@ -95,24 +95,24 @@ def test_one_wrong_element_fails_and_is_named(monkeypatch: pytest.MonkeyPatch) -
         return result
 
     outcome = outcome_of(monkeypatch, scan)
-    assert outcome.verdict == "failed"
+    assert outcome.status == "failed"
     assert "1 of 33 differ, first at (7,)" in outcome.detail
 
 
 def test_a_wrong_dtype_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = outcome_of(monkeypatch, lambda x, op, **_: np.cumsum(x, dtype=np.uint64))
-    assert (outcome.verdict, "found uint64" in outcome.detail) == ("failed", True)
+    assert (outcome.status, "found uint64" in outcome.detail) == ("failed", True)
 
 
 @pytest.mark.parametrize(
-    ("error", "verdict"), [(StrategyError("unsafe"), "refused"), (RuntimeError("device lost"), "failed")]
+    ("error", "status"), [(StrategyError("unsafe"), "refused"), (RuntimeError("device lost"), "failed")]
 )
-def test_errors(monkeypatch: pytest.MonkeyPatch, error: Exception, verdict: str) -> None:
+def test_errors(monkeypatch: pytest.MonkeyPatch, error: Exception, status: str) -> None:
     def scan(*_: Any, **__: Any) -> Any:
         raise error
 
     outcome = outcome_of(monkeypatch, scan)
-    assert outcome.verdict == verdict
+    assert outcome.status == status
     assert str(error) in outcome.detail
 
 
@@ -133,8 +133,8 @@ def test_nan_and_tolerance() -> None:
 @pytest.fixture
 def column(monkeypatch: pytest.MonkeyPatch) -> matrix.Column:
     """Return a run with one failed case and one refused."""
-    verdicts = {"lookback": "refused", "fallback": "failed"}
-    monkeypatch.setattr(matrix, "check", lambda _, case: Outcome(case, verdicts.get(case.strategy, "passed"), "so"))
+    statuses = {"lookback": "refused", "fallback": "failed"}
+    monkeypatch.setattr(matrix, "check", lambda _, case: Outcome(case, statuses.get(case.strategy, "passed"), "so"))
     cases = [replace(CASE, strategy=strategy) for strategy in ("auto", "lookback", "fallback", "three_dispatch")]
     return matrix.run_column(DEVICE, cases, "quick")
 

@@ -180,7 +180,7 @@ def _tabulate_times(
         for place, m in enumerate(section):
             style = {OURS: "bold", COPY: "cyan"}.get(m.library, "")
             note = "" if m.library in shared else notes(m)
-            cells = [case.size if place == 0 else "", who(m), *numbers(measurements, m), verdict(m), note]
+            cells = [case.size if place == 0 else "", who(m), *numbers(measurements, m), check_text(m), note]
             table.add_row(*(Text(cell) for cell in cells), style=style, end_section=place == len(section) - 1)
     return table
 
@@ -218,7 +218,7 @@ def numbers(measurements: Sequence[Measurement], m: Measurement) -> tuple[str, s
     )
 
 
-def verdict(m: Measurement) -> str:
+def check_text(m: Measurement) -> str:
     """Return what the check found: the largest error, relative to the value or to 1."""
     if m.error is None:
         return ""

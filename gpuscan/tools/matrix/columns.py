@@ -49,8 +49,8 @@ class Cell:
         return f"{self.passed}/{self.run}" + (f" -{self.refused}" if self.refused else "") if self.run else str(self)
 
     def plus(self, outcome: Outcome) -> Cell:
-        refused = outcome.verdict == "refused"
-        return Cell(self.passed + (outcome.verdict == "passed"), self.run + (not refused), self.refused + refused)
+        refused = outcome.status == "refused"
+        return Cell(self.passed + (outcome.status == "passed"), self.run + (not refused), self.refused + refused)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Column:
         for kind, feature in case.features().items():
             row = cells.get(kind, {})
             cells[kind] = {**row, feature: row.get(feature, Cell()).plus(outcome)}
-        if outcome.verdict == "failed":
+        if outcome.status == "failed":
             failures += (f"{case}: {' '.join(outcome.detail.split())[:MAX_FAILURE_LENGTH]}",)
         return replace(self, cells=cells, failures=failures, cases=self.cases | {case})
 

@@ -131,7 +131,7 @@ def run_all(
 
             def count(outcome: Outcome, column: Column) -> None:
                 nonlocal failed
-                failed += outcome.verdict == "failed"
+                failed += outcome.status == "failed"
                 progress.update(task, advance=1, failed=failed)
                 keep(column)
 

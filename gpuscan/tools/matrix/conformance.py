@@ -67,7 +67,7 @@ class Outcome:
     """
 
     case: Case
-    verdict: str
+    status: str
     detail: str = ""
     seconds: float = field(default=0.0, compare=False)
 
