@@ -398,10 +398,10 @@ def _clip(
     a_min, a_max = (min if a_min is None else a_min), (max if a_max is None else a_max)
     bounds = [bound for bound in (a_min, a_max) if bound is not None]
 
-    def clip_value(value: Value, *given: Any) -> Value:
+    def clip_value(value: Any, *given: Any) -> object:
         rest = iter(given)
-        value = value if a_min is None else np.maximum(value, next(rest))
-        return value if a_max is None else np.minimum(value, next(rest))
+        low, high = (None if bound is None else next(rest) for bound in (a_min, a_max))
+        return np.clip(value, low, high)
 
     return map_arrays(clip_value, a, *bounds, out=out)
 

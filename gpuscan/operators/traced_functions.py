@@ -128,9 +128,36 @@ def heaviside(x1: Any, x2: Any) -> Any:
 @register_form(np.clip)
 def clip(x: Any, a_min: Any = None, a_max: Any = None, /, *, min: Any = None, max: Any = None) -> Any:  # noqa: A002
     low, high = (a_min if min is None else min), (a_max if max is None else max)
+    if isinstance(x, Traced) and x.scalar.kind in ("signed", "unsigned"):
+        # As in NumPy, a Python number that excludes no number of the type is not a bound.
+        limits = np.iinfo(x.dtype)
+        low = None if type(low) is int and low <= limits.min else low
+        high = None if type(high) is int and high >= limits.max else high
+    if low is None and high is None:
+        return np.positive(x)
+    if low is not None and high is not None:
+        x = _as_wide_as_bounds(x, low, high)
     if low is not None:
         x = np.maximum(x, low)
     return x if high is None else np.minimum(x, high)
+
+
+def _as_wide_as_bounds(x: Any, low: Any, high: Any) -> Any:
+    """Return a number in the kind that NumPy clips it in: one type for the number and both bounds.
+
+    The lower bound is applied first. A Python integer would convert a bool to int64 before a bound of type
+    int8 is seen.
+    """
+    if not isinstance(x, Traced) or x.weak or x.scalar.kind not in ("bool", "signed", "unsigned"):
+        return x
+    values = [join_numbers(value) for value in (x, low, high)]
+    traced = [value for value in values if isinstance(value, Traced)]
+    dtypes = [dtype_or_type(value, traced) for value in values]
+    if all(isinstance(each, type) for each in dtypes[1:]):
+        return x
+    dtype = np.result_type(*(each(0) if isinstance(each, type) else each for each in dtypes))
+    check_float64("np.clip", dtypes, [dtype], traced)
+    return x.astype(dtype)
 
 
 @register_form(np.nan_to_num)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Callable
@@ -328,3 +329,20 @@ def test_heaviside_of_a_number_of_python(device: gs.Device, number: float) -> No
     x = np.array([-2, 0, 3], np.float32)
     found: Any = np.heaviside(number, device.asarray(x))
     np.testing.assert_array_equal(found.numpy(), np.heaviside(number, x))
+
+
+@pytest.mark.parametrize("name", ["bool", "int8", "uint8", "int32", "float16", "float32"])
+def test_clip_has_the_dtype_that_numpy_gives(device: gs.Device, name: str) -> None:
+    """Assert NumPy's results for bounds of all kinds, and an error where NumPy raises one."""
+    x = np.array([1, 3, 100, 0], np.float32).astype(name)
+    bounds = (None, 0, -300, 300, 2**40, 1.5, True, np.int8(1), np.int16(400), np.float32(2), np.array(3, np.uint8))
+    for low, high in itertools.product(bounds, repeat=2):
+        arguments: tuple[Any, ...] = (low, high)
+        try:
+            wanted = np.clip(x, *arguments)
+        except (TypeError, OverflowError):
+            with pytest.raises(TypeError, match=r"\.numpy\(\)"):
+                np.clip(device.asarray(x), *arguments)
+            continue
+        if wanted.dtype != np.float64:
+            assert_equal(np.clip(device.asarray(x), *arguments), wanted)
