@@ -416,9 +416,8 @@ def _array_equal(a1: SomeArray, a2: SomeArray, equal_nan: bool = False) -> bool:
 
 @_form_of(np.isclose)
 def _isclose(a: object, b: object, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> object:
-    def close(a: Value, b: Value) -> Any:
-        near = (a == b) | (np.isfinite(b) & (np.abs(a - b) <= atol + rtol * np.abs(b)))
-        return near | (np.isnan(a) & np.isnan(b)) if equal_nan else near
+    def close(a: Any, b: Any) -> Any:
+        return np.isclose(a, b, rtol, atol, equal_nan)
 
     return map_arrays(close, a, b)
 

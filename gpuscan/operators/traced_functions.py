@@ -173,10 +173,16 @@ def nan_to_num(x: Traced, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
 
 
 @register_form(np.isclose)
-def isclose(a: Number, b: Number, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Number:
-    close = np.isfinite(b) & ~np.isnan(a) & (np.abs(a - b) <= atol + rtol * np.abs(b))
-    same = np.isinf(b) & ~np.isnan(a) & (a == b)
-    return close | same | (np.isnan(a) & np.isnan(b)) if equal_nan else close | same
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    a, b = _as_float32_if_narrow(a), _as_float32_if_narrow(b)
+    close = (np.isfinite(b) & ~np.isnan(a) & (abs(a - b) <= atol + rtol * abs(b))) | (a == b)
+    return close | (np.isnan(a) & np.isnan(b)) if equal_nan else close
+
+
+def _as_float32_if_narrow(x: Any) -> Any:
+    """Return bools and integers of up to 16 bits, which float32 holds, in float32: NumPy compares them as floats."""
+    is_narrow = isinstance(x, Traced) and (x.scalar.kind == "bool" or x.scalar.kind in ("signed", "unsigned"))
+    return x.astype(np.float32) if is_narrow and x.scalar.bits <= 16 else x
 
 
 @register_form(np.round)

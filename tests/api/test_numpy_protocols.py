@@ -346,3 +346,13 @@ def test_clip_has_the_dtype_that_numpy_gives(device: gs.Device, name: str) -> No
             continue
         if wanted.dtype != np.float64:
             assert_equal(np.clip(device.asarray(x), *arguments), wanted)
+
+
+def test_closeness_of_bools_and_narrow_integers(device: gs.Device) -> None:
+    """Assert the answers of NumPy. Equal numbers are close for any tolerance."""
+    arrays: list[Any] = [A, A.astype(np.int8), A > 20, B.astype(np.uint16), B > 4, np.float32(1), True, 3]
+    options: list[dict[str, Any]] = [{}, {"atol": 1}, {"rtol": 0.5, "equal_nan": True}, {"atol": -1.0}]
+    for (one, other), each in itertools.product(itertools.product(arrays[:5], arrays), options):
+        a, b = (device.asarray(x) if isinstance(x, np.ndarray) else x for x in (one, other))
+        assert_equal(np.isclose(a, b, **each), np.isclose(one, other, **each))
+        assert np.allclose(a, b, **each) == np.allclose(one, other, **each)
