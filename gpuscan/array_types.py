@@ -69,6 +69,26 @@ if TYPE_CHECKING:
         def __pos__(self) -> Self: ...
         def __abs__(self) -> Self: ...
         def __invert__(self) -> Self: ...
+        def __round__(self, *digits: Any) -> Any: ...
 
 else:
-    ArrayOperators = NDArrayOperatorsMixin
+
+    class ArrayOperators(NDArrayOperatorsMixin):
+        """NumPy's mixin, and what Python's functions of numbers ask for."""
+
+        def __pow__(self, other: object, modulus: object = None) -> Self:
+            if modulus is not None:
+                raise TypeError(
+                    "pow(x, exponent, modulus) was called with an array, but powers of arrays have no modulus. Write "
+                    "x**exponent % modulus"
+                )
+            return super().__pow__(other)
+
+        def __round__(self, digits: int | None = None) -> Any:
+            """Return a single number as Python rounds NumPy's number, which `numpy.sum` and its like return."""
+            if self.shape:
+                raise TypeError(
+                    f"round(array) was asked for of a gpuscan.Array of shape {self.shape}, but it rounds one number. "
+                    "Write np.round(array, digits)"
+                )
+            return round(self.numpy()[()], digits)

@@ -309,6 +309,7 @@ def quantile(
         >>> gs.quantile(x, 0.5, axis=0)
         array([6.5, 4.5, 2.5], dtype=float32)
     """
+    keepdims = as_flag("keepdims", keepdims)
     if method not in _METHODS:
         raise ValueError(f"method={method!r} was passed; pass one of {', '.join(_METHODS)}")
     array = as_some_array(x)
@@ -370,6 +371,7 @@ def median(
         >>> float(gs.median(np.array([3, 1, 4, 1], np.float32)))
         2.0
     """
+    keepdims = as_flag("keepdims", keepdims)
     array = as_some_array(x)
     if scalar_of(array.dtype).kind == "complex":
         raise TypeError(

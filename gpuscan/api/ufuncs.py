@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, answer_protocols, as_some_array
+from gpuscan.api.array import Array, SomeArray, answer_protocols, as_some_array, new_array
 from gpuscan.api.array_indices import take_at
 from gpuscan.api.cumulative_sums import promote_dtype
 from gpuscan.api.device import Device
@@ -30,6 +30,7 @@ from gpuscan.problem.arguments import as_array, native, resolve_axis
 _PROMOTED = (np.add, np.multiply)
 # Ufuncs that are traced with the constants that they are called with.
 _WITH_CONSTANTS = (np.power, np.float_power)
+_EQUALITIES = (np.equal, np.not_equal)
 _LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
 
 
@@ -109,6 +110,13 @@ def _call_ufunc(
 ) -> object:
     dtype = options.pop("dtype", None)
     _refuse(name, options)
+    if (
+        ufunc in _EQUALITIES
+        and not targets
+        and any(value is None or isinstance(value, (str, bytes)) for value in inputs)
+    ):
+        # As in NumPy, no number equals None or text.
+        return _answer_for_all(next(each for each in inputs if isinstance(each, Array)), ufunc is np.not_equal)
     values = [value if is_number(value) else as_some_array(value) for value in inputs]
     floats = any(isinstance(value, (float, Parameter)) for value in values)
     if ufunc is np.power and not floats and (dtype is None or np.dtype(dtype).kind in "iu"):
@@ -135,6 +143,13 @@ def _call_ufunc(
     if targets:
         out = targets if function.element.structure.kind != "leaf" else targets[0]
     return map_leaves(function, leaves, common_shape([leaf.shape for leaf in leaves]), home_of(leaves, None), out)
+
+
+def _answer_for_all(array: Array, answer: bool) -> Array:
+    """Return an array of the same shape with the same answer everywhere."""
+    made = new_array(array.device, None, array.shape, np.bool_)
+    made[...] = answer
+    return made
 
 
 def _check_exponents(base: Any, exponent: Any) -> None:

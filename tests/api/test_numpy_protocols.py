@@ -194,7 +194,8 @@ def test_what_is_not_supported_names_the_way_out(device: gs.Device) -> None:
         lambda: a @ a.T,
         lambda: np.frexp(a),
         lambda: a + "text",
-        lambda: a == None,  # noqa: E711
+        lambda: a == object(),
+        lambda: pow(a, 2, 3),
         lambda: c / 2,
         lambda: c.mean(),
         lambda: operator.iadd(c, 1.5),
@@ -221,6 +222,23 @@ def test_what_is_not_supported_names_the_way_out(device: gs.Device) -> None:
         a.__array_ufunc__(np.add, "reduceat", a, [7], axis=1)
     assert_equal(a, A)
     assert_equal(c, C)
+
+
+def test_no_number_equals_none_or_text(device: gs.Device) -> None:
+    a = device.asarray(A)
+    for value in (None, "text", b"text", np.str_("text")):
+        for found in (a == value, value == a, np.equal(a, value)):
+            assert_equal(found, np.zeros(A.shape, bool))
+        assert_equal(a != value, np.ones(A.shape, bool))
+
+
+def test_rounding_to_a_number_of_python(device: gs.Device) -> None:
+    for number in (np.float32(2.5), np.float32(-3.75), np.int32(15)):
+        for digits in ((), (0,), (1,), (-1,)):
+            found, wanted = round(device.asarray(number), *digits), round(number, *digits)
+            assert (found, type(found)) == (wanted, type(wanted))
+    with pytest.raises(TypeError, match=r"np\.round\(array, digits\)"):
+        round(device.asarray(A))
 
 
 def test_integers_have_no_negative_powers(device: gs.Device) -> None:
