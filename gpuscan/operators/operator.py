@@ -169,7 +169,7 @@ def operator(
     Args:
         function: takes two elements and returns their combination, with the same fields. An element is one number of
             the scanned array, a tuple or dict of numbers for a bundle, or with `element_axes` an array with the entries
-            ``left[..., i, j]``.
+            ``left[..., i, j]``. A ufunc of NumPy is such a function, too. It has no identity but the one given here.
         identity: a value, shaped as the element, that combined with any element gives that element; None if there is
             none. An exclusive scan needs it, or ``initial``.
         name: the name in messages and shaders (default: the function's own name).
@@ -181,7 +181,8 @@ def operator(
 
     Raises:
         TypeError: `name` is not a str.
-        OperatorError: `function` is not a function. Code that cannot be traced is reported at the first use.
+        OperatorError: `function` is not a function of two values. Code that cannot be traced is reported at the first
+            use.
 
     Example:
         Composition of the affine maps ``x -> a x + b``, each a pair ``(a, b)``:
@@ -195,10 +196,23 @@ def operator(
     check_name(name)
     if function is None:
         return lambda decorated: operator(decorated, identity=identity, name=name, element_axes=element_axes)
-    if not callable(function) or isinstance(function, (Operator, np.ufunc)):
-        raise OperatorError(f"gs.operator takes a Python function of (left, right); got {function!r}")
+    if not callable(function) or isinstance(function, Operator):
+        raise OperatorError(
+            f"gs.operator was called with {abbreviate(function)}, but it makes an operator of a function of (left, "
+            "right). Pass a function; names and operators are passed to gpuscan.scan as they are"
+        )
+    if isinstance(function, np.ufunc) and (function.nin, function.nout) != (2, 1):
+        raise OperatorError(
+            f"gs.operator was called with np.{function.__name__}, which takes {function.nin} and returns "
+            f"{function.nout} values. Pass a function that takes two elements and returns one"
+        )
     check_axes(element_axes)
-    return Operator(name or name_of(function), function, identity=identity, element_axes=element_axes)
+    combine = _function_of_ufunc(function) if isinstance(function, np.ufunc) else function
+    return Operator(name or name_of(function), combine, identity=identity, element_axes=element_axes)
+
+
+def _function_of_ufunc(ufunc: np.ufunc) -> Function:
+    return lambda left, right: ufunc(left, right)
 
 
 def wgsl_operator(

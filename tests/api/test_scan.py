@@ -359,3 +359,12 @@ def test_control_flow_is_refused_alike(device: gs.Device) -> None:
 def test_loops_over_what_only_the_gpu_knows(device: gs.Device, op: Any) -> None:
     with pytest.raises(gs.OperatorError, match=r"write .*np\.where\(condition, a, b\)"):
         gs.scan(np.arange(5), op, device=device)
+
+
+def test_a_ufunc_with_an_identity_of_the_users(device: gs.Device) -> None:
+    x = np.array([4, 6, 10], np.int32)
+    multiples = gs.operator(np.lcm, identity=1, name="multiples")
+    assert (multiples.name, gs.operator(np.add).name) == ("multiples", "add")
+    for where in (device, "numpy"):
+        assert gs.scan(x, multiples, exclusive=True, device=where).tolist() == [1, 4, 12]
+        assert gs.scan(x, gs.operator(np.add, identity=0), exclusive=True, device=where).tolist() == [0, 4, 10]

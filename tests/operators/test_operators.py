@@ -83,8 +83,13 @@ def test_what_is_no_operator(op: Any) -> None:
 
 
 def test_operator_refuses_what_is_no_function() -> None:
-    with pytest.raises(OperatorError, match="takes a Python function"):
-        operator("add")  # type: ignore[call-overload]
+    others: list[Any] = ["add", operator(np.add)]
+    for other in others:
+        with pytest.raises(OperatorError, match="it makes an operator of a function of"):
+            operator(other)
+    for ufunc in (np.sqrt, np.divmod):
+        with pytest.raises(OperatorError, match="Pass a function that takes two elements and returns one"):
+            operator(ufunc)
     with pytest.raises(OperatorError, match="element_axes counts trailing axes"):
         operator(lambda l, r: l, element_axes=-1)
 
