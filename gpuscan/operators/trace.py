@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -210,7 +210,15 @@ def _nodes_in_pairs(value: object, again: object) -> list[tuple[Node, Node]] | N
 
 def _call(function: Callable[..., object], arguments: Sequence[object], name: str) -> object:
     try:
-        return function(*arguments)
+        value = function(*arguments)
+        if isinstance(value, (Generator, Coroutine)):
+            value.close()
+            raise OperatorError(
+                f"{name} is a generator or coroutine (it has yield or async, or returns a generator expression), but "
+                "gpuscan calls it for one result. Return a number, or a tuple or dict of numbers"
+                + quote_definition(function)
+            )
+        return value
     except OperatorError:
         raise
     except Exception as error:

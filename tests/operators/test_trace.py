@@ -363,3 +363,16 @@ def test_float64_asks_for_64_bit_numbers() -> None:
 def test_every_refusal_is_a_gpuscan_error() -> None:
     assert issubclass(OperatorError, GpuscanError)
     assert issubclass(OperatorError, ValueError)
+
+
+def test_generators_and_coroutines_are_named() -> None:
+    def generator(left: Any, right: Any) -> Any:
+        yield left + right
+
+    async def coroutine(left: Any, right: Any) -> Any:
+        return left + right
+
+    functions: list[Any] = [generator, coroutine, lambda left, right: (each for each in (left, right))]
+    for function in functions:
+        with pytest.raises(OperatorError, match=r"is a generator or coroutine .* Return a number"):
+            trace_body(function, np.int32)
