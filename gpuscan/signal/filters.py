@@ -16,6 +16,7 @@ from gpuscan.engine.convolution import convolve
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.operator import Operator, operator
+from gpuscan.problem.arguments import as_array
 from gpuscan.problem.problem import make_problem
 from gpuscan.reference import scan as reference
 from gpuscan.reference import stages
@@ -72,10 +73,11 @@ def lfilter(b: ArrayLike, a: ArrayLike, x: object, axis: int = -1, zi: ArrayLike
         >>> signal.lfilter([0.5], [1, -0.5], np.ones(4, np.float32))
         array([0.5   , 0.75  , 0.875 , 0.9375], dtype=float32)
     """
+    b, a = as_array(b), as_array(a)
     if np.iscomplexobj(a):
         return _with_complex_poles(b, a, x, axis, zi)
     if np.iscomplexobj(b):
-        return _sum_of_parts(np.asarray(b), a, x, axis, zi)
+        return _sum_of_parts(b, a, x, axis, zi)
     numerator, denominator = coefficients("b", b), _denominator(a)
     order = max(len(denominator), len(numerator)) - 1
     numerator, denominator = numerator / denominator[0], denominator / denominator[0]
@@ -153,7 +155,7 @@ def section_table(sos: object) -> Floats:
         ValueError: they have another shape, or a section is not normalized.
         TypeError: they are not real numbers.
     """
-    table = _numbers("sos", np.atleast_2d(np.asarray(sos)))
+    table = _numbers("sos", np.atleast_2d(as_array(sos)))
     if table.ndim != 2 or table.shape[1] != 6 or not len(table):
         raise ValueError(
             f"sos of shape {table.shape} was passed, but it must be (sections, 6), with one section or more. Pass "
@@ -224,7 +226,7 @@ def coefficients(name: str, given: object, kinds: str = "biuf") -> AnyArray:
         ValueError: they are not a 1-D sequence, or not finite.
         TypeError: they are not numbers.
     """
-    array = _numbers(name, np.atleast_1d(np.asarray(given)), kinds)
+    array = _numbers(name, np.atleast_1d(as_array(given)), kinds)
     if array.ndim != 1 or not len(array):
         raise ValueError(f"{name} of shape {array.shape} was passed; pass a 1-D sequence of one coefficient or more")
     return array

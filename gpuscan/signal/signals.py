@@ -121,7 +121,7 @@ def signal_of(x: object, axis: int, zi: ArrayLike | None = None) -> Signal:
             x = x.astype(x.dtype.newbyteorder("="))
     shape = x.shape
     axis = resolve_axis(axis, shape)
-    states_are_complex = zi.dtype.kind == "c" if isinstance(zi, Array) else zi is not None and np.iscomplexobj(zi)
+    states_are_complex = zi is not None and (zi if isinstance(zi, Array) else as_array(zi)).dtype.kind == "c"
     if states_are_complex and x.dtype.kind != "c":
         narrow = x.dtype == np.float32 or x.dtype.name in WIDER
         x = x.astype(np.complex64 if narrow else np.complex128)

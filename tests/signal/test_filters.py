@@ -275,3 +275,17 @@ def test_errors() -> None:
         signal.sosfilt([[1, 0, 0, 2, 0, 0]], x)
     with pytest.raises(ValueError, match=r"zi of shape \(1, 2\) was passed.*\(1, 4, 2\)"):
         signal.sosfilt([[1, 0, 0, 1, 0, 0]], x, zi=np.ones((1, 2)))
+
+
+def test_ragged_arguments_are_named() -> None:
+    x = np.ones(3, np.float32)
+    untyped: Any = [[1, 2], [3]]
+    calls: list[Any] = [
+        lambda: signal.lfilter(untyped, 1, x),
+        lambda: signal.lfilter(1, untyped, x),
+        lambda: signal.lfilter(1, [1, 0.5], x, zi=untyped),
+        lambda: signal.sosfilt(untyped, x),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"\[\[1, 2\], \[3\]\] was passed, but its lists differ"):
+            call()
