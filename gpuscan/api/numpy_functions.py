@@ -311,6 +311,11 @@ def _diff(a: object, n: int = 1, axis: int = -1, prepend: object = np._NoValue, 
     array = _array("np.diff", a)
     if n < 0:
         raise ValueError(f"n={n} was passed, but it is how often differences are taken; pass 0 or more")
+    if not array.ndim:
+        raise ValueError(
+            "the differences of an array of shape () were asked for, but a single number has none. Pass an array of "
+            "one axis or more"
+        )
     place = resolve_axis(axis, array.shape)
     if n == 0:
         return array
@@ -352,6 +357,8 @@ def _first_extreme(name: str, comes_first: Callable[[Value, Value], Value]) -> F
 
     def form(a: object, axis: int | None = None, out: object = None, *, keepdims: object = np._NoValue) -> object:
         array = _array(name, a)
+        if not array.ndim and axis in (0, -1):
+            axis = None  # as in NumPy, which takes a single number for an axis of one
         flat = array.reshape(-1) if axis is None else array
         place = 0 if axis is None else resolve_axis(axis, array.shape)
         if not flat.shape[place]:

@@ -293,8 +293,7 @@ def resolve_axis(axis: int | None, shape: tuple[int, ...], own: int = 0) -> int:
     """
     if not shape:
         raise np.exceptions.AxisError(
-            "an array of shape () was passed, which has no axis to scan along. Pass x[np.newaxis] to scan a single "
-            "element"
+            "an array of shape () was passed, which has no axis. Pass x[np.newaxis] for an array of its one element"
         )
     choices = ", ".join(map(str, range(len(shape))))
     element = f" and {own} axes of the element" if own else ""

@@ -602,6 +602,8 @@ def test_wrong_arguments(device: gs.Device) -> None:
         (TypeError, lambda x, o: untyped.top_k(x, 1.5, **o)),
         (ValueError, lambda x, o: gs.quantile(x, 1.5, **o)),
         (ValueError, lambda x, o: untyped.quantile(x, 0.5, method="none", **o)),
+        (TypeError, lambda x, o: untyped.quantile(x, 0.5, keepdims="yes", **o)),
+        (TypeError, lambda x, o: untyped.median(x, keepdims=None, **o)),
         (ValueError, lambda x, o: gs.run_length_encode(x.reshape(1, 3), **o)),
         (ValueError, lambda x, o: gs.partition_by(x, [True], **o)),
         (TypeError, lambda x, o: gs.partition_by(x, [1, 0, 1], **o)),
