@@ -144,9 +144,9 @@ class BufferPool:
         """
         if nbytes > self.largest:
             raise DeviceMemoryError(
-                f"a buffer of {nbytes} bytes was asked for; the device's largest has {self.largest}. Scan the array in "
-                "chunks with gpuscan.scan_chunks, or as a NumPy array, which gpuscan.scan takes piece by piece; or "
-                'pass device="numpy", or open the device with a larger limit "max-buffer-size"'
+                f"a buffer of {nbytes} bytes was asked for; the device's largest has {self.largest}. Pass "
+                'device="numpy", or open the device with a larger limit "max-buffer-size". For scans, pass a NumPy '
+                "array, which gpuscan.scan takes piece by piece, or pass chunks to gpuscan.scan_chunks"
             )
         with self._lock:
             self._collect()
