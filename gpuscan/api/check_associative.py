@@ -139,6 +139,8 @@ def _parse_dtype(dtype: Any) -> tuple[Structure, list[AnyDType], list[tuple[int,
             base, shape = plain.subdtype or (plain, ())
             return Structure(), [base], [tuple(shape)]
         kind, keys, parts = "record", plain.names, [plain[name] for name in plain.names]
+    if not parts:
+        raise ValueError(f"dtype={dtype!r} was passed, which has no fields; pass a dtype, or a bundle of one or more")
     children = [_parse_dtype(part) for part in parts]
     factory = type(dtype) if kind == "named" else None
     structure = Structure(kind, keys, tuple(child for child, _, _ in children), factory)

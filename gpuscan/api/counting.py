@@ -21,8 +21,16 @@ from gpuscan.engine.array_indices import IndexedArray, take
 from gpuscan.engine.counting import Edges, count_bins, count_labels, search
 from gpuscan.engine.element_copy import contiguous, duplicate, stretch_of
 from gpuscan.engine.elementwise import broadcast
-from gpuscan.errors import DeviceMemoryError, UnsupportedDtypeError
-from gpuscan.problem.arguments import as_bits, as_integer, from_bits, resolve_axis, structure_and_leaves
+from gpuscan.errors import DeviceMemoryError, UnsupportedDtypeError, abbreviate
+from gpuscan.problem.arguments import (
+    as_array,
+    as_bits,
+    as_integer,
+    check_choice,
+    from_bits,
+    resolve_axis,
+    structure_and_leaves,
+)
 from gpuscan.problem.nearest_numbers import nearest_in
 from gpuscan.problem.results import assemble_arrays
 
@@ -232,6 +240,12 @@ def histogram(
     """
     values = as_some_array(x)
     given = None if weights is None else as_some_array(weights)
+    if values.dtype.kind not in "biufc" and values.dtype.name != "bfloat16":
+        raise TypeError(
+            f"numbers were to be counted by bins, but their dtype is {values.dtype}; pass integers or floats"
+        )
+    if range is not None and (as_array(range).shape != (2,) or as_array(range).dtype.kind not in "biuf"):
+        raise ValueError(f"range={abbreviate(range)} was passed; pass the first and the last edge, such as (0, 1)")
     if values.dtype.kind == "c":
         raise UnsupportedDtypeError(
             f"numbers of dtype {values.dtype} were to be counted by bins, but complex numbers have no order. Pass "
@@ -447,8 +461,7 @@ def searchsorted(
     """
     ordered, values = as_some_array(a), as_some_array(v)
     order = None if sorter is None else as_some_array(sorter)
-    if side not in get_args(Side):
-        raise ValueError(f'side={side!r} was passed; pass "left" or "right"')
+    check_choice("side", side, get_args(Side))
     if ordered.ndim != 1:
         raise ValueError(f"an array of shape {ordered.shape} was to be searched; pass a sorted array of one axis")
     if order is not None and order.dtype.kind not in "iu":

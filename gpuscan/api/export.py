@@ -104,6 +104,8 @@ def export(
     else:
         _check_alone(compact, op, exclusive=exclusive, reverse=reverse, segments=segments)
         files = _compaction_files(_stand_in(dtype, length, 0), length, compact, strategy)
+    if not isinstance(folder, (str, os.PathLike)):
+        raise TypeError(f"folder={folder!r} was passed; pass the path of a folder, as a str or a pathlib.Path")
     target = Path(folder)
     earlier = earlier_plan(target)
     if not as_flag("force", force):

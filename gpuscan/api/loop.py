@@ -32,7 +32,7 @@ from gpuscan.elements import (
     word_dtype,
 )
 from gpuscan.engine.sequential_loop import run_loop
-from gpuscan.errors import LoopError, OperatorError
+from gpuscan.errors import LoopError, OperatorError, abbreviate
 from gpuscan.operators.adjoint import map_of
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node
@@ -42,7 +42,7 @@ from gpuscan.operators.loops.mobius import MobiusMaps
 from gpuscan.operators.loops.stage import Stage
 from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map, trace_function
-from gpuscan.problem.arguments import as_flag, as_integer
+from gpuscan.problem.arguments import as_flag, as_integer, check_choice
 from gpuscan.problem.fixed_bits import is_everywhere
 
 Method: TypeAlias = Literal["auto", "sequential", "newton"]
@@ -189,8 +189,8 @@ def loop(
         'clamp'
     """
     reverse = as_flag("reverse", reverse)
-    if method not in _METHODS:
-        raise ValueError(f"method={method!r} was passed; pass one of {', '.join(map(repr, _METHODS))}")
+    check_choice("method", method, _METHODS)
+    _check_newton(tolerance, max_iterations)
     fixed = is_everywhere(reproducible)
     if fixed and (method != "auto" or not _all_host(init)):
         found = f"method={method!r}" if method != "auto" else "an init on a device"
@@ -355,6 +355,23 @@ def _run_on_numpy(
 # ----- Newton's method
 
 
+def _check_newton(tolerance: object, max_iterations: object) -> None:
+    """Check the options of Newton's method, also for the methods that do not use them.
+
+    Raises:
+        TypeError: the tolerance is not a number.
+        ValueError: the tolerance is negative or NaN, or the number of iterations is not an integer of 1 or more.
+    """
+    if tolerance is not None:
+        if not isinstance(tolerance, (int, float, np.integer, np.floating)) or isinstance(tolerance, bool):
+            raise TypeError(f"tolerance={abbreviate(tolerance)} was passed; pass a number of 0 or more")
+        if not tolerance >= 0:
+            raise ValueError(f"tolerance={tolerance} was passed; pass a number of 0 or more")
+    count = as_integer(max_iterations)
+    if count is None or count < 1:
+        raise ValueError(f"max_iterations={abbreviate(max_iterations)} was passed; pass an integer of 1 or more")
+
+
 def run_newton(
     arguments: LoopArguments, reverse: bool, tolerance: float | None, max_iterations: int
 ) -> tuple[object, object, int]:
@@ -376,9 +393,6 @@ def run_newton(
             f"only, "
             'or pass method="sequential"'
         )
-    count = as_integer(max_iterations)
-    if count is None or count < 1:
-        raise ValueError(f"max_iterations={max_iterations!r} was passed; pass an integer of 1 or more")
     found = linearise(step)
     epsilon = max(float(np.finfo(numpy_dtype(node.scalar.dtype)).eps) for node in step.states)
     limit = _ROUNDINGS * epsilon if tolerance is None else float(tolerance)
@@ -410,7 +424,7 @@ def run_newton(
         carry, ys = run.finish()
         return carry, ys, 0
     best, factor = np.inf, 1.0
-    for iteration in range(1, count + 1):
+    for iteration in range(1, max_iterations + 1):
         run.places[damping.index] = Place(
             run.on_home(np.full(arguments.shape, factor, found.scalar.dtype)),
             replace(fields[0], scalar=found.scalar),
@@ -434,9 +448,8 @@ def run_newton(
         factor = min(1.0, factor / _DAMPING) if residual < best else max(factor * _DAMPING, 1 / 64)
         best = min(best, residual) if np.isfinite(residual) else best
     raise LoopError(
-        f"Newton's method did not converge: after {count} iterations for {step.name}, the residual is {residual:.3g}, "
-        f"and "
-        f'{limit:.3g} was asked for. Pass a larger max_iterations or tolerance, or method="sequential"'
+        f"Newton's method did not converge: after {max_iterations} iterations for {step.name}, the residual is "
+        f'{residual:.3g}, and {limit:.3g} was asked for. Pass a larger max_iterations or tolerance, or method="sequential"'
     )
 
 

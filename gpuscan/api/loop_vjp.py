@@ -144,6 +144,8 @@ class _Backward:
                 found.append(None)
                 continue
             array = as_some_array(leaf)
+            if array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
+                raise TypeError(f"{name} of dtype {array.dtype} was passed; pass gradients, which are floats")
             array = array if isinstance(array, Array) else native(array).astype(field.scalar.dtype, copy=False)
             if tuple(array.shape) != (*shape, *field.shape):
                 raise ValueError(

@@ -28,7 +28,7 @@ from gpuscan.errors import OperatorError
 from gpuscan.operators.operator import operator
 from gpuscan.operators.parameters import as_parameter
 from gpuscan.operators.traced_array import name_of_function
-from gpuscan.problem.arguments import resolve_axis, tuple_of_integers
+from gpuscan.problem.arguments import check_choice, resolve_axis, tuple_of_integers
 from gpuscan.problem.broadcasting import broadcast_shapes
 
 if TYPE_CHECKING:
@@ -572,6 +572,7 @@ _form_of(np.imag)(lambda val: val.imag)
 @_form_of(np.take)
 def _take(a: object, indices: object, axis: int | None = None, out: object = None, mode: str = "raise") -> Array:
     array = _array("np.take", a)
+    check_choice("mode", mode, ("raise", "wrap", "clip"))
     array, axis = (array.reshape(-1), 0) if axis is None else (array, resolve_axis(axis, array.shape))
     given = as_some_array(indices)
     if not given.size and not isinstance(given, Array):
@@ -582,8 +583,6 @@ def _take(a: object, indices: object, axis: int | None = None, out: object = Non
     if mode != "raise" and given.size and length:
         wide = given.astype(np.int64)
         given = wide % length if mode == "wrap" else np.clip(wide, 0, length - 1)
-    if mode not in ("raise", "wrap", "clip"):
-        raise ValueError(f'mode={mode!r} was passed to np.take; pass "raise", "wrap" or "clip"')
     found = take_at(array, given, axis)
     return found if out is None else _copy_to(out, found)
 

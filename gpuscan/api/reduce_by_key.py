@@ -91,6 +91,8 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
         over_arrays(lambda part: parts.append(as_some_array(part)), keys)
     else:
         parts.append(as_some_array(keys))
+    if not parts:
+        raise ValueError("a bundle without arrays was passed as keys; pass an array, or a bundle of one array or more")
     for part in parts:
         if part.ndim != 1 or part.shape != parts[0].shape:
             shown = part.shape if len(parts) == 1 else " and ".join(str(each.shape) for each in (parts[0], part))

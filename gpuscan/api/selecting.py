@@ -23,9 +23,11 @@ from gpuscan.engine.element_copy import contiguous, transpose_elements
 from gpuscan.engine.sorting import sort_device, sort_selected
 from gpuscan.planning.counting_plan import plan_select
 from gpuscan.problem.arguments import (
+    as_array,
     as_bits,
     as_flag,
     as_integer,
+    check_choice,
     from_bits,
     resolve_axis,
     structure_and_leaves,
@@ -310,10 +312,9 @@ def quantile(
         array([6.5, 4.5, 2.5], dtype=float32)
     """
     keepdims = as_flag("keepdims", keepdims)
-    if method not in _METHODS:
-        raise ValueError(f"method={method!r} was passed; pass one of {', '.join(_METHODS)}")
+    check_choice("method", method, _METHODS)
     array = as_some_array(x)
-    wanted = np.asarray(q)
+    wanted = as_array(q)
     if wanted.dtype.kind not in "fiu" or (wanted.size and not (wanted.min() >= 0 and wanted.max() <= 1)):
         raise ValueError(f"q={q!r} was passed, but quantiles are numbers from 0 to 1")
     if array.dtype.kind == "b" or scalar_of(array.dtype).kind in ("bool", "complex"):

@@ -95,6 +95,12 @@ def as_flag(name: str, value: object) -> bool:
     )
 
 
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raise ValueError unless what a caller passed for an argument is one of some strings."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name}={abbreviate(value)} was passed; pass one of {', '.join(map(repr, choices))}")
+
+
 def check_one_cut(**cuts: object) -> None:
     """Raise ValueError if several of the arguments that cut rows are passed: segments, keys, groups."""
     passed = [f"{name}=" for name, value in cuts.items() if value is not None]

@@ -604,6 +604,12 @@ def test_wrong_arguments(device: gs.Device) -> None:
         (ValueError, lambda x, o: untyped.quantile(x, 0.5, method="none", **o)),
         (TypeError, lambda x, o: untyped.quantile(x, 0.5, keepdims="yes", **o)),
         (TypeError, lambda x, o: untyped.median(x, keepdims=None, **o)),
+        (ValueError, lambda x, o: untyped.searchsorted(x, 1, side=np.zeros(2), **o)),
+        (ValueError, lambda x, o: untyped.quantile(x, 0.5, method=np.zeros(2), **o)),
+        (ValueError, lambda x, o: untyped.quantile(x, [[0.5], [0.1, 1.0]], **o)),
+        (ValueError, lambda x, o: untyped.histogram(x, range=3, **o)),
+        (ValueError, lambda x, o: untyped.histogram(x, range="ab", **o)),
+        (TypeError, lambda x, o: untyped.histogram(np.array(["a", "b"]), **o)),
         (ValueError, lambda x, o: gs.run_length_encode(x.reshape(1, 3), **o)),
         (ValueError, lambda x, o: gs.partition_by(x, [True], **o)),
         (TypeError, lambda x, o: gs.partition_by(x, [1, 0, 1], **o)),
@@ -613,6 +619,8 @@ def test_wrong_arguments(device: gs.Device) -> None:
         for error, call in calls:
             with pytest.raises(error):
                 call(where, options)
+    with pytest.raises(ValueError, match="without arrays was passed as keys"):
+        gs.reduce_by_key({}, labels)
     with pytest.raises(TypeError, match="weights of dtype bool were passed"):
         gs.histogram(device.asarray(labels), weights=labels > 0)
     with pytest.raises(ValueError, match="negative"):

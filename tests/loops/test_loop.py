@@ -187,6 +187,22 @@ def test_python_numbers_are_weak_and_other_dtypes_must_fit() -> None:
         gs.loop(decay, 0.0, x, method="fast")  # type: ignore[arg-type]
 
 
+def test_options_and_gradients_that_do_not_fit_are_named() -> None:
+    x, untyped = INPUTS["x"], gs.loop
+    calls: list[tuple[type[Exception], dict[str, Any], str]] = [
+        (ValueError, {"max_iterations": 0}, "pass an integer of 1 or more"),
+        (ValueError, {"max_iterations": "many"}, "max_iterations='many' was passed"),
+        (ValueError, {"tolerance": -1.0}, "pass a number of 0 or more"),
+        (TypeError, {"tolerance": "small"}, "tolerance='small' was passed"),
+        (ValueError, {"method": np.zeros(2)}, "pass one of 'auto', 'sequential', 'newton'"),
+    ]
+    for error, options, said in calls:
+        with pytest.raises(error, match=said):
+            untyped(decay, 0.0, x, device="numpy", **options)
+    with pytest.raises(TypeError, match="grad_ys of dtype <U1 was passed"):
+        gs.loop_vjp(decay, F(0), x, np.full(x.shape, "a"))
+
+
 def test_a_loop_of_no_steps_gives_init() -> None:
     carry, ys = gs.loop(lambda h, x: (h + x, h > 0), np.ones(3, F), np.ones((0, 3), F), device="numpy")
     np.testing.assert_array_equal(carry, np.ones(3, F))

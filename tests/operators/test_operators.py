@@ -359,6 +359,7 @@ def test_a_wrong_identity_is_found() -> None:
         ("add", {"seed": 0.5}, TypeError, r"seed is a number, got 0\.5"),
         ("add", {"seed": -1}, ValueError, "seed must be at least 0"),
         ("add", {"dtype": None}, TypeError, "dtype None was passed"),
+        ("add", {"dtype": []}, ValueError, r"dtype=\[\] was passed, which has no fields"),
         ("add", {"samples": True}, TypeError, "samples is a number, got True"),
         (
             "add",
