@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 from types import EllipsisType, FunctionType, NoneType
 from typing import Any, TypeVar
 
@@ -18,22 +18,22 @@ import numpy as np
 from gpuscan.device.context import strategy_key
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.engine.launch import launch
-from gpuscan.operators.function_keys import function_key, with_parameters
+from gpuscan.operators.function_keys import NumpyFunction, function_key, with_parameters
 from gpuscan.operators.named_operators import name_of_ufunc
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.parameters import Expression, Parameter, Parameters
+from gpuscan.operators.parameters import FLOATS, Expression, Parameter, Parameters
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Arrays of NumPy up to this many bytes are a part of the key, by their contents.
 _MAX_ARRAY_BYTES = 1024
-# The type of the functions of NumPy that arrays answer.
-_NumpyFunction = type(np.concatenate)
 # Tuples and lists of up to this many values are.
 _MAX_LENGTH = 128
 # Values of these types are equal only if they are the same for every function. The type is a part of the key, since
 # True and 1.0 are equal to 1.
 _PLAIN = frozenset({NoneType, bool, int, str, EllipsisType})
+# The types of functions that may have floats of their own.
+_FUNCTIONS = (FunctionType, functools.partial)
 
 
 class Numbered:
@@ -64,12 +64,13 @@ class CallKey:
         functions: the keys of these arguments, without the floats.
         places: the argument that each of them is, by its name or its number, and the index of its first float.
         operand: True while the key of an operand is made.
+        has_operands: True if a float is an operand.
     """
 
-    __slots__ = ("arrays", "floats", "functions", "operand", "places", "sizes")
+    __slots__ = ("arrays", "floats", "functions", "has_operands", "operand", "places", "sizes")
 
     def __init__(self) -> None:
-        self.operand = False
+        self.operand = self.has_operands = False
         self.arrays: list[DeviceArray] = []
         self.sizes: list[int] = []
         self.floats: list[float] = []
@@ -88,7 +89,7 @@ class CallKey:
             _NoKeyError: the argument may change without notice.
         """
         first = len(self.floats)
-        if type(value) is FunctionType:
+        if isinstance(value, _FUNCTIONS):
             found = function_key(value, floats=self.floats)
         else:
             self.operand = operand
@@ -143,11 +144,12 @@ class CallKey:
             return kind, *map(self.of, value)
         if kind is dict:
             return dict, tuple(value), *map(self.of, value.values())
+        if self.operand and kind in FLOATS:
+            self.floats.append(value)
+            self.has_operands = True
+            return Parameter, kind
         if isinstance(value, np.generic):
             return kind, value.dtype, value.tobytes()
-        if kind is float and self.operand:
-            self.floats.append(value)
-            return float
         if kind is float or kind is complex:
             # 0.0 is equal to -0.0, and NaN to nothing.
             return kind, repr(value)
@@ -161,7 +163,7 @@ class CallKey:
         if kind is np.ufunc:
             name = name_of_ufunc(value)
             return (np.ufunc, value) if name is None else (str, name)
-        if kind is _NumpyFunction or isinstance(value, type):
+        if kind is NumpyFunction or isinstance(value, type):
             return kind, value
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return kind, *map(self.of, value)
@@ -198,13 +200,13 @@ class CallKey:
 # ----- Calls
 
 
-def launchable(function: F, operands: str | None = None) -> F:
+def launchable(function: F, operands: Container[int | str] = ()) -> F:
     """Let a function launch the program of an earlier call of the same kind, if there was one.
 
     Args:
         function: the function.
-        operands: the name of the parameter that takes the numbers and arrays to compute from. Calls with other floats
-            in their place launch the same program.
+        operands: the names of the parameters that take numbers to compute from. Calls with other floats in their place
+            launch the same program.
     """
     parameters = inspect.signature(function).parameters
     defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
@@ -254,7 +256,7 @@ def launchable(function: F, operands: str | None = None) -> F:
                     key += () if found is None else (option, found)
                 elif kind is not type(default) or value != default:
                     found = (
-                        making.of_argument(value, option, option == operands) if kind not in _PLAIN else (kind, value)
+                        making.of_argument(value, option, option in operands) if kind not in _PLAIN else (kind, value)
                     )
                     key += option, found
             key.append(strategy_key("auto"))
@@ -276,7 +278,7 @@ def launchable(function: F, operands: str | None = None) -> F:
             passed: dict[int | str, Any] = dict(given)
             if parameters is not None:
                 for option, first in making.places.items():
-                    if type(passed[option]) is FunctionType:
+                    if isinstance(passed[option], _FUNCTIONS):
                         passed[option] = with_parameters(passed[option], parameters, first)
                     else:
                         passed[option] = _replace_floats(passed[option], iter(parameters.leaves[first:]))
@@ -288,7 +290,7 @@ def launchable(function: F, operands: str | None = None) -> F:
             return function(*values[: len(arguments)], **rest), rest.get("out")
 
         # What the values of floats decide is noted for each function of the user's, and of operands for each call.
-        functions = whole if operands else tuple(making.functions)
+        functions = whole if making.has_operands else tuple(making.functions)
         sizes = tuple(making.sizes)
         return launch(context, whole, sizes, arrays, compute, options.get("out"), making.floats, functions)
 
@@ -298,7 +300,7 @@ def launchable(function: F, operands: str | None = None) -> F:
 def _replace_floats(value: Any, others: Iterator[Expression]) -> object:
     """Return an operand with its floats replaced by parameters, in the order of `CallKey.floats`."""
     kind = type(value)
-    if kind is float:
+    if kind in FLOATS:
         return Parameter(next(others))
     if kind is tuple or kind is list:
         return kind([_replace_floats(each, others) for each in value])

@@ -17,7 +17,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.elements import Element, element_of, tuple_of
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.operators.named_operators import resolve
-from gpuscan.operators.parameters import Parameter
+from gpuscan.operators.parameters import FLOATS, Parameter
 from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import Leaf, as_numpy_arrays, native, structure_and_leaves
 from gpuscan.problem.broadcasting import broadcast_shapes
@@ -98,7 +98,6 @@ def map(
     out: None = ...,
     device: Device | str | int | None = ...,
 ) -> Any: ...
-@launchable
 def map(
     function: Callable[..., object], *arrays: object, out: object = None, device: Device | str | int | None = None
 ) -> object:
@@ -142,6 +141,30 @@ def map(
     """
     if not callable(function):
         raise TypeError(f"function={function!r} was passed to gpuscan.map; pass a function of one parameter an array")
+    if not FLOATS.isdisjoint([type(each) for each in arrays]):
+        function, arrays = _with_numbers(function, arrays)
+    return _map(function, *arrays, out=out, device=device)
+
+
+def _with_numbers(
+    function: Callable[..., object], arguments: Sequence[object]
+) -> tuple[Callable[..., object], tuple[object, ...]]:
+    """Return a function that closes over the floats among its arguments, and the other arguments."""
+    numbers = tuple([each if type(each) in FLOATS else None for each in arguments])
+
+    @functools.wraps(function)
+    def of_arrays(*arrays: object) -> object:
+        following = iter(arrays)
+        return function(*[next(following) if number is None else number for number in numbers])
+
+    return of_arrays, tuple([each for each in arguments if type(each) not in FLOATS])
+
+
+@launchable
+def _map(
+    function: Callable[..., object], *arrays: object, out: object = None, device: Device | str | int | None = None
+) -> object:
+    """Return the result of `map`."""
     leaves: list[SomeArray] = []
     parts: list[object] = []
     for array in arrays:

@@ -633,4 +633,14 @@ def _tile(A: object, reps: object) -> Array:  # noqa: N803 (NumPy's name)
     return _broadcast_to(apart, pairs).copy().reshape(lengths)
 
 
-answer_protocols(function=launchable(apply_function))
+# Functions that compute from the floats among their arguments. Of other functions, floats are options.
+_OF_FLOATS = frozenset({np.where, np.clip, np.full_like})
+_launch = launchable(apply_function)
+_launch_with_floats = launchable(apply_function, operands={"args", "options"})
+
+
+def _answer(function: Callable[..., object], args: Sequence[object], options: Mapping[str, object]) -> object:
+    return (_launch_with_floats if function in _OF_FLOATS else _launch)(function, args, options)
+
+
+answer_protocols(function=_answer)

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from gpuscan.elements import Scalar, compute_dtype, scalar_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators.parameters import bytes_in, derive, of_bytes, present, reveal
 from gpuscan.operators.source_location import running_line
+
+# What a function of a number returns.
+T = TypeVar("T")
 
 BOOL = scalar_of(np.dtype(bool))
 FLOAT32 = scalar_of(np.dtype(np.float32))
@@ -74,10 +77,12 @@ class Node:
 
     def equals(self, number: int) -> bool:
         """Return True for a constant of this value. This reveals only whether the two are equal."""
-        if not self.is_constant:
-            return False
-        equal = derive(of_bytes(_equal_to(number), (compute_dtype(self.scalar),)), self.data)
-        return bool(reveal(equal))
+        return self.is_constant and self.reveal(_equal_to(number))
+
+    def reveal(self, function: Callable[[Any], T]) -> T:
+        """Return what a function gives for the value of a constant. Only this result is revealed."""
+        found: T = reveal(derive(of_bytes(function, (compute_dtype(self.scalar),)), self.data))
+        return found
 
 
 @lru_cache(maxsize=16)

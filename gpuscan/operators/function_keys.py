@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dis
-from collections.abc import Hashable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import lru_cache, partial
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodDescriptorType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from gpuscan.operators.parameters import Parameter, Parameters, Switch
+from gpuscan.operators.parameters import FLOATS, Parameter, Parameters, Switch
 
 # Packages with functions and classes that never change.
 _FIXED = frozenset({"gpuscan", "torch", "numpy", "ml_dtypes", "math", "cmath", "operator", "builtins", "_operator"})
 _NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(...))
+# The type of the functions of NumPy that arrays answer.
+NumpyFunction = type(np.concatenate)
 # The classes of further values that never change, by module and name: torch is not imported here.
 _CONSTANTS = frozenset({("torch", "dtype"), ("torch", "device")})
 # Arrays up to this many bytes are compared by their numbers.
@@ -45,8 +47,9 @@ def function_key(function: object, *, numbers: bool = True, floats: list[float] 
     Args:
         function: the function.
         numbers: False to return None for a function that reads numbers, too.
-        floats: a list that gets the floats that the function and the functions in it close over or have as defaults, in
-            the order in which `with_parameters` replaces them. The key does not have their values then.
+        floats: a list that gets the floats of Python and NumPy that the function and the functions in it read: those in
+            variables that they close over, in defaults, in what a `functools.partial` passes, and in tuples there. The
+            order is that in which `with_parameters` replaces them. The key does not have their values then.
 
     Example:
         >>> def scaled(factor):
@@ -70,7 +73,7 @@ def function_key(function: object, *, numbers: bool = True, floats: list[float] 
         return None
 
 
-def with_parameters(function: FunctionType, parameters: Parameters, first: int) -> Switch:
+def with_parameters(function: Callable[..., object], parameters: Parameters, first: int) -> Switch:
     """Return a user's function that can be traced with parameters.
 
     Args:
@@ -80,10 +83,20 @@ def with_parameters(function: FunctionType, parameters: Parameters, first: int) 
     """
     leaves = iter(parameters.leaves[first:])
 
-    def replacement(value: object) -> object:
-        if type(value) is float:
+    def replacement(value: Any) -> Any:
+        kind = type(value)
+        if kind in FLOATS:
             return Parameter(next(leaves))
-        return again(value) if type(value) is FunctionType and not never_changes(value) else value
+        if kind is tuple:
+            return tuple(map(replacement, value))
+        if kind is partial:
+            function, arguments = replacement(value.func), map(replacement, value.args)
+            return partial(
+                function,
+                *arguments,
+                **dict(zip(value.keywords, map(replacement, value.keywords.values()), strict=True)),
+            )
+        return again(value) if kind is FunctionType and not never_changes(value) else value
 
     def again(given: FunctionType) -> FunctionType:
         # The order is that of `_code_key`.
@@ -94,7 +107,7 @@ def with_parameters(function: FunctionType, parameters: Parameters, first: int) 
         made.__kwdefaults__, made.__qualname__ = by_name or None, given.__qualname__
         return made
 
-    return Switch(function, again(function), parameters)
+    return Switch(function, replacement(function), parameters)
 
 
 def never_changes(function: object) -> bool:
@@ -126,11 +139,11 @@ def _value_key(
     kind = type(value)
     if kind is FunctionType:
         return _code_key(value, numbers, within, floats, shared)
-    if kind is float and floats is not None and not shared:
+    if kind in FLOATS and floats is not None and not shared:
         floats.append(value)
-        return Parameter
+        return Parameter, kind
     if kind is Switch:
-        return _code_key(value.with_parameters, numbers, within, floats, shared)
+        return _value_key(value.with_parameters, numbers, within, floats, shared=shared)
     if kind is ModuleType and _is_of_fixed(value.__name__):
         return value  # type: ignore[no-any-return]
     if numbers:
@@ -146,9 +159,13 @@ def _value_key(
         if kind is np.ndarray and value.nbytes <= _MAX_ARRAY_BYTES and not value.dtype.hasobject:
             return value.dtype, value.shape, value.tobytes()
     if kind is tuple:
-        return tuple(_value_key(each, numbers, within, floats, shared=True) for each in value)
-    if isinstance(value, (MethodDescriptorType, np.ufunc)):
-        return value
+        return tuple([_value_key(each, numbers, within, floats, shared=shared) for each in value])
+    if kind is partial and not value.__dict__:
+        parts = value.func, *value.args, *value.keywords.values()
+        found = [_value_key(each, numbers, within, floats, shared=shared) for each in parts]
+        return partial, tuple(value.keywords), *found
+    if kind is NumpyFunction or isinstance(value, (MethodDescriptorType, np.ufunc)):
+        return value  # type: ignore[no-any-return]
     if isinstance(value, type) and _is_of_fixed(value.__module__):
         return value
     # A method of an object has that object as its __self__, a function its module or class.
@@ -176,8 +193,8 @@ def _code_key(
             raise _NeedsFloatsError
         return "recursive", [function is each for each in within].index(True)
     names = _names_of(function.__code__)
-    # The attributes of a function may be read by its name.
-    if names is None or function.__dict__:
+    # The attributes of a function may be read by its name. gpuscan's functions do not do so.
+    if names is None or (function.__dict__ and not _is_of_fixed(function.__globals__.get("__name__"))):
         raise _UnknownError
     inner = [*within, function]
     found: list[Hashable] = [function.__code__]

@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 # Python numbers that arithmetic with a parameter is recorded for. Other operands say themselves what they do.
 _NUMBERS = frozenset({bool, int, float, complex})
+# The types of the floats that are parameters. NumPy's keep their dtype.
+FLOATS = frozenset({float, np.float16, np.float32, np.float64})
 # In these types, equal values have equal bits. In floats they may not: 0.0 equals -0.0.
 _EXACT = frozenset({bool, int, bytes})
 # Operations that raise errors for some floats.
@@ -90,7 +92,7 @@ class Expression:
         if type(self.value) is Size:
             return reveal_size(self.value)
         kind = type(self.value)
-        shown: Any = self if kind in _EXACT else derive(_bits if kind is float else repr, self)
+        shown: Any = self if kind in _EXACT else derive(bits_of if kind in FLOATS else repr, self)
         self.parameters.revealed.setdefault(shown.structure, shown)
         return self.value
 
@@ -149,6 +151,11 @@ def concatenate(parts: Sequence[bytes | Expression]) -> bytes | Expression:
 
 
 _bits = struct.Struct("<d").pack
+
+
+def bits_of(value: Any) -> bytes:
+    """Return the bits of a float of a known type."""
+    return _bits(value) if type(value) is float else value.tobytes()
 
 
 class Computation:
@@ -239,7 +246,7 @@ def parameters_of(functions: Hashable, floats: Sequence[float]) -> Parameters:
         functions: the keys of the functions, without the floats.
         floats: the floats.
     """
-    key = functions, *map(_bits, floats)
+    key = functions, *map(bits_of, floats)
     with _lock:
         return _sets.find(key) or _sets.keep(key, Parameters(floats))
 
@@ -277,7 +284,8 @@ class Switch:
         self, function: Callable[..., object], with_parameters: Callable[..., object], parameters: Parameters
     ) -> None:
         self.__wrapped__, self.with_parameters, self.parameters = function, with_parameters, parameters
-        self.__name__, self.__qualname__ = function.__name__, function.__qualname__
+        if hasattr(function, "__qualname__"):  # a `functools.partial` has no name
+            self.__name__, self.__qualname__ = function.__name__, function.__qualname__
 
     def __call__(self, *arguments: object, **options: object) -> object:
         if _mode.traced is not None:

@@ -17,7 +17,7 @@ from gpuscan.array_types import AnyArray, AnyDType, ArrayOperators
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.errors import OperatorError, UnsupportedDtypeError, abbreviate
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, needs_widening, reachable
-from gpuscan.operators.parameters import Parameter, reveal
+from gpuscan.operators.parameters import FLOATS, Parameter, reveal
 from gpuscan.operators.source_location import SingleNumberError, operator_error, running_line
 from gpuscan.operators.traced_ufuncs import KNOWN, NoSuchForm, build
 from gpuscan.sizes import has_size
@@ -347,7 +347,7 @@ def constant_like(like: Traced, value: object) -> Traced:
 
 
 def constant(graph: Graph, value: Any, scalar: Scalar) -> Traced:
-    if is_weak_parameter(value):
+    if type(value) is Parameter and (value.kind in FLOATS or value.kind is complex):
         nodes = np.empty((), dtype=object)
         nodes[()] = graph.constant(value._expression, scalar)
         return Traced(graph, nodes, scalar)
@@ -431,6 +431,8 @@ def dtype_or_type(value: object, traced: Sequence[Traced]) -> type | AnyDType:
         if narrow is not None and not issubclass(of_value, complex):
             return narrow  # NumPy does not promote a Python number with a bfloat16
         return next(kind for kind in (int, float, complex) if issubclass(of_value, kind))
+    if type(value) is Parameter and value.kind in FLOATS:
+        return np.dtype(value.kind)
     value = reveal(value)
     dtype = np.asarray(value).dtype
     return float if dtype == np.float64 and is_exact_constant(value) else dtype

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from gpuscan.operators.expression_graph import BOOL, FLOAT32, Graph, Node
 Nodes = Sequence[Node]
 Rewrite = Callable[[Graph, Nodes, Scalar], Node]
 
+# Whole exponents up to which a power of a float is a repeated product.
+MAX_EXPONENT = 4
 # Exponents up to which a power of a complex number is a repeated product. NumPy goes to 100.
 MAX_COMPLEX_EXPONENT = 100
 
@@ -157,16 +160,33 @@ def _integer_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
 def _float_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
     """Multiply or take a root for the exponents for which NumPy does; else call the power function."""
     base, exponent = args
-    if exponent.is_constant and not base.is_constant:
-        value = float(exponent.value)
-        if value == 0.5:
-            return graph.apply("sqrt", (base,), result)
-        if value.is_integer() and abs(value) <= 4:
-            product = _multiply_repeatedly(graph, base, int(abs(value)), result)
-            return product if value >= 0 else _reciprocal(graph, (product,), result)
+    value = exponent.reveal(_short_exponent) if exponent.is_constant and not base.is_constant else None
+    if value is not None:
+        return _multiply_or_root(graph, base, value, result)
     if result.bits == 64:
         raise NoSuchForm(result.name)
     return graph.apply("power", args, result)
+
+
+def _short_exponent(value: Any) -> float | None:
+    """Return a real exponent for which a power is a root or a short product; None for any other."""
+    number = float(value)
+    return number if number == 0.5 or (number.is_integer() and abs(number) <= MAX_EXPONENT) else None
+
+
+def _short_complex_exponent(value: Any) -> float | None:
+    """Return what `_short_exponent` does, for a power of a complex number."""
+    real = float(value.real)
+    short = real == 0.5 or (real.is_integer() and abs(real) <= MAX_COMPLEX_EXPONENT)
+    return real if short and not value.imag else None
+
+
+def _multiply_or_root(graph: Graph, base: Node, exponent: float, result: Scalar) -> Node:
+    """Return a power as a root, a product, or the reciprocal of a product."""
+    if exponent == 0.5:
+        return graph.apply("sqrt", (base,), result)
+    product = _multiply_repeatedly(graph, base, int(abs(exponent)), result)
+    return product if exponent >= 0 else _reciprocal(graph, (product,), result)
 
 
 def _multiply_repeatedly(graph: Graph, base: Node, exponent: int, result: Scalar) -> Node:
@@ -215,13 +235,9 @@ def _round_parts(graph: Graph, args: Nodes, result: Scalar) -> Node:
 def _complex_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
     """Multiply repeatedly where the exponent is a whole constant, as NumPy does; else use ``exp(b log(a))``."""
     base, exponent = args
-    if exponent.is_constant:
-        value = complex(exponent.value)
-        if value == 0.5:
-            return graph.apply("sqrt", (base,), result)
-        if not value.imag and value.real.is_integer() and abs(value.real) <= MAX_COMPLEX_EXPONENT:
-            product = _multiply_repeatedly(graph, base, int(abs(value.real)), result)
-            return product if value.real >= 0 else _reciprocal(graph, (product,), result)
+    value = exponent.reveal(_short_complex_exponent) if exponent.is_constant else None
+    if value is not None:
+        return _multiply_or_root(graph, base, value, result)
     zero, nan = graph.constant(0, result), graph.constant(complex(math.nan, math.nan), result)
     angle = graph.apply("multiply", (exponent, graph.apply("log", (base,), result)), result)
     rises = graph.apply("greater", (graph.parts(exponent)[0], graph.constant(0, FLOAT32)), BOOL)

@@ -106,6 +106,15 @@ READING_NOTHING: dict[str, Callable[[float], Callable[[Any], Any]]] = {
     "nested": nest_functions,
     "defaults": by_name,
     "global function": lambda k: lambda v: scale_and_shift(v, k),
+    "exponent": lambda k: lambda v: np.abs(v) ** k,
+    "NumPy's float32": lambda k: (lambda j: lambda v: v * j + (1 - j))(np.float32(k)),
+    "NumPy's float16": lambda k: (lambda j: lambda v: (v.astype(np.float16) * j, v + j))(np.float16(k)),
+    "where of NumPy's": lambda k: (lambda j: lambda v: np.where(v > j, j, np.maximum(v, -j)))(np.float32(k)),
+    "both kinds": lambda k: (lambda j: lambda v: v * (j * k))(np.float32(k)),
+    "tuple": lambda k: (lambda both: lambda v: v * both[0] + both[1][0])((k, (np.float32(k), 1))),
+    "partial": lambda k: functools.partial(lambda j, v, *, i: v * j + i, k, i=k + 1),
+    "partial of a tuple": lambda k: functools.partial(lambda both, v: v * both[0] - both[1], (k, 2 * k)),
+    "partial of a ufunc": lambda k: functools.partial(np.multiply, k),
 }
 READING_VALUES: dict[str, Callable[[float], Callable[[Any], Any]]] = {
     "k / j": lambda k: lambda v: v + 1 / k,
@@ -128,7 +137,12 @@ READING_VALUES: dict[str, Callable[[float], Callable[[Any], Any]]] = {
     "dict": lambda k: lambda v: v + {0.5: 1.0, 2.0: 2.0}.get(k, 3.0),
     "text": lambda k: lambda v: v + len(f"{k:.3f}{k}"),
     "method": lambda k: lambda v: v + k.is_integer(),
-    "exponent": lambda k: lambda v: np.abs(v) ** k,
+    "integer exponent": lambda k: lambda v: v.astype(np.int32) ** int(abs(k) if abs(k) < 9 else 9),
+    "complex exponent": lambda k: lambda v: v.astype(np.complex64) ** k,
+    "NumPy's float64": lambda k: (lambda j: lambda v: v * j)(np.float64(k)),
+    "dtype": lambda k: (lambda j: lambda v: v * j if j.dtype == np.float32 and j > 0 else v)(np.float32(k)),
+    "wrapped": lambda k: functools.wraps(affine)(lambda v: v * k),
+    "partial that asks": lambda k: functools.partial(affine, k=k),
     "base": lambda k: lambda v: v + 2.0**k,
     "power": lambda k: lambda v: v + abs(k**0.5),
     "isinstance": lambda k: lambda v: affine(v, k),
@@ -228,6 +242,9 @@ CALLS: dict[str, Callable[[Any, float, Any], Any]] = {
     "reduce": lambda a, k, of: gs.reduce(a, "maximum", before=of(lambda v: v * k)),
     "reduce with a map at the end": lambda a, k, of: gs.reduce(a, after=of(lambda v: v * k)),
     "map": lambda a, k, of: gs.map(of(lambda v, w: v * k + w), a, a),
+    "map of a number": lambda a, k, of: gs.map(of(lambda v, j, w: v * j + w), a, k, a),
+    "map of NumPy's numbers": lambda a, k, of: gs.map(of(lambda j, v, i: v * j + i), np.float32(k), a, np.float16(k)),
+    "map of a bundle": lambda a, k, of: gs.map(of(lambda v, j: v[0] * j + v[1]), (a, a), k),
     "compact": lambda a, k, of: gs.compact(a, of(lambda v: v > k)),
     "scan_vjp": lambda a, k, of: gs.scan_vjp(a, a, a, of(lambda l, r: l * k + r)),
     "scan_vjp of pairs": lambda a, k, of: gs.scan_vjp(
@@ -380,13 +397,37 @@ def test_a_ufunc_with_new_floats(device: gs.Device, ufunc: Any) -> None:
             assert found.dtype == expected.dtype
 
 
-def test_a_ufunc_with_a_new_float_launches_a_program(device: gs.Device) -> None:
-    a = device.asarray(X)
-    floats = map(float, count(2))
-    for _ in range(4):
-        a * next(floats)
+# Calls of arrays and floats, and what NumPy computes.
+WITH_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
+    "multiply": lambda a, k: a * k,
+    "from the left": lambda a, k: k - a,
+    "power": lambda a, k: abs(a) ** (k / 64),
+    "base": lambda a, k: k**a,
+    "ufunc": np.maximum,
+    "where": lambda a, k: np.where(a > 0, a, k),
+    "clip": lambda a, k: np.clip(a, -k, k),
+}
+
+
+@pytest.mark.parametrize("kind", [float, np.float32, np.float16, np.float64])
+@pytest.mark.parametrize("name", WITH_NUMBERS)
+def test_numbers_beside_arrays(device: gs.Device, name: str, kind: Any) -> None:
+    """Assert that another float needs no further program, waits for nothing, and gives NumPy's result."""
+    call, x = WITH_NUMBERS[name], X[:100]
+    a = device.asarray(x)
+    if kind is np.float64:
+        for k in (1.0, 2.0, 1.0):
+            with pytest.raises((TypeError, gs.OperatorError), match="float64"):
+                call(a, kind(k))
+        return
+    floats = [kind(n / 4) for n in range(5, 60)]
+    for k in floats[:-5]:
+        call(a, k)
     known = count_programs(device)
-    found = [a * next(floats) for _ in range(5)]
+    for k in floats[-5:]:
+        wanted, found = call(x, k), call(a, k)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found.numpy(), wanted, rtol=3e-5)
+    calls = [Counted().of(partial(call, a, kind(k))) for k in (-0.3, -0.4, -0.6)]
     assert count_programs(device) == known
-    for factor, result in zip(range(6, 11), found, strict=True):
-        assert_same(result.numpy(), X * np.float32(factor))
+    assert max(calls) <= 2 * (FIRST + NEW_FLOAT), calls

@@ -92,6 +92,17 @@ def test_names_of_fixed_functions() -> None:
     assert function_key(scale_number) is None
 
 
+def test_partial_calls() -> None:
+    """Assert that a partial call is known by its function and by the arguments that it has."""
+    power: Any = np.power
+    made: list[Any] = [partial(by_name), partial(max, 1), partial(max, 1.0), partial(min, 1), partial(by_name, x=1)]
+    made += [partial(power, 2), partial(np.where, True), partial(close_over(2), 1), partial(close_over(3), 1)]
+    keys = [function_key(each) for each in made]
+    assert None not in keys
+    assert len(set(keys)) == len(made)
+    assert keys == [function_key(partial(each.func, *each.args, **each.keywords)) for each in made]
+
+
 def test_what_may_change() -> None:
     """Functions that read what may change without notice have no key."""
 
@@ -105,6 +116,8 @@ def test_what_may_change() -> None:
 
         return x * test_function_keys.SCALE
 
+    named = partial(by_name)
+    named.scale = 2  # type: ignore[attr-defined]
     counter = iter(range(9))
     changing: list[Any] = [
         close_over([2.0]),
@@ -118,7 +131,9 @@ def test_what_may_change() -> None:
         lambda x: x + next(counter),
         lambda x: x * globals()["SCALE"],
         lambda x, seen=[]: x,
-        partial(by_name),
+        partial(by_name, [2.0]),
+        partial(max, key=SETTINGS),
+        named,
         Settings().__eq__,
         with_attribute,
         importing,
