@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Never, SupportsIndex, TypeAlias, overload
 
 import numpy as np
 
-from gpuscan.api.launches import launchable
+from gpuscan.api.launches import launchable, launchable_with
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.array_types import AnyArray, AnyDType, ArrayOperators, Shape
 from gpuscan.device.caller_checks import check_buffer, check_state
-from gpuscan.device.device_array import DeviceArray, check_dtype, check_shape, empty, upload_array
+from gpuscan.device.device_array import DeviceArray, check_dtype, check_shape, empty, upload_array, upload_number
 from gpuscan.device.guards import guarded
 from gpuscan.device.strides import (
     index_layout,
@@ -30,7 +30,9 @@ from gpuscan.engine.element_copy import contiguous, duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, convert_array
 from gpuscan.errors import abbreviate
 from gpuscan.html_table import html_table
+from gpuscan.operators.parameters import reveal
 from gpuscan.problem.arguments import as_array, as_integer, native, resolve_axis
+from gpuscan.problem.filled_array import is_float_parameter
 from gpuscan.problem.indices import is_array_index
 
 if TYPE_CHECKING:
@@ -185,7 +187,7 @@ class Array(DeviceArray, ArrayOperators):
             return taken
         return self._view_at(*index_layout(self.shape, self.strides, index))
 
-    @launchable
+    @launchable_with("value")
     def __setitem__(self, index: object, value: object) -> None:
         """Write a number or an array to the elements that an index picks, broadcast and converted as NumPy does it.
 
@@ -227,8 +229,10 @@ class Array(DeviceArray, ArrayOperators):
         Raises:
             ValueError, TypeError, OverflowError: as `_assign`.
         """
-        if not isinstance(value, Array):
-            given = as_array(value)
+        if is_float_parameter(value) and self.dtype.kind not in "biu":
+            value = Array._of(self.device, upload_number(self._context, value, self.dtype))
+        elif not isinstance(value, Array):
+            given = as_array(value := reveal(value))
             # Python numbers have to fit the dtype; arrays are cast.
             is_plain = isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic)
             try:

@@ -22,6 +22,7 @@ from gpuscan.engine.elementwise import broadcast
 from gpuscan.engine.entry_indices import all_indices
 from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.broadcasting import broadcast_shapes
+from gpuscan.problem.filled_array import is_float_parameter
 from gpuscan.problem.indices import check_indices, check_rows, is_mask, parts_of, rows_of, split_index
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def put_item(array: Array, index: object, value: ArrayLike) -> None:
         ValueError: the value does not broadcast to the elements.
     """
     parts = parts_of(index, array.shape)
-    if len(parts) == 1 and is_mask(parts[0]) and parts[0].shape and not np.shape(value):
+    is_number = is_float_parameter(value) or not np.shape(value)
+    if len(parts) == 1 and is_mask(parts[0]) and parts[0].shape and is_number:
         # One number for all, so it does not matter how many elements there are.
         target, number = _bits_of(array), _bits_of(_one(array, value))
         map_arrays(lambda mask, new, old: np.where(mask, new, old), parts[0], number, target, out=target)

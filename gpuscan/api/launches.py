@@ -297,6 +297,11 @@ def launchable(function: F, operands: Container[int | str] = ()) -> F:
     return call  # type: ignore[return-value]
 
 
+def launchable_with(*operands: str) -> Callable[[F], F]:
+    """Return `launchable` for functions with numbers to compute from as these arguments."""
+    return functools.partial(launchable, operands=frozenset(operands))
+
+
 def _replace_floats(value: Any, others: Iterator[Expression]) -> object:
     """Return an operand with its floats replaced by parameters, in the order of `CallKey.floats`."""
     kind = type(value)

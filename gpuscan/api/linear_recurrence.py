@@ -9,7 +9,7 @@ import numpy as np
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, home_of
-from gpuscan.api.launches import launchable
+from gpuscan.api.launches import launchable, launchable_with
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
@@ -19,8 +19,10 @@ from gpuscan.elements import compute_dtype, dtype_from, element_of, tuple_of
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.operators.adjoint import LAST
 from gpuscan.operators.operator import operator
+from gpuscan.operators.parameters import reveal
 from gpuscan.problem.arguments import Leaf, as_array, as_flag, initial_rows, native, resolve_axis
 from gpuscan.problem.broadcasting import find_repeated_axes
+from gpuscan.problem.filled_array import cast_parameter, is_float_parameter
 from gpuscan.problem.fixed_bits import EVERYWHERE, is_everywhere
 from gpuscan.problem.problem import Problem
 
@@ -76,7 +78,7 @@ def linear_recurrence(
 def linear_recurrence(
     a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike | None = ..., **options: Unpack[RecurrenceOptions]
 ) -> AnyArray: ...
-@launchable
+@launchable_with("a", "initial")
 def linear_recurrence(
     a: Any,
     b: Any,
@@ -121,21 +123,24 @@ def linear_recurrence(
                [5.  , 3.5 , 2.75]], dtype=float32)
     """
     b = _array(b)
-    a = _array_like(a, b)
+    number = a if is_float_parameter(a) else None
+    a = _array_like(a if number is None else number.present, b)
     kind = common_dtype("a", a, "b", b) if dtype is None else dtype_from(dtype)
     options: dict[str, Any] = {"axis": axis, "reverse": reverse, "after": _second, "device": device}
     options["reproducible"] = reproducible
     if initial is not None:
         options["initial"] = (np.ones((), kind), initial)
-    a = a if a.dtype == kind else a.astype(kind)
+    given = a.dtype
+    a = a if given == kind else a.astype(kind)
     if not isinstance(a, Array) and a.size == 1 and a.ndim <= b.ndim and kind in (np.float32, np.float16):
-        gate = a.reshape(())[()]
+        gate = a.reshape(())[()] if number is None else cast_parameter(number, given, kind)
 
         def with_gate(value: Value) -> object:
             value = value.astype(kind)
             return np.full_like(value, gate), value
 
         return scan(b, affine, before=with_gate, **options)
+    reveal(number)
     return scan((broadcast_to("a", a, "b", b), b), affine, dtype=None if b.dtype == kind else kind, **options)
 
 

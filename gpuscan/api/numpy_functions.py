@@ -634,7 +634,7 @@ def _tile(A: object, reps: object) -> Array:  # noqa: N803 (NumPy's name)
 
 
 # Functions that compute from the floats among their arguments. Of other functions, floats are options.
-_OF_FLOATS = frozenset({np.where, np.clip, np.full_like})
+_OF_FLOATS = frozenset({np.where, np.clip, np.full_like, np.sum, np.prod, np.max, np.min})
 _launch = launchable(apply_function)
 _launch_with_floats = launchable(apply_function, operands={"args", "options"})
 

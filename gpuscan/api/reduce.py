@@ -11,7 +11,7 @@ from gpuscan.api.array import Array, SomeArray, arrays_on_device
 from gpuscan.api.device import Device
 from gpuscan.api.groups import count_groups, execute_reduction
 from gpuscan.api.home import Devices, find_distributed, home_for, team_or_home
-from gpuscan.api.launches import launchable
+from gpuscan.api.launches import launchable_with
 from gpuscan.api.outputs import check_out, is_on_device
 from gpuscan.api.reduced_axes import combine_bundle_axes, find_axes
 from gpuscan.api.reductions import make_grouped_reduction, make_segmented_reduction, reduction
@@ -63,7 +63,7 @@ def reduce(
 def reduce(x: object, op: Operation = ..., *, out: C, **options: Unpack[ReduceInto]) -> C: ...
 @overload
 def reduce(x: object, op: Operation = ..., **options: Unpack[AnyReduction]) -> Any: ...
-@launchable
+@launchable_with("initial")
 def reduce(
     x: object,
     op: Operation = "add",

@@ -13,7 +13,7 @@ from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array
 from gpuscan.api.device import Device
 from gpuscan.api.groups import execute_groups
 from gpuscan.api.home import Devices, find_distributed, home_for, team_or_home
-from gpuscan.api.launches import launchable
+from gpuscan.api.launches import launchable_with
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.team import Team
@@ -89,7 +89,7 @@ def scan(
 ) -> tuple[B, Any]: ...
 @overload
 def scan(x: object, op: Operation = ..., *, return_total: bool, **options: Unpack[AnyScan]) -> Any: ...
-@launchable
+@launchable_with("initial")
 def scan(
     x: object,
     op: Operation = "add",

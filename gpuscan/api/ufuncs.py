@@ -335,4 +335,4 @@ def _check_indices(name: str, indices: object, length: int) -> AnyArray:
     return given.astype(np.int64)
 
 
-answer_protocols(ufunc=launchable(apply_ufunc, operands={"inputs"}))
+answer_protocols(ufunc=launchable(apply_ufunc, operands={"inputs", "options"}))

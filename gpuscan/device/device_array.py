@@ -18,7 +18,9 @@ from gpuscan.device.strides import c_strides, index_layout, is_c_order, reach
 from gpuscan.device.transfer import download, round_up, upload
 from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.errors import UnsupportedDtypeError
+from gpuscan.operators.parameters import Expression, Parameter, present
 from gpuscan.problem.arguments import OnDevice, tuple_of_integers
+from gpuscan.problem.filled_array import FilledArray
 from gpuscan.sizes import apply, concrete, has_size
 
 if TYPE_CHECKING:
@@ -270,6 +272,21 @@ def upload_array(context: DeviceContext, given: AnyArray, dtype: object = None) 
                 given = np.ascontiguousarray(given, array.dtype)
             upload(context.queue, given, array.buffer, pool=context.pool, dtype=array.dtype)
     return array
+
+
+def upload_changing(
+    context: DeviceContext, content: bytes | Expression, shape: tuple[int, ...], dtype: AnyDType
+) -> DeviceArray:
+    """Return an array on the device with these bytes. For other floats of the call, an expression gives others."""
+    array = upload_array(context, np.ndarray(shape, dtype, present(content)))
+    if isinstance(content, Expression) and (recording := context.recording) is not None:
+        recording.constant(array.buffer, array._owner, content)
+    return array
+
+
+def upload_number(context: DeviceContext, number: Parameter, dtype: AnyDType) -> DeviceArray:
+    """Return a number on the device, as an array of shape (). For other floats of the call it is another one."""
+    return upload_changing(context, FilledArray(number, (), dtype).content, (), dtype)
 
 
 def upload_words(context: DeviceContext, numbers: Sequence[int]) -> DeviceArray:

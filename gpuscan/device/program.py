@@ -129,18 +129,19 @@ class RunStart(NamedTuple):
 Item = Stage | ClearPart | CopyPart | RunStart
 
 
-class ChangingUniform:
-    """Uniform buffers for the contents that launches of a program read in one place.
+class ChangingConstant:
+    """Buffers for the contents that launches of a program read in one place.
 
     A buffer gets new contents only when no held run reads it. What was submitted reads the old ones, because a write
     takes its place in the queue.
 
     Args:
         size: the bytes of a buffer.
+        usage: what it is used for.
     """
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self, size: int, usage: int) -> None:
+        self._size, self._usage = size, usage
         # By its contents, each buffer, and at which flush it was used; the most recently used is the last.
         self._buffers: OrderedDict[bytes, tuple[wgpu.GPUBuffer, int]] = OrderedDict()
         self._flushes = 0
@@ -161,8 +162,8 @@ class ChangingUniform:
                     queue.flush()
                     self._flushes += 1
             else:
-                usage = context.usage
-                buffer = context.wgpu_device.create_buffer(size=self._size, usage=usage.UNIFORM | usage.COPY_DST)
+                usage = self._usage | context.usage.COPY_DST
+                buffer = context.wgpu_device.create_buffer(size=self._size, usage=usage)
             queue.write_unread(buffer, 0, np.frombuffer(content, np.uint8))
         buffers[content] = buffer, self._flushes
         return buffer
@@ -176,7 +177,7 @@ class Program:
 
     Args:
         items: what is submitted, in order.
-        constants: buffers that no launch writes to. A `ChangingUniform` stands for one with other contents at each
+        constants: buffers that no launch writes to. A `ChangingConstant` stands for one with other contents at each
             launch.
         owners: what keeps the constants alive.
         outputs: usage, size and number of bytes asked for, of the memory of each output.
@@ -189,7 +190,7 @@ class Program:
     def __init__(
         self,
         items: Sequence[Item],
-        constants: Sequence[wgpu.GPUBuffer | ChangingUniform],
+        constants: Sequence[wgpu.GPUBuffer | ChangingConstant],
         owners: Sequence[object],
         outputs: Sequence[tuple[int, int, int]],
         scratch: Sequence[tuple[int, int]],
@@ -200,7 +201,7 @@ class Program:
         self.items, self.constants, self.owners = tuple(items), tuple(constants), tuple(owners)
         self.sizes = [nbytes for _, _, nbytes in outputs]
         self.kinds = [*((usage, size) for usage, size, _ in outputs), *scratch]
-        self._changing = [(place, each) for place, each in enumerate(constants) if isinstance(each, ChangingUniform)]
+        self._changing = [(place, each) for place, each in enumerate(constants) if isinstance(each, ChangingConstant)]
         self._runs: tuple[None, ...] = (None,) * runs
         self.verdicts, self.nbytes = tuple(verdicts), nbytes
 
@@ -214,9 +215,9 @@ class Program:
         Args:
             context: the device.
             arguments: the buffers of the arguments.
-            contents: the contents of each `ChangingUniform`.
+            contents: the contents of each `ChangingConstant`.
         """
-        constants: Sequence[wgpu.GPUBuffer | ChangingUniform] = self.constants
+        constants: Sequence[wgpu.GPUBuffer | ChangingConstant] = self.constants
         if contents:
             filled = [*self.constants]
             for (place, uniform), content in zip(self._changing, contents, strict=True):
@@ -400,7 +401,7 @@ class Recording:
         sizes: SizeTrace | None = None,
     ) -> None:
         self.parameters, self.sizes = parameters, sizes
-        # What gives the contents of each `ChangingUniform` of the program.
+        # What gives the contents of each `ChangingConstant` of the program.
         self.contents: list[Expression] = []
         self.thread = threading.get_ident()
         self.active = True
@@ -567,11 +568,11 @@ class Recording:
         return CopyPart(source, step.source_offset, destination, step.destination_offset, step.size)
 
 
-def _constant(slot: _Slot) -> wgpu.GPUBuffer | ChangingUniform | Size | bytes:
+def _constant(slot: _Slot) -> wgpu.GPUBuffer | ChangingConstant | Size | bytes:
     """Return what stands for a constant in a program: its buffer, or what gives it other contents."""
     if isinstance(slot.content, Expression):
         assert slot.buffer is not None
-        return ChangingUniform(slot.buffer.size)
+        return ChangingConstant(slot.buffer.size, slot.buffer.usage)
     return slot.buffer if slot.content is None else slot.content
 
 

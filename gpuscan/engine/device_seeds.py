@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
@@ -9,19 +10,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuscan.array_types import AnyArray, AnyDType
-from gpuscan.device.device_array import DeviceArray, empty, upload_array
+from gpuscan.device.device_array import DeviceArray, empty, upload_array, upload_changing
 from gpuscan.device.guards import guarded
 from gpuscan.device.strides import c_strides
-from gpuscan.elements import word_dtype
+from gpuscan.elements import Element, word_dtype, words_of
 from gpuscan.engine.element_copy import StridedView, elements_of, scatter, write_elements
 from gpuscan.engine.elementwise import broadcast, convert_array
 from gpuscan.engine.preparation import check_seeds, seed_words
+from gpuscan.operators.parameters import derive
 from gpuscan.problem.arguments import Leaf
+from gpuscan.problem.filled_array import FilledArray
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
     from gpuscan.planning.spec import ScanSpec
     from gpuscan.problem.problem import Problem
+
+# The most bytes of initial values that each call with another float uploads. Of more, floats are revealed. Not tuned.
+_MAX_PARAMETER_BYTES = 1 << 14
 
 
 def seeds_by_rows(problem: Problem) -> Problem:
@@ -69,7 +75,8 @@ def bind_seeds(
         GpuscanError: they exceed a binding.
     """
     if not any(isinstance(seed, DeviceArray) for seed in problem.seeds or ()):
-        return seed_words(problem, spec, context if whole else None)
+        filled = _bind_parameters(problem, spec, context)
+        return seed_words(problem, spec, context if whole else None) if filled is None else filled
     fields, rows = problem.seed_element.fields, problem.rows
     words = empty(context, (rows, sum(field.words for field in fields)), np.uint32)
     if whole:
@@ -85,6 +92,31 @@ def bind_seeds(
         scatter(elements_of(_in_dtype(values, dtype)), target)
         start += prod(field.shape) * dtype.itemsize
     return words
+
+
+def _bind_parameters(problem: Problem, spec: ScanSpec, context: DeviceContext) -> DeviceArray | None:
+    """Return the words of initial values with parameters of the call among them; None if there are none, or many."""
+    seeds: Sequence[object] = problem.seeds or ()
+    if not any(isinstance(seed, FilledArray) for seed in seeds):
+        return None
+    fields, rows = problem.seed_element.fields, int(problem.rows)  # not a size, since the content depends on it
+    width = sum(field.words for field in fields)
+    if 4 * rows * width > _MAX_PARAMETER_BYTES:
+        return None
+    columns = []
+    for seed, field in zip(seeds, fields, strict=True):
+        if isinstance(seed, FilledArray):
+            columns.append(seed.astype(word_dtype(field.scalar)).content)
+        else:
+            words = words_of(Element((field,)), [np.asarray(seed)])
+            columns.append((words[::-1] if spec.backwards_as_one else words).tobytes())
+    content = columns[0] if len(columns) == 1 else derive(_join_columns, rows, *columns)
+    return upload_changing(context, content, (rows, width), np.dtype(np.uint32))
+
+
+def _join_columns(rows: int, *columns: bytes) -> bytes:
+    """Return the words of rows, which have parts of their words in each of some columns."""
+    return np.concatenate([np.frombuffer(each, np.uint32).reshape(rows, -1) for each in columns], axis=1).tobytes()
 
 
 def _in_dtype(array: DeviceArray, dtype: AnyDType) -> DeviceArray:

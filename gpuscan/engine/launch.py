@@ -136,7 +136,7 @@ class _Kept(NamedTuple):
     Attributes:
         program: the program.
         form: what results are made of.
-        compute: computes the contents of the program's changing uniforms; None if it has none.
+        compute: computes the contents of the program's changing constants; None if it has none.
     """
 
     program: Program
@@ -152,7 +152,7 @@ class _Kept(NamedTuple):
 def _find(
     context: DeviceContext, key: Hashable, sizes: tuple[int, ...], floats: Sequence[float]
 ) -> tuple[_Kept, Sequence[bytes]] | None:
-    """Return the program of a call, and the contents of its changing uniforms; None if there is no program."""
+    """Return the program of a call, and the contents of its changing constants; None if there is no program."""
     programs = context.programs
     if floats:
         key = _key_for(context, key, floats)

@@ -15,6 +15,7 @@ import numpy as np
 from gpuscan.elements import Element, Structure, bundle_of
 from gpuscan.operators.operator import Operator
 from gpuscan.problem.arguments import OnDevice
+from gpuscan.problem.filled_array import FilledArray
 from gpuscan.problem.problem import Problem
 
 
@@ -71,7 +72,8 @@ def vectors_in(arrays: Sequence[Any], shape: tuple[int, ...], count: int) -> tup
     """Return arrays as arrays of vectors of this many numbers, in the same memory if they are in C order."""
     whole = (*shape, count)
     # `OnDevice` says nothing of views, which the arrays of the engine have.
-    return tuple(np.reshape(each, whole) if isinstance(each, np.ndarray) else each._view_as(whole) for each in arrays)
+    in_numpy = (np.ndarray, FilledArray)
+    return tuple(each.reshape(*whole) if isinstance(each, in_numpy) else each._view_as(whole) for each in arrays)
 
 
 def _by_number(

@@ -21,6 +21,7 @@ from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.trace import Map, trace_function
 from gpuscan.operators.traced_array import Number
+from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.indexed_maps import compose_maps, with_index
 from gpuscan.problem.problem import Problem
 
@@ -114,7 +115,7 @@ def as_log_sums(problem: Problem) -> Problem:
     seeds = problem.seeds
     if seeds is not None:
         (seed,) = seeds
-        seed = seed.astype(np.float32) if isinstance(seed, np.ndarray) else seed
+        seed = seed if isinstance(seed, OnDevice) else seed.astype(np.float32)
         seeds = (seed, np.broadcast_to(np.float32(1), seed.shape))
     whole = replace(problem, operator=sums.pairs, element=before.element, before=before, after=after, seeds=seeds)
     return whole.as_rewrite_of(problem, "log sums")

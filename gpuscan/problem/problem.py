@@ -264,7 +264,7 @@ class Problem:
     @property
     def numpy_seeds(self) -> tuple[AnyArray, ...] | None:
         """The seeds, which are all NumPy's."""
-        return None if self.seeds is None else tuple(as_numpy_arrays(self.seeds))
+        return None if self.seeds is None else tuple(map(np.asarray, as_numpy_arrays(self.seeds)))
 
     @property
     def reduces_rows(self) -> bool:
