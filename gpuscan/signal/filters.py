@@ -20,7 +20,7 @@ from gpuscan.problem.arguments import as_array
 from gpuscan.problem.problem import make_problem
 from gpuscan.reference import scan as reference
 from gpuscan.reference import stages
-from gpuscan.signal.sections import Floats, Section, section_of, sections_of, state_count, state_matrix
+from gpuscan.signal.sections import Floats, Section, section_of, sections_of, state_count, state_matrix, trim_zeros
 from gpuscan.signal.signals import Fields, Samples, Signal, last_samples, signal_of, states_of
 
 if TYPE_CHECKING:
@@ -85,15 +85,17 @@ def lfilter(b: ArrayLike, a: ArrayLike, x: object, axis: int = -1, zi: ArrayLike
     start = None if zi is None else states_of(zi, signal, order)
     if not signal.size:
         return signal.answer(signal.samples, start)
-    poles, zeros = np.trim_zeros(denominator, "b"), np.trim_zeros(numerator, "b")
+    poles, zeros = trim_zeros(denominator), trim_zeros(numerator)
     direct = len(poles) == 1
     if not direct and len(zeros) - len(poles) <= MAX_FURTHER_ZEROS:
         sections = sections_of(numerator, denominator)
-        matrix = state_matrix(sections)
-        states = None if start is None else _section_states(matrix, start)
+        matrix = states = None
+        if start is not None:
+            matrix = state_matrix(sections)
+            states = _section_states(matrix, start)
         if start is None or states is not None:
             y, ends = _through(signal, sections, states)
-            if ends is None:
+            if ends is None or matrix is None:
                 return signal.answer(y, None)
             size = max(order, len(matrix))
             whole = np.zeros((size, *ends.shape[1:]))
@@ -414,8 +416,9 @@ def _make_sample_map(section: Section, signal: Signal) -> Callable[[AnyArray], F
     """Return the map of one sample, from the sample."""
     number = signal.samples.dtype.type
     m = section.m - np.eye(section.size) if section.near_one else section.m
-    same, outputs = [number(each) for each in m.ravel()], [number(each) for each in section.c]
-    inputs = [number(each) for each in (*section.v, section.d)]
+    # Tuples, so that filters with other coefficients launch the same program.
+    same, outputs = tuple([number(each) for each in m.ravel()]), tuple([number(each) for each in section.c])
+    inputs = tuple([number(each) for each in (*section.v, section.d)])
 
     def load_sample(x: AnyArray) -> Fields:
         *states, direct = (x * each for each in inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ import scipy.signal
 
 import gpuscan as gs
 from gpuscan import signal
-from tests.harness.devices import count_plans_and_pipelines
+from tests.api.test_launches import EACH_STAGE, FIRST, Counted
+from tests.harness.builds import count_waits
+from tests.harness.devices import count_plans_and_pipelines, count_programs
 
 pytestmark = pytest.mark.usefixtures("skip_without_adapters")
 
@@ -289,3 +292,28 @@ def test_ragged_arguments_are_named() -> None:
     for call in calls:
         with pytest.raises(ValueError, match=r"\[\[1, 2\], \[3\]\] was passed, but its lists differ"):
             call()
+
+
+@pytest.mark.parametrize("name", ["exponential", "biquad", "slow"])
+def test_new_coefficients_launch_a_program(device: gs.Device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that a filter with other coefficients needs few Python calls, no wait and no further program."""
+    b, a = (np.array(part) for part in FILTERS[name])
+    x = device.asarray(X[0, :, 0].copy())
+    sections = scipy.signal.tf2sos(b, a)
+    for n in range(60):  # each of the buffers for the coefficients is bound with several others
+        signal.lfilter(b * (1 + n / 100), a, x)
+        signal.sosfilt(sections, x)
+    known = count_programs(device)
+    with device.profile() as profile:
+        signal.lfilter(b, a, x)
+    stages = max(1, len(profile.spans))
+    with monkeypatch.context() as patched:
+        waits = count_waits(device, patched)
+        calls = [Counted().of(partial(signal.lfilter, b * k, a, x)) for k in (2.1, 2.2, 2.3)]
+        calls += [Counted().of(partial(signal.sosfilt, sections, x)) for _ in range(3)]
+        assert not waits
+    assert count_programs(device) == known
+    # NumPy computes the coefficients of sections.
+    assert max(calls) <= 2 * FIRST + EACH_STAGE * stages, calls
+    found, wanted = signal.lfilter(b * 2.2, a, x), signal.lfilter(b * 2.2, a, X[0, :, 0], 0)
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-4)
