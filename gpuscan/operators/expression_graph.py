@@ -75,24 +75,37 @@ class Node:
         """The number of a constant, as a NumPy scalar; of a 16-bit float it is a float32. It is revealed."""
         return np.frombuffer(reveal(self.data), compute_dtype(self.scalar))[0]
 
-    def equals(self, number: int) -> bool:
+    def equals(self, number: float) -> bool:
         """Return True for a constant of this value. This reveals only whether the two are equal."""
         return self.is_constant and self.reveal(_equal_to(number))
 
-    def reveal(self, function: Callable[[Any], T]) -> T:
-        """Return what a function gives for the value of a constant. Only this result is revealed."""
-        found: T = reveal(derive(of_bytes(function, (compute_dtype(self.scalar),)), self.data))
+    def reveal(self, function: Callable[..., T], *others: Node) -> T:
+        """Return what a function gives for the values of this constant and others. Only this result is revealed."""
+        nodes = (self, *others)
+        sources = tuple([compute_dtype(node.scalar) for node in nodes])
+        with np.errstate(all="ignore"):
+            found: T = reveal(derive(of_bytes(function, sources), *[node.data for node in nodes]))
         return found
 
 
 @lru_cache(maxsize=16)
-def _equal_to(number: int) -> Callable[[object], bool]:
+def _equal_to(number: float) -> Callable[[object], bool]:
     return lambda value: bool(value == number)
 
 
 @lru_cache(maxsize=64)
 def _cast_to(dtype: AnyDType) -> Callable[[object], AnyArray]:
     return lambda value: np.asarray(value).astype(dtype)
+
+
+@lru_cache(maxsize=64)
+def _view_as(stored: AnyDType, dtype: AnyDType) -> Callable[[object], AnyArray]:
+    return lambda value: np.asarray(value).astype(stored).view(dtype)
+
+
+def is_nan(value: Any) -> bool:
+    """Return True for a number that is NaN."""
+    return bool(value != value)
 
 
 class Graph:
@@ -176,7 +189,7 @@ class Graph:
         """Return the node of a constant of another graph."""
         return self._node("constant", (), node.scalar, present(node.data) if self._with_floats else node.data)
 
-    def _compute(self, function: Callable[..., object], args: Sequence[Node], scalar: Scalar) -> Node:
+    def compute(self, function: Callable[..., object], args: Sequence[Node], scalar: Scalar) -> Node:
         """Return the constant that NumPy computes from constants."""
         with np.errstate(all="ignore"):
             data = [arg.data for arg in args]
@@ -188,14 +201,14 @@ class Graph:
     def apply(self, op: str, args: Sequence[Node], scalar: Scalar) -> Node:
         """Return the node of the ufunc `op` on `args`, which have the types of its loop. NumPy computes constants."""
         if all(arg.is_constant for arg in args):
-            return self._compute(numpy_function(op), args, scalar)
+            return self.compute(numpy_function(op), args, scalar)
         return self._node(op, tuple(args), scalar)
 
     def cast(self, node: Node, scalar: Scalar) -> Node:
         if node.scalar == scalar:
             return node
         if node.is_constant:
-            return self._compute(_cast_to(scalar.dtype), (node,), scalar)
+            return self.compute(_cast_to(scalar.dtype), (node,), scalar)
         if scalar == COMPLEX64:
             return self.complex(self.cast(node, FLOAT32), self.constant(0, FLOAT32))
         if node.scalar == COMPLEX64:
@@ -207,9 +220,7 @@ class Graph:
         if node.scalar == scalar:
             return node
         if node.is_constant:
-            with np.errstate(all="ignore"):
-                stored = np.asarray(node.value).astype(node.scalar.dtype)
-            return self.constant(stored.view(scalar.dtype), scalar)
+            return self.compute(_view_as(node.scalar.dtype, scalar.dtype), (node,), scalar)
         return self._node("view", (node,), scalar)
 
     def parts(self, node: Node) -> tuple[Node, Node]:
@@ -225,7 +236,7 @@ class Graph:
 
     def select(self, condition: Node, if_true: Node, if_false: Node) -> Node:
         if condition.is_constant:
-            return if_true if condition.value else if_false
+            return if_true if condition.reveal(bool) else if_false
         if if_true is if_false:
             return if_true
         return self._node("select", (condition, if_true, if_false), if_true.scalar)

@@ -47,9 +47,9 @@ def function_key(function: object, *, numbers: bool = True, floats: list[float] 
     Args:
         function: the function.
         numbers: False to return None for a function that reads numbers, too.
-        floats: a list that gets the floats of Python and NumPy that the function and the functions in it read: those in
-            variables that they close over, in defaults, in what a `functools.partial` passes, and in tuples there. The
-            order is that in which `with_parameters` replaces them. The key does not have their values then.
+        floats: a list that gets the floats of Python and NumPy that the function and the functions in it close over,
+            have as defaults, or get from a `functools.partial`, also in tuples. Their order is the order in which
+            `with_parameters` replaces them. The key does not have their values then.
 
     Example:
         >>> def scaled(factor):

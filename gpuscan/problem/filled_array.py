@@ -19,7 +19,7 @@ class FilledArray:
     Args:
         number: the parameter.
         shape: the array's shape.
-        dtypes: the dtypes that the number is cast to, one after the other.
+        dtypes: the dtypes that the number is cast to, in this order.
     """
 
     def __init__(self, number: Parameter, shape: tuple[int, ...], *dtypes: AnyDType) -> None:
@@ -31,7 +31,7 @@ class FilledArray:
         return FilledArray(self._number, self.shape, *self._dtypes, np.dtype(dtype))
 
     def reshape(self, *shape: int) -> FilledArray:
-        """Return the array in another shape, of which one length may be -1."""
+        """Return the array in another shape. One length may be -1."""
         rest = self.size // max(1, -prod(shape))
         return FilledArray(self._number, tuple(rest if n == -1 else n for n in shape), *self._dtypes)
 
@@ -55,7 +55,7 @@ def is_float_parameter(value: object) -> TypeGuard[Parameter]:
 
 
 def cast_parameter(number: Parameter, *dtypes: AnyDType) -> Any:
-    """Return a parameter cast to some dtypes, one after the other, as a number of NumPy."""
+    """Return a parameter cast to some dtypes, in this order, as a number of NumPy."""
     found = derive(_cast, number._expression, dtypes)
     return Parameter(found) if isinstance(found, Expression) else found
 

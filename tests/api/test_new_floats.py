@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from tests.api.test_launches import EACH_STAGE, FIRST, Counted
+from tests.api.test_launches import EACH_RESULT, EACH_STAGE, FIRST, Counted, results_of
 from tests.harness.builds import count_waits
 from tests.harness.devices import count_programs
 from tests.oracle import assert_same
@@ -258,10 +258,7 @@ def test_every_kind_of_call(device: gs.Device, kind: str) -> None:
     """Compare each new float with a fresh trace, and assert that programs and Python calls do not increase."""
     call = CALLS[kind]
     a = device.asarray(X)
-    values = [0.5, 0.25, 2.0, -0.5, 1.0, 0.75, 0.0, -1.0, -2.0, 0.5, 1.5, 4.0, 0.25, NAN, 0.0]
-    for value in values:
-        wanted = outcome(partial(call, a, value, trace_each_time))
-        assert outcome(partial(call, a, value, itself)) == wanted, (kind, value)
+    compare_with_traces(call, a, kind)
     for n in range(20):
         call(a, n / 3 + 0.01, itself)
     kept = count_programs(device)
@@ -271,6 +268,43 @@ def test_every_kind_of_call(device: gs.Device, kind: str) -> None:
         call(a, 0.3, itself)
     stages = max(1, len(profile.spans))
     assert max(calls) <= FIRST + NEW_FLOAT + EACH_STAGE * stages, calls
+
+
+def compare_with_traces(call: Callable[[Any, float, Any], Any], a: Any, kind: str) -> None:
+    """Assert that each float gives the bits that a trace of the functions with this float gives."""
+    for value in (0.5, 0.25, 2.0, -0.5, 1.0, 0.75, 0.0, -1.0, -2.0, 0.5, 1.5, 4.0, 0.25, NAN, 0.0):
+        wanted = outcome(partial(call, a, value, trace_each_time))
+        assert outcome(partial(call, a, value, itself)) == wanted, (kind, value)
+
+
+LOOPS: dict[str, Callable[[Any, float, Any], Any]] = {
+    "affine loop": lambda a, k, of: gs.loop(of(lambda h, x: k / 8 * h + x), 0.0, a),
+    "running mean": lambda a, k, of: gs.loop(of(lambda h, x: h + k * (x - h)), 1.0, a.reshape(30, 10), axis=1),
+    "loop with a carry": lambda a, k, of: gs.loop(of(lambda h, x: (k / 8 * h + x, h * k)), 0.0, a, reverse=True),
+    "loop with a decay": lambda a, k, of: gs.loop(of(lambda h, x: np.maximum(h - k, x)), 0.0, a),
+    "loop with bounds": lambda a, k, of: gs.loop(of(lambda h, x: np.clip(h + x, -k, k)), 0.0, a),
+    "loop with a choice": lambda a, k, of: gs.loop(of(lambda h, x: np.where(x > k, 0, h + x)), 0.0, a),
+    "loop with a product": lambda a, k, of: gs.loop(of(lambda h, x: np.maximum(abs(k) * h, x)), 0.0, a),
+    "loop of quotients": lambda a, k, of: gs.loop(of(lambda h, x: (h + abs(k)) / (h + 2)), 0.5, a),
+}
+
+
+@pytest.mark.parametrize("kind", LOOPS)
+def test_loops(device: gs.Device, kind: str) -> None:
+    """Assert the same of loops. What decides the form of a loop is computed again for each float."""
+    call = LOOPS[kind]
+    a = device.asarray(X)
+    compare_with_traces(call, a, kind)
+    for n in range(150):
+        call(a, n / 1000 + 0.3001, itself)
+    kept = count_programs(device)
+    calls = [Counted().of(partial(call, a, n / 1000 + 0.4501, itself)) for n in range(5)]
+    assert count_programs(device) == kept
+    with device.profile() as profile:
+        call(a, 0.3, itself)
+    stages, results = max(1, len(profile.spans)), len(results_of(call(a, 0.3, itself)))
+    # A buffer for the float may be bound with others for the first time.
+    assert min(calls) <= FIRST + NEW_FLOAT + EACH_STAGE * stages + EACH_RESULT * (results - 1), calls
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64"])

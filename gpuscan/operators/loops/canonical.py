@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gpuscan.operators.evaluation import copy_nodes
-from gpuscan.operators.expression_graph import Graph, Node, reachable
+from gpuscan.operators.expression_graph import Graph, Node, is_nan, reachable
 from gpuscan.operators.loops.intervals import Interval, intervals_of
 
 _LESS = ("less", "less_equal")
@@ -118,15 +119,20 @@ def _limits(bounded: _Bounded) -> tuple[Node | None, Node | None] | None:
     low: Node | None = None
     high: Node | None = None
     for bound in bounded.bounds:
-        value = bound.limit.value
-        fits = (low is None or low.value <= value) and (high is None or value <= high.value)
+        limit = bound.limit
+        if limit.reveal(is_nan):
+            return None
         # A chosen limit between the bounds inside is a bound as well. Another one would be undone by them.
-        if value != value or (bound.chosen and not fits):
+        if bound.chosen and ((low and limit.reveal(_is_below, low)) or (high and high.reveal(_is_below, limit))):
             return None
         if bound.low:
-            low = bound.limit if low is None or low.value < value else low
-            high = bound.limit if high is not None and high.value < value else high
+            low = limit if low is None or low.reveal(_is_below, limit) else low
+            high = limit if high is not None and high.reveal(_is_below, limit) else high
         else:
-            high = bound.limit if high is None or high.value > value else high
-            low = bound.limit if low is not None and low.value > value else low
+            high = limit if high is None or limit.reveal(_is_below, high) else high
+            low = limit if low is not None and limit.reveal(_is_below, low) else low
     return low, high
+
+
+def _is_below(value: Any, other: Any) -> bool:
+    return bool(value < other)

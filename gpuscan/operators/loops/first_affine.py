@@ -16,14 +16,13 @@ from gpuscan.operators.adjoint import ONE
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Node, reachable
 from gpuscan.operators.loops.affine import Inner, PlusTimes
-from gpuscan.operators.loops.semirings import Forms, ScaledMaps, scale_number
+from gpuscan.operators.loops.semirings import Forms, ScaledMaps, scale_node
 from gpuscan.operators.loops.stage import (
     Composition,
     LeavesClassError,
     Numbers,
     Part,
     Stage,
-    compute_nodes,
     loses_infinities,
 )
 from gpuscan.operators.traced_array import Number
@@ -80,7 +79,7 @@ def derive(part: Part) -> Stage:
     shift = forms.whole_shift(form)
     shift = semiring.zero(state) if shift is None else shift
     wide = semiring.calculus.wide
-    numbers = (*compute_nodes(graph, scale_number, wide(weight)), wide(shift), wide(first))
+    numbers = (*scale_node(graph, wide(weight)), wide(shift), wide(first))
     law = "h[t] = v if h[t-1] is NaN else a h[t-1] + b"
     maps = FirstAffineMaps(ScaledMaps(PlusTimes, loses_infinities(inner, form.constant)))
     return Stage("affine", law, part.places, numbers, form.constant, maps)

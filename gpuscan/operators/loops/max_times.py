@@ -157,6 +157,10 @@ class MinTimesByChoice(MinTimes):
 CHOOSING: Mapping[type[Semiring], type[Semiring]] = {MaxTimes: MaxTimesByChoice, MinTimes: MinTimesByChoice}
 
 
+def _is_nonnegative(value: Any) -> bool:
+    return bool(value >= 0)
+
+
 def is_nonnegative(node: Node, known: Collection[int] = ()) -> bool:
     """Return True if the operations that compute a number show that it is not negative.
 
@@ -168,7 +172,7 @@ def is_nonnegative(node: Node, known: Collection[int] = ()) -> bool:
     if node.index in known:
         return True
     if node.is_constant:
-        return bool(node.value >= 0)
+        return node.reveal(_is_nonnegative)
     if node.scalar.kind in ("unsigned", "bool"):
         return True
     if op in ("absolute", "exp", "exp2", "sqrt", "cosh", "hypot", "arccos"):

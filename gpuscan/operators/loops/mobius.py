@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -307,7 +308,11 @@ def _differences(quotient: _Quotient, own: Collection[int]) -> int:
 
 
 def _is_negative(node: Node) -> bool:
-    return node.is_constant and node.scalar.kind == "float" and bool(node.value < 0)
+    return node.is_constant and node.scalar.kind == "float" and node.reveal(_is_below_zero)
+
+
+def _is_below_zero(value: Any) -> bool:
+    return bool(value < 0)
 
 
 def _begins_as_probability(part: Part) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.array_types import AnyDType
-from gpuscan.elements import scalar_of
+from gpuscan.elements import SCALARS, scalar_of
 from gpuscan.operators.adjoint import ONE, ZERO, Pattern, pattern_of
 from gpuscan.operators.derivatives import Calculus
 from gpuscan.operators.expression_graph import Graph, Node, reachable
@@ -325,6 +325,33 @@ def scale_number(number: Number) -> tuple[Number, Number]:
     return rescale(number, np.zeros_like(number).astype(np.int32), 2)
 
 
+def scale_node(graph: Graph, node: Node) -> list[Node]:
+    """Return the nodes of `scale_number` for a number. Those of a constant are computed from it in one step each."""
+    if not node.is_constant:
+        return compute_nodes(graph, scale_number, node)
+    return [graph.compute(_factor_of, (node,), node.scalar), graph.compute(_exponent_of, (node,), SCALARS["int32"])]
+
+
+def _factor_of(number: Any) -> Any:
+    return _scale_constant(number)[0]
+
+
+def _exponent_of(number: Any) -> int:
+    return _scale_constant(number)[1]
+
+
+def _scale_constant(number: Any) -> tuple[Any, int]:
+    """Return what `scale_number` does for a number of NumPy."""
+    unit, root = powers(number.dtype)
+    exponent = 0
+    for _ in range(2):
+        if abs(number) >= root:
+            number, exponent = number / number.dtype.type(unit), exponent + 1
+        elif abs(number) < 1 / root:
+            number, exponent = number * number.dtype.type(unit), exponent - 1
+    return number, 0 if number + number == number else exponent
+
+
 def multiply_scaled(factor: Number, exponent: Number, number: Number) -> Number:
     """Return ``factor * unit**exponent * number`` without an overflow or underflow that the result has not.
 
@@ -447,7 +474,7 @@ def _derive_scaled_stage(forms: Forms, form: Form) -> Stage:
         numbers = (semiring.calculus.wide(semiring.zero(weight) if shift is None else shift),)
         if semiring.kind == "affine":
             composition = ScaledMaps(type(semiring), loses_infinities(part, form.constant))
-    scaled = compute_nodes(semiring.graph, scale_number, semiring.calculus.wide(weight))
+    scaled = scale_node(semiring.graph, semiring.calculus.wide(weight))
     return Stage(semiring.kind, semiring.law, part.places, (*scaled, *numbers), form.constant, composition)
 
 

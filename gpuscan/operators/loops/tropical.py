@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.array_types import AnyArray
-from gpuscan.operators.expression_graph import BOOL, Node
+from gpuscan.operators.expression_graph import BOOL, Node, is_nan
 from gpuscan.operators.loops.semirings import INT64, Form, Forms, Semiring, derive_stage
 from gpuscan.operators.loops.stage import (
     Composition,
@@ -407,7 +407,7 @@ def derive(part: Part) -> Stage:
         raise LeavesClassError(part.results[0], rank=-1)
     nan = next(iter(clamps.nan), "keep")
     if clamps.skips and clamps.scalar.kind == "float" and (found.shift is not None or all(bounds)):
-        varies = next((limit for limit in clamps.skips if not limit.is_constant or np.isnan(limit.value)), None)
+        varies = next((limit for limit in clamps.skips if not limit.is_constant or limit.reveal(is_nan)), None)
         if varies is not None:
             raise LeavesClassError(part.results[0], "passes over NaN of a limit after a sum or another limit", rank=1)
     kind = _KINDS[bounds]
