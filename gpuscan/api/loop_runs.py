@@ -10,6 +10,7 @@ import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.loop_arguments import LoopArguments, Place
+from gpuscan.api.loop_steps import Sources, cut_inputs, own_steps
 from gpuscan.api.map import map_fields
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
@@ -39,59 +40,6 @@ from gpuscan.operators.loops.step import Step
 from gpuscan.operators.trace import Map
 from gpuscan.problem.problem import Problem
 from gpuscan.reference import scan as reference
-
-
-class _Sources:
-    """The arrays that some nodes are computed from.
-
-    Args:
-        nodes: the nodes.
-        places: the arrays of some nodes, by the index of the node. The nodes are computed from these alone.
-        spare: an array to read if the nodes need none.
-    """
-
-    def __init__(self, nodes: Sequence[Node], places: Mapping[int, Place], spare: Place) -> None:
-        self.arrays: list[SomeArray] = []
-        self.fields: list[Field] = []
-        found = {node: places[node.index] for node in cut_inputs(nodes, places)}
-        self._of: dict[Node, tuple[int, Place]] = {}
-        for node, place in found.items():
-            self._of[node] = (self._number(place), place)
-        if not self.arrays:
-            self._number(spare)
-        self.element = bundle_of(self.fields)
-
-    def _number(self, place: Place) -> int:
-        for number, array in enumerate(self.arrays):
-            if array is place.array:
-                return number
-        self.arrays.append(place.array)
-        self.fields.append(place.field)
-        return len(self.arrays) - 1
-
-    def inputs(self, graph: Graph) -> dict[Node, Node]:
-        """Return the node of another graph that takes the place of each node."""
-        found = {}
-        for node, (number, place) in self._of.items():
-            value = graph.input(0, number, place.component, place.field.scalar)
-            found[node] = graph.cast(value, node.scalar)
-        return found
-
-
-def cut_inputs(nodes: Sequence[Node], places: Mapping[int, object]) -> list[Node]:
-    """Return the first nodes with a place, and the inputs without one, that nodes are computed from."""
-    seen: dict[int, Node] = {}
-    waiting, found = list(nodes), []
-    while waiting:
-        node = waiting.pop()
-        if node.index in seen:
-            continue
-        seen[node.index] = node
-        if node.index in places or node.op == "input":
-            found.append(node)
-        else:
-            waiting.extend(node.args)
-    return sorted(found, key=lambda node: node.index)
 
 
 class LoopRun:
@@ -311,6 +259,7 @@ class LoopRun:
         """
         step = self.step
         flat = [node for group in nodes for node in group]
+        targets_given = targets is not None
         targets = [step.results[place] for place in stage.places] if targets is None else targets
         own = {node.index: place for place, node in enumerate(targets)}
         carried = self._find_carried(flat, own)
@@ -319,12 +268,13 @@ class LoopRun:
         # New numbers that are inputs as they are can be read like any other.
         nodes_of = step.graph.nodes
         places = {index: p for index, p in self.places.items() if index not in own or not nodes_of[index].args}
-        sources = _Sources(numbers, places, self.spare)
+        sources = Sources(numbers, places, self.spare)
         graph = Graph()
         element = _element([node.scalar for node in numbers])
         loaded = copy_nodes(numbers, graph, sources.inputs(graph))
         before = map_of(graph, sources.element, [[node] for node in loaded], element)
         after = self._after(stage, element, carried, nodes, fields, targets)
+        steps = None if targets_given else own_steps(step, stage, before, sources, carried, nodes, fields)
         count = len(stage.numbers)
         rest = [(BOOL, False)] * flagged + [(node.scalar, 0) for node in carried]
         problem = Problem(
@@ -340,6 +290,7 @@ class LoopRun:
             initial=True,
             before=before,
             after=after,
+            steps=steps,
         )
         return seeds_by_rows(problem.made_reproducible() if self.fixed else problem)
 
@@ -503,7 +454,7 @@ class LoopRun:
     def map_nodes(self, nodes: Sequence[Sequence[Node]], fields: Sequence[Field]) -> Sequence[SomeArray]:
         """Return nodes as arrays, computed from the arrays that are there."""
         flat = [node for group in nodes for node in group]
-        sources = _Sources(flat, self.places, self.spare)
+        sources = Sources(flat, self.places, self.spare)
         graph = Graph()
         found = iter(copy_nodes(flat, graph, sources.inputs(graph)))
         by_field = [[graph.cast(next(found), f.scalar) for _ in g] for g, f in zip(nodes, fields, strict=True)]

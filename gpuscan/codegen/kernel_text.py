@@ -19,7 +19,7 @@ from gpuscan.codegen.load_store import (
     vector_type,
 )
 from gpuscan.codegen.number_formats import conversions_of, from_words, to_storage, to_words
-from gpuscan.elements import Element, Field, Scalar
+from gpuscan.elements import Element, Field, Scalar, bundle_of
 from gpuscan.operators.user_wgsl import isolate_user_code
 from gpuscan.operators.wgsl_arithmetic import Text, literal, wrap_integer
 from gpuscan.planning.kernel import MOVED, OTHERS_AT, RUNS_AT, Kernel
@@ -62,7 +62,8 @@ class KernelText:
     @property
     def helpers(self) -> tuple[str, ...]:
         """The functions of shaders/shared/arithmetic.wgsl that the operator and the maps call."""
-        codes = [code for code in (self.spec.combine, self.spec.before, self.spec.after) if code is not None]
+        steps = () if self.spec.steps is None else (code for _, code in self.spec.steps.named)
+        codes = [code for code in (self.spec.combine, self.spec.before, self.spec.after, *steps) if code is not None]
         return tuple(dict.fromkeys(name for code in codes for name in code.helpers))
 
     @property
@@ -211,10 +212,29 @@ class KernelText:
 
     def pick_element(self, condition: str, yes: str, no: str) -> str:
         """Return the element `yes` where the condition holds, else `no`, without a branch."""
-        element = self.spec.element
+        return self._pick("Element", self.spec.element, condition, yes, no)
+
+    def _pick(self, name: str, element: Element, condition: str, yes: str, no: str) -> str:
         both = zip(self.numbers_of(element, yes), self.numbers_of(element, no), strict=True)
         numbers = [[f"select({n}, {y}, {condition})" for y, n in zip(a, b, strict=True)] for a, b in both]
-        return self.construct("Element", element, numbers)
+        return self.construct(name, element, numbers)
+
+    # ----- Steps of a loop: see `gpuscan.problem.own_steps`
+
+    @property
+    def state(self) -> Element:
+        """The numbers of a loop's state."""
+        assert self.spec.steps is not None
+        return self.spec.steps.state.result
+
+    def pick_state(self, condition: str, yes: str, no: str) -> str:
+        """Return the state `yes` where the condition holds, else `no`, without a branch."""
+        return self._pick("LoopState", self.state, condition, yes, no)
+
+    def with_source(self, name: str, element: Element, value: str, source: str) -> str:
+        """Return the value of the WGSL type `name` that has the numbers of an element, then those of a source."""
+        numbers = [*self.numbers_of(element, value), *self.numbers_of(self.spec.source, source)]
+        return self.construct(name, bundle_of((*element.fields, *self.spec.source.fields)), numbers)
 
     def map_result(self, item: str, position: int = 0) -> str:
         """Return what is stored for the element `item` at this position of a chunk."""
@@ -261,6 +281,8 @@ class KernelText:
         """Return the element at this position of the chunk that was loaded from place `first` in storage."""
         spec = self.spec
         numbers = [self._load_numbers(source, position, first) for source in self.loaded_sources]
+        if self.kernel.takes_steps:
+            return self.construct("Source", spec.source, numbers)
         name, element = ("Source", spec.source) if spec.neighbour_field is None else ("Element", spec.element)
         if spec.index_step:
             name, element, numbers = "Indexed", spec.indexed_source, [*numbers, [f"index{position}"]]

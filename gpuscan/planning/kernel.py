@@ -21,7 +21,7 @@ from gpuscan.planning.kernel_parts import (
     WaitPolicy,
 )
 from gpuscan.planning.spec import ShaderSpec
-from gpuscan.planning.tile_shapes import SPAN, ColumnTile, RowTile, Tile
+from gpuscan.planning.tile_shapes import SPAN, ColumnTile, RowTile, Tile, TileShape
 
 # Neighbouring elements that an invocation of a compaction moves at a time. See shaders/scan/compact.wgsl.
 MOVED = 4
@@ -268,6 +268,14 @@ class Kernel(HashedOnce):
         return self.spec.combine.order_free and reduces and not elsewhere
 
     # ----- What a tile does while it waits
+
+    @property
+    def takes_steps(self) -> bool:
+        """True if the results within a chunk are those of the loop's own steps, and maps are composed for its total."""
+        tile, stage = self.tile, self.stage in ("scan", "reduce")
+        joined_once = tile.single_lead or not self.subgroups
+        fits = isinstance(tile, TileShape) and joined_once and tile.chunk > 1
+        return self.spec.steps is not None and stage and fits and not self.access.via_workgroup_memory
 
     @property
     def reloads_after_help(self) -> bool:

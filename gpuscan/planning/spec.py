@@ -25,6 +25,7 @@ from gpuscan.operators.code import Code, combine_code, map_code
 from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.parameters import Expression, concatenate
+from gpuscan.operators.trace import Map
 from gpuscan.operators.traced_array import Number
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.problem.indexed_maps import with_index
@@ -32,6 +33,30 @@ from gpuscan.problem.problem import Problem
 
 # Bytes in the widest load or store: WGSL's vec4<u32>.
 ACCESS_BYTES = 16
+
+
+@dataclass(frozen=True)
+class StepCodes(HashedOnce):
+    """The code of the steps of a loop; see `gpuscan.problem.own_steps.OwnSteps`.
+
+    Attributes:
+        state, take, finish, first, extend, settle: the functions.
+    """
+
+    state: Code
+    take: Code
+    finish: Code
+    first: Code | None
+    extend: Code | None
+    settle: Code | None
+
+    __hash__ = HashedOnce.__hash__
+
+    @property
+    def named(self) -> tuple[tuple[str, Code], ...]:
+        """The functions, each with its name."""
+        pairs = ((f"loop_{each.name}", getattr(self, each.name)) for each in fields(self))
+        return tuple((name, code) for name, code in pairs if code is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +100,7 @@ class ShaderSpec(HashedOnce):
         lists_runs: the number of segments and where each of them begins are stored as well.
         everywhere: elements are combined in the canonical order (docs/numerics.md), by steps with the same bits on
             every device.
+        steps: the loop's own steps, which give the results within a chunk; None to combine elements.
     """
 
     source: Element
@@ -103,13 +129,15 @@ class ShaderSpec(HashedOnce):
     lists_runs: bool = False
     index_step: int = 0
     everywhere: bool = False
+    steps: StepCodes | None = None
 
     __hash__ = HashedOnce.__hash__
 
     @cached_property
     def captured_functions(self) -> tuple[tuple[str, Code], ...]:
         """The functions of the shader that read captured constants, each with its name."""
-        functions = (("combine", self.combine), ("before", self.before), ("after", self.after))
+        steps = () if self.steps is None else self.steps.named
+        functions = (("combine", self.combine), ("before", self.before), ("after", self.after), *steps)
         return tuple((name, code) for name, code in functions if code is not None and code.captured)
 
     @property
@@ -125,7 +153,8 @@ class ShaderSpec(HashedOnce):
     @property
     def has_long_functions(self) -> bool:
         """True if shaders that repeat the functions of an element for each element of a chunk take long to compile."""
-        return any(code.long for code in (self.combine, self.before, self.after) if code is not None)
+        steps = () if self.steps is None else (code for _, code in self.steps.named)
+        return any(code.long for code in (self.combine, self.before, self.after, *steps) if code is not None)
 
     @property
     def reduces_segments(self) -> bool:
@@ -160,6 +189,22 @@ class ShaderSpec(HashedOnce):
         """One result: what is stored at one place. A partition has two places for the fields of an element."""
         fields = self.destination.fields
         return bundle_of(fields[: len(fields) // 2]) if self.partitions else self.destination
+
+    @property
+    def stepped(self) -> Element:
+        """The argument of a step: the numbers of a state, then those of a source."""
+        assert self.steps is not None
+        return bundle_of((*self.steps.state.result.fields, *self.source.fields))
+
+    @property
+    def extended(self) -> Element:
+        """The argument of `StepCodes.extend`: the numbers of a map, then those of a source."""
+        return bundle_of((*self.element.fields, *self.source.fields))
+
+    @property
+    def kept_words(self) -> int:
+        """The 32-bit words of an element that an invocation keeps while its tile waits."""
+        return self.element.words if self.steps is None else self.source.words
 
     @property
     def indexed_source(self) -> Element:
@@ -318,10 +363,55 @@ def scan_spec(
         lists_runs=problem.lists_runs,
         index_step=0 if not problem.indexed else -1 if problem.reverse else 1,
         everywhere=problem.everywhere,
+        steps=_step_codes(problem, native, captures) if takes_steps(problem) else None,
     )
+    if spec.steps is not None and not pays_to_take_steps(spec):
+        spec = replace(spec, steps=None)
     if problem.everywhere:
         return replace(spec, combine=replace(spec.combine, order_free=False, commutes=False, atomic=None, neutral=None))
     return by_order(without_signs(spec, lambda element: _combine_code(problem.operator, element, native, captures)))
+
+
+def takes_steps(problem: Problem) -> bool:
+    """Return True if kernels take a loop's own steps within chunks.
+
+    Columns are combined. So are narrow numbers of one array, which fill a chunk and are kept as they are stored.
+    """
+    if problem.steps is None or problem.steps.before is not problem.before or scans_columns(problem):
+        return False
+    if problem.everywhere or problem.keep_last_only or problem.heads is not None or not problem.initial:
+        return False
+    return len(problem.source.fields) > 1 or problem.source.fields[0].storage_bytes >= 4
+
+
+def pays_to_take_steps(spec: ScanSpec) -> bool:
+    """Return True if maps of steps take more words than their sources, or more than a few instructions to combine."""
+    return spec.element.words > spec.source.words or not spec.combine.light
+
+
+def _step_codes(problem: Problem, native: bool, captures: bool) -> StepCodes:
+    """Return the code of a loop's own steps."""
+    steps = problem.steps
+    assert steps is not None
+
+    def code(function: Map | None, name: str, argument: str, result: str) -> Code | None:
+        if function is None:
+            return None
+        return _map_code(function, function.source, f"loop_{name}", argument, result, native, captures)
+
+    state, take = code(steps.state, "state", "Element", "LoopState"), code(steps.take, "take", "Stepped", "LoopState")
+    finish = code(steps.finish, "finish", "Stepped", "Result")
+    assert state is not None
+    assert take is not None
+    assert finish is not None
+    return StepCodes(
+        state,
+        take,
+        finish,
+        first=code(steps.first, "first", "Source", "Element"),
+        extend=code(steps.extend, "extend", "Extended", "Element"),
+        settle=code(steps.settle, "settle", "Element", "Element"),
+    )
 
 
 def scans_columns(problem: Problem) -> bool:

@@ -123,6 +123,7 @@ def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     chunk = h.mask_chunk if spec.compacts else min_chunk(spec.source, spec.destination)
     words = spec.item_words
     place_words = spec.element.words if has_narrow_rows(spec, capabilities) else words
+    place_words = place_words if spec.steps is None else spec.kept_words
     accessed = bytes_accessed_together(spec)
     fits = spec.length // (h.workgroup * h.min_tiles)  # elements of a chunk
     chunk_bytes = min(largest_chunk_bytes(spec, h), max(ACCESS_BYTES, fits * accessed))
@@ -143,6 +144,7 @@ def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     else:
         workgroup, steps = lanes_and_steps(spec, capabilities, chunk, workgroup, wide)
     once = spec.combine.long or joins_rows_once(spec, capabilities, chunk) or joins_segments_once(spec)
+    once = once or spec.steps is not None
     return TileShape(workgroup, subgroup_size, steps, chunk, single_lead=once and chunk > 1 and not spec.compacts)
 
 
@@ -325,10 +327,11 @@ def row_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool) -> Til
     while chunks[-1] * 2 * words <= most_words and (not width or chunks[-1] * 2 * accessed <= chunk_bytes):
         chunks.append(chunks[-1] * 2)
     chunks = [chunk for chunk in chunks if length % chunk == 0]
+    once = spec.combine.long or spec.steps is not None
     # Long operators take tiles that rows share rather than short chunks. H100, logaddexp in rows of 1,472: 549, 819 us.
     long_chunks = [chunk for chunk in chunks if chunk * accessed > ACCESS_BYTES]
     shapes = [
-        TileShape(size, width, steps, chunk, per_row=True, single_lead=width > 0 and spec.combine.long and chunk > 1)
+        TileShape(size, width, steps, chunk, per_row=True, single_lead=width > 0 and chunk > 1 and once)
         for size in sizes
         for chunk in ((long_chunks or chunks[-1:]) if width else chunks)
         for steps in (h.steps if width else (1,))
@@ -408,6 +411,8 @@ def recomputes_scan(spec: ScanSpec, capabilities: Capabilities) -> bool:
 def steps_that_fit(spec: ScanSpec, h: Heuristics, chunk: int, scanned_twice: bool) -> int:
     """Return the most steps of such chunks that an invocation has registers for while its tile waits."""
     kept = chunk * spec.item_words
+    if spec.steps is not None:  # the sources, and what is before the chunk
+        kept = chunk * spec.kept_words + spec.item_words
     if scanned_twice:  # the storage words, and of the items that precede chunks all words but one
         kept = chunk * spec.source.fields[0].storage_bytes // 4 + spec.item_words - 1
     numbers64 = any(f.scalar.bits == 64 and f.scalar.kind != "complex" for f in spec.element.fields)

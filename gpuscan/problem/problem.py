@@ -30,6 +30,7 @@ from gpuscan.problem.arguments import (
 from gpuscan.problem.fixed_bits import check_fixed_bits, needs_fixed_bits, trace_with_one_nan, with_one_nan
 from gpuscan.problem.indexed_maps import IndexedMap, as_map, with_index
 from gpuscan.problem.leading_axes import split_axes
+from gpuscan.problem.own_steps import OwnSteps
 from gpuscan.problem.results import own_axes
 from gpuscan.problem.segments import Heads, Keys, heads_of
 
@@ -89,6 +90,7 @@ class Problem:
         indexed: True if `before` takes a pair of an element and its index along the axis.
         everywhere: True if the results must have the same bits on every device and on NumPy.
         lists_runs: True if the number of the only row's segments and where each of them begins are wanted as well.
+        steps: the loop's own steps, if the operator composes their maps; None otherwise.
         kind: an object that all cached problems of one kind share; None if the problem is not cached, as one that
             `replace` returns.
         layout_kind: a value that problems with the same plans share; None if that is not known.
@@ -117,6 +119,7 @@ class Problem:
     lists_runs: bool = False
     indexed: bool = False
     everywhere: bool = False
+    steps: OwnSteps | None = None
     # `replace` does not pass these on.
     kind: Hashable = field(default=None, init=False, repr=False, compare=False)
     layout_kind: Hashable = field(default=None, init=False, repr=False, compare=False)

@@ -9,7 +9,9 @@
 // ----- Load and store
 alias Chunk = array<Item, {{ kernel.tile.chunk }}>;
 
-{% if kernel.loads_words_first %}
+{% if kernel.takes_steps %}
+{% include "scan/own_steps.wgsl" %}
+{% elif kernel.loads_words_first %}
 {% include "scan/load_words.wgsl" %}
 {% else %}
 {% include "scan/load_chunk.wgsl" %}

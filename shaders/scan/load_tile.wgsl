@@ -3,5 +3,5 @@
     // 1. Load every chunk, so that all reads are under way together.
     let first = first_of({{ "at_hand" if kernel.reloads_after_help else "tile" }}, invocation);
 {% for step in range(kernel.tile.steps) %}
-    let loaded{{ step }} = {{ "load" if kernel.loads_words_first else "load_chunk" }}({{ place(step) }}{{ for_exchange }});
+    let loaded{{ step }} = {{ "load_sources" if kernel.takes_steps else "load" if kernel.loads_words_first else "load_chunk" }}({{ place(step) }}{{ for_exchange }});
 {% endfor %}

@@ -5,7 +5,7 @@ fn reduce_tile(tile: u32, invocation: u32) -> Item {
 {% if kernel.subgroups %}
     let lane = invocation % SUBGROUP_SIZE;
 {% for step in range(kernel.tile.steps) %}
-    let loaded{{ step }} = {{ "load(" ~ place(step) ~ ", invocation)" if kernel.exchanges_chunks else "load_chunk(" ~ place(step) ~ ")" }};
+    let loaded{{ step }} = {{ "load(" ~ place(step) ~ ", invocation)" if kernel.exchanges_chunks else ("load_sources(" if kernel.takes_steps else "load_chunk(") ~ place(step) ~ ")" }};
 {% endfor %}
 {% call(step) scan_steps() %}{{ "chunk_of(" ~ place(step) ~ ", loaded" ~ step ~ ", invocation)" if kernel.exchanges_chunks else "loaded" ~ step }}{% endcall %}
 {% set band_steps = kernel.tile.band_steps %}
@@ -19,7 +19,7 @@ fn reduce_tile(tile: u32, invocation: u32) -> Item {
     return scan_bands(invocation, carry{{ kernel.tile.steps - 1 }}).aggregate;
 {% endif %}
 {% else %}
-    _ = scan_invocations(invocation, scan_chunk(load_chunk(first))[CHUNK - 1u]);
+    _ = scan_invocations(invocation, {{ "compose_chunk(first, load_sources(first))" if kernel.takes_steps else "scan_chunk(load_chunk(first))[CHUNK - 1u]" }});
     let aggregate = {{ text.from_shared("scratch[WORKGROUP_SIZE - 1u]") }};
     workgroupBarrier();
     return aggregate;

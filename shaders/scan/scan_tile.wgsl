@@ -77,8 +77,12 @@
     }
 {% endif %}
 {% else %}
+{% if kernel.takes_steps %}
+    _ = scan_invocations(invocation, compose_chunk(first, loaded0));
+{% else %}
     let chunk0 = scan_chunk(loaded0);
     _ = scan_invocations(invocation, chunk0[CHUNK - 1u]);
+{% endif %}
     let aggregate = {{ text.from_shared("scratch[WORKGROUP_SIZE - 1u]") }};
     let tile_lead = {{ text.from_shared("scratch[max(invocation, 1u) - 1u]") }};
     let led = invocation > 0u;

@@ -18,7 +18,7 @@ fn item_in(chunk: Chunk, place: u32) -> Item {
 fn store_chunk(index: u32, chunk: Chunk, invocation: u32) {
     let lane = invocation % SUBGROUP_SIZE;
 {% else %}
-fn store_chunk(index: u32, chunk: Chunk) {
+fn store_chunk(index: u32, chunk: {{ "Results" if kernel.takes_steps else "Chunk" }}) {
 {% endif %}
 {{ find_heads() if needs_heads -}}
 {{ find_places() if spec.neighbour_field or kernel.reads_backwards -}}
@@ -37,10 +37,12 @@ fn store_chunk(index: u32, chunk: Chunk) {
     let start = seed(0u);
 {% endif %}
 {# Of a reduction few elements are stored, so that only these are mapped. A plain scan stores the items. #}
-{% set plain = text.map_result("x") == "x" and not (spec.exclusive or kernel.single_elements) %}
+{% set plain = text.map_result("x") == "x" and not (spec.exclusive or kernel.single_elements or kernel.takes_steps) %}
 {% for position in range(0 if spec.keep_last_only or plain else kernel.tile.chunk) %}
 {% set item = own_item(position) %}
-{% if text.packs_heads %}
+{% if kernel.takes_steps %}
+    let r{{ position }} = chunk[{{ position }}];
+{% elif text.packs_heads %}
     let own{{ position }} = {{ item }};
     let head{{ position }} = chunk[{{ position }}].head == 1u;
     let e{{ position }} = {{ text.pick_element("head%d" % position, "start", "own%d" % position) }};

@@ -75,13 +75,17 @@
     let joined{{ step }} = pick({{ known }}, join({{ lead }}, lead{{ step }}), lead{{ step }});
     let before{{ step }} = {{ "pick(lane > 0u, joined" ~ step ~ ", " ~ lead ~ ")" if begins else "joined" ~ step }};
 {% set led = "true" if step else "known || lane > 0u" %}
-{% if spec.exclusive %}
+{% if kernel.takes_steps %}
+    let result{{ step }} = take_steps({{ place(step) }}, before{{ step }}, loaded{{ step }});
+{% elif spec.exclusive %}
     var result{{ step }} = join_chunk({{ led }}, before{{ step }}, {{ shifted("before" ~ step, "local" ~ step) }});
     result{{ step }}[0] = before{{ step }};
 {% else %}
     let result{{ step }} = join_chunk({{ led }}, before{{ step }}, local{{ step }});
 {% endif %}
 {{ store(place(step), "result" ~ step) -}}
+{% elif kernel.takes_steps %}
+{{ store("first", "take_steps(first, lead, loaded0)") -}}
 {% elif spec.exclusive %}
 {% set before = "lead" ~ step if kernel.subgroups else "lead" %}
     let shifted{{ step }} = {{ shifted(before, "chunk" ~ step) }};

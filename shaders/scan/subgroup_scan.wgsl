@@ -44,14 +44,19 @@ pick(lane >= {{ distance }}, join(item_up({{ item }}, {{ distance }}), {{ item }
 {% macro place(step) %}first{% if step %} + {{ step }}u * {{ "SUBGROUP" if kernel.subgroups else "WORKGROUP" }}_SIZE * CHUNK{% endif %}{% endmacro %}
 {#- Scan the chunk of every step, which the caller gives: `local0` and on are the scans of the chunks. `lanes0` and on
     are the scans of their totals over the subgroup's lanes. If this is a loop, it is one loop for all steps, so that no
-    step waits for another. -#}
+    step waits for another. If the loop's own steps are taken, a chunk has a total only. -#}
 {% macro scan_steps() %}
 {% for step in range(kernel.tile.steps) %}
-    let local{{ step }} = scan_chunk({{ caller(step) }});
-{% if kernel.loops_over_lanes %}
-    var lanes{{ step }} = local{{ step }}[CHUNK - 1u];
+{% if kernel.takes_steps %}
+    let whole{{ step }} = compose_chunk({{ place(step) }}, {{ caller(step) }});
 {% else %}
-    let lanes{{ step }} = scan_lanes(lane, local{{ step }}[CHUNK - 1u]);
+    let local{{ step }} = scan_chunk({{ caller(step) }});
+{% endif %}
+{% set total = ("whole%d" if kernel.takes_steps else "local%d[CHUNK - 1u]") % step %}
+{% if kernel.loops_over_lanes %}
+    var lanes{{ step }} = {{ total }};
+{% else %}
+    let lanes{{ step }} = scan_lanes(lane, {{ total }});
 {% endif %}
 {% endfor %}
 {% if kernel.loops_over_lanes %}

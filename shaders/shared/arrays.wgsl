@@ -25,6 +25,12 @@
 // The map that is fused into the store.
 {{ spec.after.source }}
 {% endif %}
+{% if spec.steps %}
+// The steps of the loop.
+{% for name, code in spec.steps.named %}
+{{ code.source }}
+{% endfor %}
+{% endif %}
 {% if spec.seeded %}
 // Return the value that precedes a row's first element: `initial`, or the identity of an exclusive scan.
 fn seed(row: u32) -> Element {

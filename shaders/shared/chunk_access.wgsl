@@ -80,7 +80,7 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {{ load_vectors(source, {-1: previous, 0: first, 1: following}[source.offset] if kernel.in_columns else first) -}}
 {% endfor %}
 {% for position in range(kernel.tile.chunk) %}
-    {{ "var" if spec.initial else "let" }} e{{ position }} = {{ text.load_element(position, first) }};
+    {{ "var" if spec.initial and not kernel.takes_steps else "let" }} e{{ position }} = {{ text.load_element(position, first) }};
 {% endfor %}
 {% endmacro %}
 

@@ -24,6 +24,13 @@ alias Source = Element;
 {% if spec.neighbour_field %}
 {{ declare("Stored", spec.with_neighbour) }}
 {% endif %}
+{% if spec.steps %}
+{{ declare("LoopState", text.state) }}
+{{ declare("Stepped", spec.stepped) }}
+{% if spec.steps.extend %}
+{{ declare("Extended", spec.extended) }}
+{% endif %}
+{% endif %}
 {% if spec.result != spec.element %}
 {{ declare("Result", spec.result) }}
 {%- else %}

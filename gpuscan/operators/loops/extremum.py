@@ -51,6 +51,11 @@ class BestMaps(Composition):
     better: str
     replaces_nan: bool = False
 
+    @property
+    def takes_steps(self) -> bool:
+        # A step is as short as a composition.
+        return False
+
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         better = _BETTER[self.better](right[1], left[1])
         if self.replaces_nan:

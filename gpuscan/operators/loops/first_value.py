@@ -53,6 +53,11 @@ class FirstValues(Composition):
 
     missing: _Missing
 
+    @property
+    def takes_steps(self) -> bool:
+        # A step is as short as a composition.
+        return False
+
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         wins = right[0] & (~left[0] | self.missing.of(left[1]))
         return [left[0] | right[0], np.where(wins, right[1], left[1])]

@@ -31,6 +31,7 @@ from gpuscan.operators.loops.stage import (
     chosen,
     compute_nodes,
     either,
+    float_format,
     loses_infinities,
     negate_condition,
     normal_power_of_two,
@@ -352,6 +353,22 @@ def _scale_constant(number: Any) -> tuple[Any, int]:
     return number, 0 if number + number == number else exponent
 
 
+def split_number(number: Number) -> tuple[Number, Number]:
+    """Return a factor from 1 to 2 in size and the exponent of two, whose product is a number.
+
+    The exponent of 0, of subnormal numbers, infinities and NaN is 0, and they are the factors themselves.
+    """
+    kind, shift, bias = float_format(number)
+    one, mask = np.ones_like(number).view(kind), 2 * bias + 1
+    bits = number.view(kind)
+    field = (bits >> np.full_like(bits, shift)) & np.full_like(bits, mask)
+    special = (field == np.zeros_like(field)) | (field == np.full_like(field, mask))
+    sign_and_fraction = bits & np.full_like(bits, ~(mask << shift))
+    factor = np.where(special, number, (sign_and_fraction | one).view(number.dtype))
+    exponent = (field - np.full_like(field, bias)).astype(np.int32)
+    return factor, np.where(special, np.zeros_like(exponent), exponent)
+
+
 def multiply_scaled(factor: Number, exponent: Number, number: Number) -> Number:
     """Return ``factor * unit**exponent * number`` without an overflow or underflow that the result has not.
 
@@ -381,15 +398,38 @@ class ScaledMaps(Composition):
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         factor, exponent = rescale(left[0] * right[0], left[1] + right[1])
-        shift = multiply_scaled(right[0], right[1], left[2])
+        keeps = (right[0] == np.ones_like(right[0])) & (right[1] == np.zeros_like(right[1]))
+        shift = self._add(left[2], multiply_scaled(right[0], right[1], left[2]), keeps, right[2])
+        return [factor, exponent, shift]
+
+    def _add(self, state: Number, product: Number, keeps: Number, shift: Number) -> Number:
+        """Return the sum of a shift and the product of a state and a factor, which is 1 if it keeps the state."""
         if self.loses_infinities:
-            keeps = (right[0] == np.ones_like(right[0])) & (right[1] == np.zeros_like(right[1]))
-            shift = np.where(np.isinf(left[2]) & ~keeps, np.full_like(shift, np.nan), shift)
+            product = np.where(np.isinf(state) & ~keeps, np.full_like(product, np.nan), product)
         if self.semiring.kind != "affine":
             # An infinity stands for a term that is absent, and stays so.
-            nothing = np.full_like(shift, self.semiring.nothing(shift))
-            shift = np.where(left[2] == nothing, nothing, shift)
-        return [factor, exponent, self.semiring.plus(shift, right[2])]
+            nothing = np.full_like(product, self.semiring.nothing(product))
+            product = np.where(state == nothing, nothing, product)
+        total: Number = self.semiring.plus(product, shift)
+        return total
+
+    # Within a chunk, the factor is a product of numbers from 1 to 2, and the exponent that of a power of two.
+
+    def first(self, plain: Numbers) -> list[Number]:
+        return [*split_number(plain[0]), plain[1]]
+
+    def extend(self, left: Numbers, plain: Numbers) -> list[Number]:
+        factor, shift = plain
+        part, exponent = split_number(factor)
+        keeps = factor == np.ones_like(factor)
+        return [left[0] * part, left[1] + exponent, self._add(left[2], factor * left[2], keeps, shift)]
+
+    def settle(self, numbers: Numbers) -> list[Number]:
+        factor, exponent, shift = numbers
+        power = int(np.log2(powers(factor.dtype)[0]))
+        steps = (exponent + np.full_like(exponent, power // 2)) >> np.full_like(exponent, power.bit_length() - 1)
+        rest = exponent - (steps << np.full_like(steps, power.bit_length() - 1))
+        return [*rescale(factor * normal_power_of_two(rest, factor), steps), shift]
 
     def start(self, state: Numbers) -> list[Number]:
         return [np.full_like(state[0], 1), np.zeros_like(state[0]).astype(np.int32), state[0]]
@@ -400,7 +440,14 @@ class ScaledMaps(Composition):
 
 @dataclass(frozen=True)
 class ProductMaps(Composition):
-    """Maps h -> a h of one float, as a factor and an exponent. No shift of 0 meets a factor that is infinite."""
+    """Maps h -> a h of one float, as a factor and an exponent. No shift of 0 meets a factor that is infinite.
+
+    Products are right even after the loop's own have become infinite or 0, so the loop's step is not taken.
+    """
+
+    @property
+    def takes_steps(self) -> bool:
+        return False
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         return list(rescale(left[0] * right[0], left[1] + right[1]))
@@ -474,8 +521,10 @@ def _derive_scaled_stage(forms: Forms, form: Form) -> Stage:
         numbers = (semiring.calculus.wide(semiring.zero(weight) if shift is None else shift),)
         if semiring.kind == "affine":
             composition = ScaledMaps(type(semiring), loses_infinities(part, form.constant))
-    scaled = scale_node(semiring.graph, semiring.calculus.wide(weight))
-    return Stage(semiring.kind, semiring.law, part.places, (*scaled, *numbers), form.constant, composition)
+    weight = semiring.calculus.wide(weight)
+    scaled = scale_node(semiring.graph, weight)
+    plain = (weight, *numbers) if numbers else ()
+    return Stage(semiring.kind, semiring.law, part.places, (*scaled, *numbers), form.constant, composition, plain)
 
 
 def _sparse_classes(

@@ -144,7 +144,14 @@ class Composition:
 
     Subclasses are frozen dataclasses: equal compositions are the same operator. Their methods take and return NumPy
     arrays or traced values, one for each number.
+
+    Attributes:
+        takes_steps: True if results may be those of the loop's own step, taken from the value of a composition.
     """
+
+    @property
+    def takes_steps(self) -> bool:
+        return True
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         """Return the map that is first `left`, then `right`."""
@@ -156,6 +163,20 @@ class Composition:
 
     def state(self, numbers: Numbers) -> list[Any]:
         """Return the value of a composition that begins with a `start`."""
+        raise NotImplementedError
+
+    # If a stage has plain numbers, the maps of neighbouring steps are composed in another form.
+
+    def first(self, plain: Numbers) -> list[Number]:
+        """Return the map of one step in this form."""
+        raise NotImplementedError
+
+    def extend(self, left: Numbers, plain: Numbers) -> list[Number]:
+        """Return the map in this form that is first `left`, then the map of one step. `left` may be a `start`."""
+        raise NotImplementedError
+
+    def settle(self, numbers: Numbers) -> list[Number]:
+        """Return a map in this form as other maps are."""
         raise NotImplementedError
 
 
@@ -170,6 +191,8 @@ class Stage:
         numbers: the numbers of the map of one step, as nodes of the step's graph.
         constant: a node that is True where the new numbers do not depend on the old ones; None if they always do.
         composition: how maps are composed.
+        plain: the numbers of the map of one step from which `Composition.first` and `Composition.extend` compose maps;
+            empty if they compose those of `numbers`.
     """
 
     kind: str
@@ -178,6 +201,7 @@ class Stage:
     numbers: tuple[Node, ...]
     constant: Node | None
     composition: Composition
+    plain: tuple[Node, ...] = ()
 
 
 @lru_cache(maxsize=512)
@@ -261,27 +285,27 @@ def compute_nodes(graph: Graph, function: Callable[..., Any], *nodes: Node) -> l
     return [each.nodes[()] for each in (found if isinstance(found, (tuple, list)) else [found])]
 
 
-def _format(number: Number) -> tuple[type[np.int64 | np.int32], int, int]:
+def float_format(number: Number) -> tuple[type[np.int64 | np.int32], int, int]:
     """Return the integer type with the bits of a float, the bits of the significand, and the bias of the exponent."""
     return (np.int64, 52, 1023) if number.dtype == np.float64 else (np.int32, 23, 127)
 
 
 def power_of_two(exponent: Number, like: Number) -> Any:
     """Return 2**exponent in `like`'s type, or the nearest power of two that is a normal number."""
-    _, _, bias = _format(like)
+    _, _, bias = float_format(like)
     return normal_power_of_two(np.clip(exponent, 1 - bias, bias), like)
 
 
 def normal_power_of_two(exponent: Number, like: Number) -> Any:
     """Return 2**exponent, which is a normal number in `like`'s type."""
-    bits, shift, bias = _format(like)
+    bits, shift, bias = float_format(like)
     field = exponent.astype(bits) + np.full_like(exponent, bias).astype(bits)
     return (field << np.full_like(field, shift)).view(like.dtype)
 
 
 def exponent_of(size: Number) -> Number:
     """Return the exponent of the power of two in a number that is not negative, as int32; of 0 the least one."""
-    bits, shift, bias = _format(size)
+    bits, shift, bias = float_format(size)
     field = size.view(bits) >> np.full_like(size, shift, dtype=bits)
     return field.astype(np.int32) - np.full_like(field, bias).astype(np.int32)
 

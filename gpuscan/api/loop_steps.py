@@ -1,0 +1,160 @@
+"""Give a scan the steps of the loop that it runs, and the arrays that nodes of the step are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import SomeArray
+from gpuscan.api.loop_arguments import Place
+from gpuscan.elements import Element, Field, bundle_of
+from gpuscan.operators.adjoint import map_of
+from gpuscan.operators.evaluation import copy_nodes
+from gpuscan.operators.expression_graph import Graph, Node
+from gpuscan.operators.loops.stage import Stage, trace_node
+from gpuscan.operators.loops.step import Step
+from gpuscan.operators.trace import Map
+from gpuscan.problem.own_steps import OwnSteps
+
+
+class Sources:
+    """The arrays that some nodes are computed from.
+
+    Args:
+        nodes: the nodes.
+        places: the arrays of some nodes, by the index of the node. The nodes are computed from these alone.
+        spare: an array to read if the nodes need none.
+    """
+
+    def __init__(self, nodes: Sequence[Node], places: Mapping[int, Place], spare: Place) -> None:
+        self.arrays: list[SomeArray] = []
+        self.fields: list[Field] = []
+        found = {node: places[node.index] for node in cut_inputs(nodes, places)}
+        self._of: dict[Node, tuple[int, Place]] = {}
+        for node, place in found.items():
+            self._of[node] = (self._number(place), place)
+        if not self.arrays:
+            self._number(spare)
+        self.element = bundle_of(self.fields)
+
+    def _number(self, place: Place) -> int:
+        for number, array in enumerate(self.arrays):
+            if array is place.array:
+                return number
+        self.arrays.append(place.array)
+        self.fields.append(place.field)
+        return len(self.arrays) - 1
+
+    def have(self, nodes: Sequence[Node], others: Sequence[Node]) -> bool:
+        """Return True if nodes can be computed from these arrays and from other nodes."""
+        known = {node.index: None for node in (*self._of, *others)}
+        return all(node.index in known for node in cut_inputs(nodes, known))
+
+    def inputs(self, graph: Graph, first: int = 0) -> dict[Node, Node]:
+        """Return the node of another graph that takes the place of each node.
+
+        Args:
+            graph: the other graph.
+            first: the number of the input that is the first array.
+        """
+        found = {}
+        for node, (number, place) in self._of.items():
+            value = graph.input(0, first + number, place.component, place.field.scalar)
+            found[node] = graph.cast(value, node.scalar)
+        return found
+
+
+def cut_inputs(nodes: Sequence[Node], places: Mapping[int, object]) -> list[Node]:
+    """Return the first nodes with a place, and the inputs without one, that nodes are computed from."""
+    seen: dict[int, Node] = {}
+    waiting, found = list(nodes), []
+    while waiting:
+        node = waiting.pop()
+        if node.index in seen:
+            continue
+        seen[node.index] = node
+        if node.index in places or node.op == "input":
+            found.append(node)
+        else:
+            waiting.extend(node.args)
+    return sorted(found, key=lambda node: node.index)
+
+
+def own_steps(
+    step: Step,
+    stage: Stage,
+    before: Map,
+    sources: Sources,
+    carried: Sequence[Node],
+    nodes: Sequence[Sequence[Node]],
+    fields: Sequence[Field],
+) -> OwnSteps | None:
+    """Return the stage's steps as the user wrote them; None if a scan has to combine maps at each element."""
+    maps = stage.composition
+    olds, news = ([each[place] for place in stage.places] for each in (step.states, step.results))
+    rounded = any(node.scalar.kind == "float" and node.scalar.bits == 16 for node in olds)
+    if not maps.takes_steps or rounded or not sources.have(news, olds):
+        return None
+    state = bundle_of([Field("f", node.scalar) for node in olds])
+    both = bundle_of([*state.fields, *sources.element.fields])
+    count = len(olds)
+
+    def function(wanted: Sequence[Node], known: Sequence[Node], result: Element) -> Map:
+        """Return nodes as a function of a state, whose numbers are the given nodes, and a source."""
+        graph = Graph()
+        inputs = sources.inputs(graph, count)
+        inputs |= {node: graph.input(0, i, 0, node.scalar) for i, node in enumerate(known)}
+        found = iter(copy_nodes(wanted, graph, inputs))
+        by_field = [[graph.cast(next(found), f.scalar) for _ in range(f.count)] for f in result.fields]
+        return map_of(graph, both, by_field, result)
+
+    graph = Graph()
+    numbers = [trace_node(graph, graph.input(0, i, 0, f.scalar)) for i, f in enumerate(before.element.fields)]
+    values = maps.state(numbers[: len(stage.numbers)])
+    opened = [[graph.cast(value.nodes[()], f.scalar)] for value, f in zip(values, state.fields, strict=True)]
+    flat = [node for group in nodes for node in group]
+    composing = _composing(stage, sources, before.element, carried) if stage.plain else ()
+    return OwnSteps(
+        before,
+        map_of(graph, before.element, opened, state),
+        function(news, olds, state),
+        function(flat, news, bundle_of(list(fields))),
+        *composing,
+    )
+
+
+def _composing(stage: Stage, sources: Sources, element: Element, carried: Sequence[Node]) -> tuple[Map, Map, Map]:
+    """Return how maps are composed within a chunk: `OwnSteps.first`, `OwnSteps.extend` and `OwnSteps.settle`."""
+    maps, count = stage.composition, len(stage.numbers)
+    flags = [] if stage.constant is None else [stage.constant]
+    wanted = [*stage.plain, *flags, *carried]
+
+    def left_of(graph: Graph) -> list[Any]:
+        return [trace_node(graph, graph.input(0, i, 0, field.scalar)) for i, field in enumerate(element.fields)]
+
+    def right_of(graph: Graph, first: int) -> tuple[list[Any], list[Any]]:
+        """Return the plain numbers of a step, and the others of its element."""
+        found = [trace_node(graph, node) for node in copy_nodes(wanted, graph, sources.inputs(graph, first))]
+        return found[: len(stage.plain)], found[len(stage.plain) :]
+
+    def function(graph: Graph, source: Sequence[Field], numbers: Sequence[Any]) -> Map:
+        pairs = zip(numbers, element.fields, strict=True)
+        return map_of(graph, bundle_of(source), [[graph.cast(n.nodes[()], f.scalar)] for n, f in pairs], element)
+
+    graph = Graph()
+    plain, rest = right_of(graph, 0)
+    first = function(graph, sources.element.fields, [*maps.first(plain), *rest])
+    graph = Graph()
+    left = left_of(graph)
+    plain, rest = right_of(graph, len(left))
+    numbers = maps.extend(left[:count], plain)
+    if flags:
+        numbers = [np.where(rest[0], *pair) for pair in zip(maps.first(plain), numbers, strict=True)]
+        rest[0] = left[count] | rest[0]
+    extend = function(graph, [*element.fields, *sources.element.fields], [*numbers, *rest])
+    graph = Graph()
+    left = left_of(graph)
+    settle = function(graph, element.fields, [*maps.settle(left[:count]), *left[count:]])
+    return first, extend, settle
