@@ -76,7 +76,7 @@ def test_a_long_step_is_derived_and_equals_its_loop(step: Any, kind: str, init: 
 def test_a_form_of_too_many_operations_is_refused_and_the_loop_itself_runs() -> None:
     def step(s: Any, x: Any) -> Any:
         for j in range(200):
-            s = (s + x * j) % 61
+            s = (2 * s + x * j) % 61
         return s
 
     x = np.arange(4, dtype=np.int32)

@@ -31,7 +31,7 @@ from gpuscan.operators.traced_array import Number
 
 _INTEGERS = ("signed", "unsigned")
 UINT32 = scalar_of(np.dtype(np.uint32))
-# Of fewer values, the tables of `finite_state` are simpler.
+# Of fewer values, `finite_state` has tables. Only sums of those take fewer instructions here.
 _LEAST = 65
 # The largest modulus of a counter that wraps by a comparison.
 _MAX_COUNTER = 2**20
@@ -176,7 +176,7 @@ def _modulus(part: Part) -> int:
                 waiting += node.args[-2:] if node.op == "select" else node.args
             elif part.varies(node) and node not in part.states:
                 raise LeavesClassError(result, rank=-1)
-    if len(found) != 1 or min(found) < _LEAST:
+    if len(found) != 1 or min(found) < 1:
         raise LeavesClassError(part.results[0], rank=-1)
     return found.pop()
 
@@ -277,10 +277,14 @@ def derive(part: Part) -> Stage:
     composition = stage.composition
     assert isinstance(composition, MatrixMaps)
     only_sums = all(entry < 0 for row in composition.pattern for entry in row) and len(part.places) == 1
+    is_small = modulus < _LEAST
+    if is_small and not (only_sums and starts_inside):
+        raise LeavesClassError(part.results[0], rank=-1)
     if modulus > _LARGEST[scalar] and not (only_sums and modulus < 2**62):
         raise LeavesClassError(
             _remainder_of(part), f"makes products of numbers up to {modulus}, beyond 64 bits", rank=2
         )
     if not starts_inside:
         composition = ModularMaps(composition.semiring, composition.pattern)
-    return replace(stage, law=stage.law.replace("mod m", f"mod {modulus}"), composition=composition)
+    kind, law = "finite-state" if is_small else stage.kind, stage.law.replace("mod m", f"mod {modulus}")
+    return replace(stage, kind=kind, law=law, composition=composition)

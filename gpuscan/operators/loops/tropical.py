@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from gpuscan.array_types import AnyArray
+from gpuscan.elements import Scalar
 from gpuscan.operators.expression_graph import BOOL, Node, is_nan
-from gpuscan.operators.loops.semirings import INT64, Form, Forms, Semiring, derive_stage
+from gpuscan.operators.loops.semirings import INT32, INT64, Form, Forms, Semiring, derive_stage
 from gpuscan.operators.loops.stage import (
     Composition,
     LeavesClassError,
@@ -91,6 +92,8 @@ class ClampMaps(Composition):
         nan: how bounds treat NaN: ``"keep"``, ``"skip"`` or ``"choose"``.
         saturates: True for the loop's own int64. Integers of up to 32 bits are computed in int64, which no sum leaves.
         lacks: True if a bound may be infinite, such as one that some maps lack. It stays so after a sum.
+        bound: the name of the bounds' integer type, if that is narrower than the type of increments. No bound of a
+            composition leaves it unless the loop's own states do.
     """
 
     shifts: bool
@@ -99,6 +102,12 @@ class ClampMaps(Composition):
     nan: str = "keep"
     saturates: bool = False
     lacks: bool = False
+    bound: str = ""
+
+    @property
+    def takes_steps(self) -> bool:
+        # Without a sum, a step is as short as a composition.
+        return self.shifts
 
     def _sum(self, a: Any, b: object) -> Any:
         return _add(a, b) if self.saturates else a + b
@@ -110,7 +119,11 @@ class ClampMaps(Composition):
         # A state that an infinite increment brought to a bound is at that bound, whatever is added later.
         return np.where(is_beyond(first, self.low, self.high), first, total)
 
-    def _clamp_number(self, name: str, number: Any, numbers: Mapping[str, object]) -> Any:
+    def _clamp_number(self, name: str, number: Any, numbers: Mapping[str, Any]) -> Any:
+        if self.bound:
+            wide = {each: found.astype(np.int64) for each, found in numbers.items()}
+            found = replace(self, bound="")._clamp_number(name, number.astype(np.int64), wide)
+            return found.astype(self.bound)
         if self.shifts:
             total = self._sum(number, numbers["a"])
             if self.lacks:
@@ -415,11 +428,30 @@ def derive(part: Part) -> Stage:
     if found.shift is None:
         law = law.replace("h[t-1] + a", "h[t-1]")
         kind = "extremum" if kind != "clamp" else kind
+    bound = part.states[0].scalar if part.states[0].scalar.bits == 32 else INT32
+    if clamps.scalar.kind == "float" or found.shift is None or not all(_fits(each, bound) for each in (low, high)):
+        bound = clamps.scalar
+    low, high = (each and part.graph.cast(each, bound) for each in (low, high))
     numbers = tuple(node for node in (found.shift, low, high) if node is not None)
     saturates = part.states[0].scalar.bits == 64
     lacks = clamps.lacks and clamps.scalar.kind == "float"
-    maps = ClampMaps(found.shift is not None, *bounds, nan, saturates, lacks)
+    maps = ClampMaps(
+        found.shift is not None, *bounds, nan, saturates, lacks, "" if bound == clamps.scalar else bound.name
+    )
     return Stage(kind, law, part.places, numbers, found.constant, maps)
+
+
+def _fits(bound: Node | None, scalar: Scalar) -> bool:
+    """Return True if a bound, which is an int64, is a number of a narrower type; None is no bound."""
+    if bound is None:
+        return True
+    if bound.is_constant:
+        limits = np.iinfo(scalar.dtype)
+        return bool(limits.min <= bound.value <= limits.max)
+    if bound.op == "cast":
+        return np.can_cast(bound.args[0].scalar.dtype, scalar.dtype, "safe")
+    chosen = bound.args[-2:] if bound.op in ("maximum", "minimum", "select") else ()
+    return bool(chosen) and all(_fits(each, scalar) for each in chosen)
 
 
 def _keep_nan(part: Part, clamp: _Clamp) -> _Clamp:
