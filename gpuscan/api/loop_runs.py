@@ -23,8 +23,8 @@ from gpuscan.elements import (
     Scalar,
     bundle_of,
     compute_dtype,
+    element_of,
     scalar_of,
-    tuple_of,
 )
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import seeds_by_rows
@@ -277,20 +277,22 @@ class LoopRun:
         steps = None if targets_given else own_steps(step, stage, before, sources, carried, nodes, fields)
         count = len(stage.numbers)
         rest = [(BOOL, False)] * flagged + [(node.scalar, 0) for node in carried]
+        # A scan without maps shares its kernels with `gpuscan.scan`, such as those of running extrema.
+        has_maps = not (_is_identity(before) and _is_identity(after))
         problem = Problem(
             operator=operator_of(stage.composition, flagged, count, len(carried)),
             leaves=tuple(sources.arrays),
-            source=sources.element,
+            source=sources.element if has_maps else element,
             element=element,
-            destination=after.element,
+            destination=after.element if has_maps else element,
             shape=self.shape,
             axis=self.axis,
             reverse=self.reverse,
             seeds=self._seeds(stage, element, rest, start),
             initial=True,
-            before=before,
-            after=after,
-            steps=steps,
+            before=before if has_maps else None,
+            after=after if has_maps else None,
+            steps=steps if has_maps else None,
         )
         return seeds_by_rows(problem.made_reproducible() if self.fixed else problem)
 
@@ -642,5 +644,10 @@ def _component(array: SomeArray, field: Field, component: int) -> SomeArray:
 
 def _element(scalars: Sequence[Scalar]) -> Element:
     """Return the element of these numbers, which is no bundle if there is one."""
-    fields = tuple(Field(f"f{i}", scalar) for i, scalar in enumerate(scalars))
-    return Element(fields) if len(fields) == 1 else Element(fields, tuple_of(len(fields)))
+    return element_of([scalars[0].dtype]) if len(scalars) == 1 else bundle_of([Field("f", each) for each in scalars])
+
+
+def _is_identity(function: Map) -> bool:
+    """Return True if a function gives the only number of its argument."""
+    (node, *others), fields = function.result.fields[0], (*function.source.fields, *function.element.fields)
+    return node.op == "input" and not others and len(fields) == 2 and fields[0].scalar == fields[1].scalar
