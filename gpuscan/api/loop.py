@@ -173,7 +173,8 @@ def loop(
             did not converge.
         OperatorError: the step cannot be traced.
         TypeError: the carry that f returns does not fit the dtype of `init`, or nests in another way.
-        ValueError: the shapes or the axis do not fit, or the method is unknown.
+        ValueError: the shapes or the axis do not fit, the method is unknown, or the tolerance or `max_iterations` is no
+            such number.
 
     Finite states follow Ladner & Fischer, "Parallel Prefix Computation" (1980), affine maps Blelloch (1990), and
     Newton's method Lim et al., "Parallelizing non-linear sequential models over the sequence length" (2024).
@@ -190,7 +191,7 @@ def loop(
     """
     reverse = as_flag("reverse", reverse)
     check_choice("method", method, _METHODS)
-    _check_newton(tolerance, max_iterations)
+    tolerance, max_iterations = _check_limits(tolerance, max_iterations)
     fixed = is_everywhere(reproducible)
     if fixed and (method != "auto" or not _all_host(init)):
         found = f"method={method!r}" if method != "auto" else "an init on a device"
@@ -212,6 +213,22 @@ def loop(
     if method == "sequential":
         return LoopResult(carry, ys)
     return LoopResult(carry, ys, forms[0] if forms else lambda: loop_form(f, init, xs, axis=axis, reverse=reverse))
+
+
+def _check_limits(tolerance: object, max_iterations: object) -> tuple[float | None, int]:
+    """Return the limits of Newton's method.
+
+    Raises:
+        ValueError: the tolerance is no number of 0 or more, or `max_iterations` is no integer of 1 or more.
+    """
+    count = as_integer(max_iterations)
+    if count is None or count < 1:
+        raise ValueError(f"max_iterations={abbreviate(max_iterations)} was passed; pass an integer of 1 or more")
+    is_number = isinstance(tolerance, (int, float, np.number)) and not isinstance(tolerance, (bool, np.complexfloating))
+    limit = float(tolerance) if is_number else None  # type: ignore[arg-type]
+    if tolerance is not None and not (limit is not None and limit >= 0):
+        raise ValueError(f"tolerance={abbreviate(tolerance)} was passed; pass a number of 0 or more, or None")
+    return limit, count
 
 
 def loop_form(
@@ -355,23 +372,6 @@ def _run_on_numpy(
 # ----- Newton's method
 
 
-def _check_newton(tolerance: object, max_iterations: object) -> None:
-    """Check the options of Newton's method, also for the methods that do not use them.
-
-    Raises:
-        TypeError: the tolerance is not a number.
-        ValueError: the tolerance is negative or NaN, or the number of iterations is not an integer of 1 or more.
-    """
-    if tolerance is not None:
-        if not isinstance(tolerance, (int, float, np.integer, np.floating)) or isinstance(tolerance, bool):
-            raise TypeError(f"tolerance={abbreviate(tolerance)} was passed; pass a number of 0 or more")
-        if not tolerance >= 0:
-            raise ValueError(f"tolerance={tolerance} was passed; pass a number of 0 or more")
-    count = as_integer(max_iterations)
-    if count is None or count < 1:
-        raise ValueError(f"max_iterations={abbreviate(max_iterations)} was passed; pass an integer of 1 or more")
-
-
 def run_newton(
     arguments: LoopArguments, reverse: bool, tolerance: float | None, max_iterations: int
 ) -> tuple[object, object, int]:
@@ -395,7 +395,7 @@ def run_newton(
         )
     found = linearise(step)
     epsilon = max(float(np.finfo(numpy_dtype(node.scalar.dtype)).eps) for node in step.states)
-    limit = _ROUNDINGS * epsilon if tolerance is None else float(tolerance)
+    limit = _ROUNDINGS * epsilon if tolerance is None else tolerance
     run = LoopRun(arguments, Derivation(step, (), ()), reverse)
     run.new_of = {}
     graph, calculus = step.graph, found.calculus
@@ -449,7 +449,8 @@ def run_newton(
         best = min(best, residual) if np.isfinite(residual) else best
     raise LoopError(
         f"Newton's method did not converge: after {max_iterations} iterations for {step.name}, the residual is "
-        f'{residual:.3g}, and {limit:.3g} was asked for. Pass a larger max_iterations or tolerance, or method="sequential"'
+        f"{residual:.3g}, and {limit:.3g} was asked for. Pass a larger max_iterations or tolerance, or "
+        'method="sequential"'
     )
 
 

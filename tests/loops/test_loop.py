@@ -272,3 +272,13 @@ def test_results_are_copied_and_pickled(method: Any, copied: Any) -> None:
     other = copied(found)
     assert (other.carry, other.ys.tolist()) == (found.carry, found.ys.tolist())
     assert (other.form, other.iterations) == (found.form, found.iterations)
+
+
+@pytest.mark.parametrize("method", ["auto", "sequential", "newton"])
+@pytest.mark.parametrize(
+    "limits", [{"tolerance": -1}, {"tolerance": "0"}, {"tolerance": np.nan}, {"tolerance": True}, {"tolerance": 1j},
+               {"max_iterations": 0}, {"max_iterations": 1.5}, {"max_iterations": None}],
+)  # fmt: skip
+def test_limits_that_are_no_such_numbers_are_refused_for_every_method(method: Any, limits: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(limits))}=.*was passed"):
+        gs.loop(lambda h, x: h + x, 0.0, np.ones(3, F), method=method, device="numpy", **limits)
