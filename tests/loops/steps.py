@@ -334,6 +334,25 @@ CASES = [
     ),
 ]
 
+
+def kahan(c: Any, x: Any) -> Any:
+    y = x - c[1]
+    total = c[0] + y
+    return (total, (total - c[0]) - y), total
+
+
+def neumaier(c: Any, x: Any) -> Any:
+    total = c[0] + x
+    error = np.where(np.abs(c[0]) >= np.abs(x), (c[0] - total) + x, (x - total) + c[0])
+    return (total, c[1] + error), total + c[1] + error
+
+
+def sum_and_error(c: Any, x: Any) -> Any:
+    total = c[0] + x
+    rest = total - c[0]
+    return (total, (c[0] - (total - rest)) + (x - rest)), None
+
+
 REFUSALS = [
     Case("recurrent network", "tanh", lambda h, x: np.tanh(F(0.5) * h + x), F(0), "x"),
     Case("logistic map", "multiply", lambda h, x: F(3.9) * h * (1 - h), F(0.3), "x"),
@@ -354,5 +373,8 @@ REFUSALS = [
     Case("power", "power", lambda h, x: np.power(h, F(0.5)) + x, F(1), "positive"),
     Case("too many states", "500", lambda h, x: (h * h + x) % 500, I(0), "j"),
     Case("remainder after an overflow", "may overflow", lambda h, x: h * 1103515245 % 2147483647, I(1), "j"),
+    Case("Kahan sum", "np.subtract.*rounding errors", kahan, (F(0), F(0)), "x"),
+    Case("Neumaier sum", "np.add.*rounding errors", neumaier, (F(0), F(0)), "x"),
+    Case("sum and its error", "np.subtract.*rounding errors", sum_and_error, (F(0), F(0)), "x"),
     Case("product of two carries", "multiply", lambda c, x: (c[0] * c[1] + x, c[1] - F(0.1) * c[0]), (F(0), F(1)), "x"),
 ]

@@ -21,12 +21,13 @@ from gpuscan.operators.loops import (
     max_times,
     mobius,
     modular,
+    polynomials,
     sloped_clamp,
     tropical,
 )
 from gpuscan.operators.loops.finite_state import TooManyStatesError
 from gpuscan.operators.loops.stage import LeavesClassError, Part, Stage
-from gpuscan.operators.loops.step import Step
+from gpuscan.operators.loops.step import Step, nodes_on
 from gpuscan.operators.source_location import quote_definition
 
 # The classes, in the order in which they are tried. Each takes a part, and returns a stage or raises LeavesClassError.
@@ -97,8 +98,9 @@ def derive(step: Step, initial: Sequence[AnyArray | None]) -> Derivation:
         initial: for each number of the carry, its values in `init`; None if they are on a device.
 
     Raises:
-        LoopError: a part belongs to no class.
+        LoopError: a part belongs to no class, or the step computes with its own rounding errors.
     """
+    _check_roundings(step)
     stages: list[Stage] = []
     direct: list[int] = []
     taken: set[int] = set()
@@ -126,6 +128,31 @@ def derive(step: Step, initial: Sequence[AnyArray | None]) -> Derivation:
                 found = _with_followers(step, part, rest or others, initial, taken)
             stages.append(_stage_of(found, taken))
     return Derivation(step, tuple(stages), tuple(direct))
+
+
+def _check_roundings(step: Step) -> None:
+    """Check that no sum of floats is 0 but for rounding errors, as the terms of a compensated sum are (Kahan 1965).
+
+    A scan rounds in another order, so it has other errors.
+
+    Raises:
+        LoopError: such a sum depends on the carry.
+    """
+    wanted = [*step.results, *step.outputs]
+    varying = nodes_on(wanted, {node.index for node in step.states})
+    for node in reachable(wanted):
+        if node.op not in ("add", "subtract") or node.scalar.kind != "float" or node.index not in varying:
+            continue
+        first, second = node.args
+        if first is second or not polynomials.cancels(step.graph, node):
+            continue
+        place = step.graph.lines.get(node.index, "") or quote_definition(step.function)
+        spelled = spell(step.graph, node)
+        raise LoopError(
+            f"the associative form of {step.name} was asked for, but {spelled} is 0 except for rounding "
+            'errors, and a scan has other ones. Pass method="sequential", or for a compensated sum call gpuscan.scan '
+            f"with compensated=True{place}"
+        )
 
 
 def _leaves(step: Step) -> list[tuple[int, ...]]:

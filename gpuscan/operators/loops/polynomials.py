@@ -92,6 +92,12 @@ def multiply(left: Polynomial, right: Polynomial) -> Polynomial:
     return total
 
 
+def cancels(graph: Graph, node: Node) -> bool:
+    """Return True if the two terms of a sum cancel, and are not 0 themselves."""
+    known = _known.setdefault(graph, {})
+    return not _expand(node, known) and all(known[arg] for arg in node.args)
+
+
 def simplify(graph: Graph, node: Node) -> Node:
     """Return a node of the same value: 0, a number or a single product if the terms of a sum cancel to that."""
     if node.is_constant or node.op not in ("add", "subtract") or node.scalar.kind in ("bool", "complex"):
