@@ -219,16 +219,19 @@ def _check_limits(tolerance: object, max_iterations: object) -> tuple[float | No
     """Return the limits of Newton's method.
 
     Raises:
-        ValueError: the tolerance is no number of 0 or more, or `max_iterations` is no integer of 1 or more.
+        TypeError: the tolerance is no number.
+        ValueError: the tolerance is negative or NaN, or `max_iterations` is no integer of 1 or more.
     """
     count = as_integer(max_iterations)
     if count is None or count < 1:
         raise ValueError(f"max_iterations={abbreviate(max_iterations)} was passed; pass an integer of 1 or more")
-    is_number = isinstance(tolerance, (int, float, np.number)) and not isinstance(tolerance, (bool, np.complexfloating))
-    limit = float(tolerance) if is_number else None  # type: ignore[arg-type]
-    if tolerance is not None and not (limit is not None and limit >= 0):
-        raise ValueError(f"tolerance={abbreviate(tolerance)} was passed; pass a number of 0 or more, or None")
-    return limit, count
+    if tolerance is None:
+        return None, count
+    if not isinstance(tolerance, (int, float, np.integer, np.floating)) or isinstance(tolerance, bool):
+        raise TypeError(f"tolerance={abbreviate(tolerance)} was passed; pass a number of 0 or more, or None")
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance={tolerance} was passed; pass a number of 0 or more, or None")
+    return float(tolerance), count
 
 
 def loop_form(
