@@ -126,7 +126,7 @@ def _mark_segments(context: DeviceContext, heads: Heads, cut: Offsets) -> Device
     values = {"workgroup_size": WORKGROUP_SIZE, "scalar": scalar_of(offsets.dtype), "checked": cut.unchecked}
     values["needs_full"] = cut.unchecked and bool(cut.needs_full)
     for start, own in spans(count, most):
-        read, place = _stretch(context, offsets, start, own + 1)
+        read, place = _stretch(offsets, start, own + 1)
         call = uniform_of(context, [heads.row_length, own, heads.reverse, place, start, count])
         bound = [call, read, marks._binding()]
         bound += [] if verdict is None else [verdict._binding()]
@@ -165,8 +165,8 @@ def _mark_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_colum
     for start, count in spans(size, most):
         place = size - start - count if heads.reverse and not in_columns else start
         before = place + inner if heads.reverse else place - inner
-        own, first = _stretch(context, keys, place, count)
-        others, other = _stretch(context, keys, before, count)
+        own, first = _stretch(keys, place, count)
+        others, other = _stretch(keys, before, count)
         words = -(-count // 32)
         origin = Origin.at(start, heads.row_length)
         offset, length = (start, heads.row_length) if in_columns else (origin.row_offset, origin.row_length)
@@ -180,7 +180,7 @@ def _mark_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_colum
     return marks
 
 
-def _stretch(context: DeviceContext, array: DeviceArray, first: int, count: int) -> tuple[Binding, int]:
+def _stretch(array: DeviceArray, first: int, count: int) -> tuple[Binding, int]:
     """Return the binding of a stretch of an array, and the place of its first element in the binding.
 
     The binding ends where the array does, in whole vectors. The place of an element before the array's first one is

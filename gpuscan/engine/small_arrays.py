@@ -34,7 +34,7 @@ def scan_small(executor: Executor, problem: Problem, strategy: str, results: Seq
         True if the results are written; False if the arrays need more than one copy, or if the run timed out. The
         caller then scans in the long way.
     """
-    if not _is_simple(executor, problem, results):
+    if not _is_simple(problem, results):
         return False
     context = executor.context
     with context.lock:
@@ -58,7 +58,7 @@ def scan_small(executor: Executor, problem: Problem, strategy: str, results: Seq
     return True
 
 
-def _is_simple(executor: Executor, problem: Problem, results: Sequence[AnyArray]) -> bool:
+def _is_simple(problem: Problem, results: Sequence[AnyArray]) -> bool:
     """Return True if uploads of the arrays, a scan on the device and copies of the results are all that is needed."""
     fields = problem.source.fields
     if any(leaf.dtype != f.scalar.dtype for leaf, f in zip(problem.leaves, fields, strict=True)):

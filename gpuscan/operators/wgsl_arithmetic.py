@@ -319,7 +319,7 @@ def without_fixed_bits(nodes: Sequence[Node]) -> str | None:
         source = node.args[0].scalar
         if any(each.scalar.name == "float64" for each in (node, *node.args)):
             return f"{node.op} of float64"
-        if node.op in ("select", "complex", "view") or (node.op == "cast" and _is_fixed_cast(source, node.scalar)):
+        if node.op in ("select", "complex", "view") or (node.op == "cast" and _is_fixed_cast(source)):
             continue
         form = "c64" if source.kind == "complex" else "f32"
         if source.kind not in ("float", "complex") or node.op not in FIXED[form].keys() | FIXED_ALREADY[form]:
@@ -327,7 +327,7 @@ def without_fixed_bits(nodes: Sequence[Node]) -> str | None:
     return None
 
 
-def _is_fixed_cast(source: Scalar, target: Scalar) -> bool:
+def _is_fixed_cast(source: Scalar) -> bool:
     """Return True if a conversion has the same bits everywhere. Conversions of wide integers to floats do not."""
     return source.kind in ("float", "bool") or source.bits <= 16 or source.name == "int32"
 
