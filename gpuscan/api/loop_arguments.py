@@ -19,7 +19,7 @@ from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.loops.classes import Derivation, derive
 from gpuscan.operators.loops.step import Step, keeps_weak, trace_step
-from gpuscan.operators.parameters import Parameter, Switch
+from gpuscan.operators.parameters import Parameter, Switch, reveal
 from gpuscan.operators.source_location import SingleNumberError
 from gpuscan.problem.arguments import native, resolve_axis, structure_and_leaves
 from gpuscan.recent_values import RecentValues
@@ -361,7 +361,7 @@ def _with_split(
         if isinstance(value, Array):
             arrays.append(value)
             continue
-        value = value.value if type(value) is Parameter else value
+        value = reveal(value)
         arrays.append(np.asarray(value).astype(field.scalar.dtype))
     moved = [home.asarray(leaf) if on_device and home is not None else leaf for leaf in leaves]
     place = resolve_axis(axis, tuple(_find_shared([leaf.shape for leaf in leaves])))
