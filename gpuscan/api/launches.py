@@ -26,7 +26,7 @@ from gpuscan.operators.parameters import FLOATS, Expression, Parameter, Paramete
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Arrays of NumPy up to this many bytes are a part of the key, by their contents.
-_MAX_ARRAY_BYTES = 1024
+MAX_ARRAY_BYTES = 1024
 # Tuples and lists of up to this many values are.
 _MAX_LENGTH = 128
 # Values of these types are equal only if they are the same for every function. The type is a part of the key, since
@@ -167,7 +167,7 @@ class CallKey:
             return kind, value
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return kind, *map(self.of, value)
-        if kind is np.ndarray and value.nbytes <= _MAX_ARRAY_BYTES and not value.dtype.hasobject:
+        if kind is np.ndarray and value.nbytes <= MAX_ARRAY_BYTES and not value.dtype.hasobject:
             return np.ndarray, value.dtype, value.shape, value.tobytes()
         if isinstance(value, Numbered):
             return kind, value.number

@@ -512,3 +512,39 @@ def test_a_failing_call_is_not_kept(device: gs.Device) -> None:
         with pytest.raises(gs.OperatorError):
             gs.scan(a, before=lambda v: v if v > 0 else -v)
         assert_same(gs.scan(a).numpy(), np.arange(1, 11, dtype=np.int32))
+
+
+# Calls of an array on a device and one of NumPy.
+BESIDE_NUMPY: dict[str, Callable[[Any, Any], Any]] = {
+    "operator": lambda a, x: a + x,
+    "from the left": lambda a, x: x - a,
+    "ufunc": np.maximum,
+    "map": lambda a, x: gs.map(lambda v, w: v * 2 + w, a, x),
+}
+
+
+@pytest.mark.parametrize("kind", BESIDE_NUMPY)
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.float16, np.float32])
+def test_arrays_of_numpy(device: gs.Device, kind: str, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that other arrays of NumPy are other inputs of one program, and that their contents count."""
+    call, rng = BESIDE_NUMPY[kind], np.random.default_rng(0)
+    n = 2 * N
+    x = rng.integers(-9, 9, n).astype(np.int32 if np.dtype(dtype).kind == "i" else np.float32)
+    a = device.asarray(x)
+    arrays = [rng.integers(-9, 9, 2 * n).astype(dtype)[::step][:n] for step in (1, 2, -1) for _ in range(20)]
+    for array in arrays[:-6]:
+        call(a, array)
+    known = count_programs(device)
+    for array in arrays[-6:]:
+        wanted = np.asarray(x * 2 + array if kind == "map" else call(x, array))
+        with monkeypatch.context() as patched:
+            waits = count_waits(device, patched)
+            found = call(a, array)
+            assert not waits
+        assert_same(found.numpy(), wanted.astype(found.dtype), kind)
+    assert count_programs(device) == known
+    # The upload of an array takes as many calls as a launch.
+    calls = min(Counted().of(partial(call, a, array)) for array in arrays[:3])
+    assert calls <= 3 * FIRST, calls
+    with pytest.raises(ValueError, match="broadcast"):
+        call(a, arrays[0][:-1])
