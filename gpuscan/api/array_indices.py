@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, answer_protocols, as_some_array, new_array
-from gpuscan.api.launches import launchable
+from gpuscan.api.launches import MAX_ARRAY_BYTES, launchable
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.picked import Picked
 from gpuscan.array_types import AnyArray
@@ -35,6 +35,26 @@ def take_item(array: Array, index: object) -> Array:
     Raises:
         IndexError: the index does not fit the array. Indices on a device are checked there.
     """
+    given = index if isinstance(index, tuple) else (index,)
+    if any(type(part) is np.ndarray and part.nbytes > MAX_ARRAY_BYTES for part in given):
+        # The indices are checked and uploaded first, so that the call launches the program of other ones.
+        found = split_index(parts_of(index, array.shape), array.shape, lambda mask: _true_places(array, mask))
+        if not any(isinstance(each, OnDevice) for each in found.indices):
+            lengths = tuple(array[found.view].shape[axis] for axis in found.axes)
+            places = Array._of(array.device, _places(array, found.indices, found.shape, found.numbers, lengths))
+            return _take_places(array, places, found.view, found.axes, found.place)
+    return _take_item(array, index)
+
+
+@launchable
+def _take_places(
+    array: Array, places: Array, view: tuple[slice | None, ...], axes: tuple[int, ...], place: int
+) -> Array:
+    return Array._of(array.device, take(_make_indexed_array(array[view], axes, place, places)))
+
+
+@launchable
+def _take_item(array: Array, index: object) -> Array:
     parts = parts_of(index, array.shape)
     mask, *rest = parts
     # Slices compare with anything but arrays.
@@ -137,22 +157,26 @@ def _index_array(array: Array, parts: Sequence[object]) -> tuple[IndexedArray, b
     view = array[index.view]
     lengths = tuple(view.shape[axis] for axis in index.axes)
     places = _places(array, index.indices, index.shape, index.numbers, lengths)
-    rest = [axis for axis in range(view.ndim) if axis not in index.axes]
-    before, after = rest[: index.place], rest[index.place :]
-    zeros = (0,) * len(index.shape)
+    return _make_indexed_array(view, index.axes, index.place, places), index.unique
+
+
+def _make_indexed_array(view: Array, axes: tuple[int, ...], place: int, places: DeviceArray) -> IndexedArray:
+    """Return an array with some axes that places index. The axes of the places come after `place` others."""
+    rest = [axis for axis in range(view.ndim) if axis not in axes]
+    before, after = rest[:place], rest[place:]
+    zeros = (0,) * len(places.shape)
 
     def around(values: Sequence[int], middle: tuple[int, ...]) -> tuple[int, ...]:
         return (*(values[axis] for axis in before), *middle, *(values[axis] for axis in after))
 
-    found = IndexedArray(
+    return IndexedArray(
         array=view,
-        shape=around(view.shape, index.shape),
+        shape=around(view.shape, places.shape),
         strides=around(view.strides, zeros),
-        place_strides=around((0,) * view.ndim, c_strides(index.shape, 1)),
-        rows=tuple((view.shape[axis], view.strides[axis]) for axis in index.axes),
+        place_strides=around((0,) * view.ndim, c_strides(places.shape, 1)),
+        rows=tuple((view.shape[axis], view.strides[axis]) for axis in axes),
         places=places,
     )
-    return found, index.unique
 
 
 def _places(
@@ -242,4 +266,4 @@ def take_along_axis(array: Array, indices: object, axis: int) -> Array:
     return Array._of(device, take(indexed))
 
 
-answer_protocols(take_item=launchable(take_item), put_item=put_item)
+answer_protocols(take_item=take_item, put_item=put_item)

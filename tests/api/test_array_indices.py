@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from tests.harness.builds import count_reads
+from tests.api.test_launches import FIRST, Counted
+from tests.harness.builds import count_reads, count_waits
+from tests.harness.devices import count_programs
 from tests.oracle import assert_same
 
 DTYPES = ("bool", "int8", "uint16", "float16", ml_dtypes.bfloat16, "int32", "float32", "int64", "float64", "complex64")
@@ -266,3 +268,35 @@ def test_rolls_and_tiles(device: gs.Device) -> None:
     for counts in (2, (2, 1), (1, 2, 3), (2, 1, 1, 2), 0, (2, 0, 1), ()):
         assert_same(np.tile(a, counts), np.tile(x, counts))
         assert_same(np.tile(a[0, ::-1, 0], counts), np.tile(x[0, ::-1, 0], counts))
+
+
+@pytest.mark.parametrize("form", ["rows", "columns", "grid", "mask"])
+def test_other_indices_of_numpy_launch_a_program(device: gs.Device, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that other indices of NumPy need no further program and no wait, and are checked at each call."""
+    rng = np.random.default_rng(6)
+    x = numbers(np.int32, (60, 70))
+    a = device.asarray(x)
+
+    def make_index() -> Any:
+        places = rng.integers(-60, 60, 400)
+        if form == "mask":
+            return rng.permutation(np.arange(60 * 70) < 900).reshape(60, 70)
+        return {"rows": places, "columns": (slice(None, None, 2), places), "grid": (places[:, None], places)}[form]
+
+    for _ in range(40):
+        a[make_index()]
+    known = count_programs(device)
+    indices = [make_index() for _ in range(5)]
+    for index in indices:
+        with monkeypatch.context() as patched:
+            waits = count_waits(device, patched)
+            found = a[index]
+            assert not waits
+        assert_same(found.numpy(), x[index])
+    assert count_programs(device) == known
+    del found
+    calls = min(Counted().of(lambda index=index: a[index]) for index in indices)  # type: ignore[misc]
+    assert calls <= 5 * FIRST, calls
+    if form != "mask":
+        with pytest.raises(IndexError, match="index 99 "):
+            a[np.full(400, 99)]
