@@ -55,7 +55,7 @@ _DAMPING = 0.5
 # How many numbers are looked at in one go, which stay in a cache.
 _LOOKED_AT = 1 << 15
 # The kinds of stages that are exact for all integers, since integers wrap.
-_EXACT = frozenset({"affine", "extremum", "bitwise", "finite-state"})
+_EXACT = frozenset({"affine", "extremum", "bitwise", "fold", "finite-state"})
 # How far a carry may be from what the step gives, in units of the square root of a rounding.
 _TOLERANCE = 4
 # The largest relative rounding of floats, by their size in bytes: of two bytes, that of bfloat16.
@@ -133,6 +133,7 @@ def loop(
                       value that is not missing, ``np.where(np.isnan(h), v, h)`` or ``np.where(h < 0, v, h)``
     ``mobius``        ``(a * h + b) / (c * h + d)``
     ``bitwise``       ``(h & m) ^ x``, ``|``, ``~``, and bools; also shifts, as in a CRC or a register with feedback
+    ``fold``          ``np.gcd``, ``np.lcm``, ``np.hypot`` or ``np.logaddexp2`` of h and b
     ``finite-state``  any function, if h takes at most 64 values
     ``staged``        several of these, for parts of the carry that depend on each other in one direction
     ================  =================================================================================================

@@ -132,6 +132,12 @@ def macd(c: Any, x: Any) -> Any:
     return {"fast": fast, "slow": slow}, fast - slow
 
 
+def log_sum(h: Any, x: Any) -> Any:
+    h = h + x[1]
+    m = np.maximum(h, x[0])
+    return m + np.log(np.exp(h - m) + np.exp(x[0] - m))
+
+
 CASES = [
     # Sums, filters, recurrences
     Case("running sum", "affine", lambda h, x: h + x, F(0), "x"),
@@ -332,6 +338,27 @@ CASES = [
         (I(0), I(0)),
         "flag",
     ),
+    # Sums of probabilities in logarithms, written out
+    Case("logarithm of a sum by the maximum", "log-plus", log_sum, F(-np.inf), "x u"),
+    Case(
+        "logarithm of a sum by the distance",
+        "log-plus",
+        lambda h, x: np.log1p(np.exp(-np.abs(x - h))) + np.maximum(h, x),
+        F(0),
+        "x",
+    ),
+    # Folds by a function
+    Case("greatest common divisor", "fold", lambda h, x: np.gcd(h, 6 * x), I(0), "i"),
+    Case(
+        "common divisor since a flag",
+        "fold",
+        lambda h, c: np.where(c[1], c[0], np.gcd(c[0], h)),
+        np.int64(0),
+        "wide flag",
+    ),
+    Case("least common multiple", "fold", lambda h, x: np.lcm(np.abs(x) % 9 + 1, h), np.int64(1), "i"),
+    Case("running norm", "fold", lambda h, x: (np.hypot(h, 2 * x), h), F(-1), "x"),
+    Case("sum of powers of two", "fold", lambda h, x: np.logaddexp2(h, x), F(-np.inf), "x"),
 ]
 
 

@@ -21,8 +21,8 @@ INTEGERS = np.arange(4, dtype=I) % 3
 @pytest.mark.parametrize(
     ("name", "step", "init"),
     [
-        ("gcd", lambda s, x: np.gcd(s, x), I(1)),
-        ("lcm", lambda s, x: np.lcm(s, x), I(1)),
+        ("gcd", lambda s, x: np.gcd(s + 1, x), I(1)),
+        ("lcm", lambda s, x: np.lcm(s + 1, x), I(1)),
         ("logaddexp2", lambda s, x: np.logaddexp2(s * s, x), F(1)),
         ("absolute", lambda s, x: abs(s) - x, F(1)),
     ],

@@ -4,6 +4,8 @@
   numbers with ``low <= high``. It keeps NaN as well.
 - A shift register, ``(s << k) | x`` with x from 0 to 2**k - 1, is ``(s << k) + x``: the lowest k bits of the shifted
   number are 0.
+- ``m + np.log(np.exp(u - m) + np.exp(v - m))`` with ``m = np.maximum(u, v)``, and
+  ``m + np.log1p(np.exp(-np.abs(u - v)))``, are ``np.logaddexp(u, v)``.
 """
 
 from __future__ import annotations
@@ -62,6 +64,8 @@ def rewrite(graph: Graph, results: Sequence[Node], states: Sequence[Node]) -> li
             new = found[bounded[node].base]
             new = graph.apply("minimum", (new, high), node.scalar) if high is not None else new
             new = graph.apply("maximum", (new, low), node.scalar) if low is not None else new
+        elif (terms := _log_terms(node)) is not None:
+            new = graph.apply("logaddexp", [found[term] for term in terms], node.scalar)
         elif _is_register(node, intervals):
             new = graph.apply("add", [found[arg] for arg in node.args], node.scalar)
         elif all(found[arg] is arg for arg in node.args):
@@ -74,6 +78,27 @@ def rewrite(graph: Graph, results: Sequence[Node], states: Sequence[Node]) -> li
             graph.lines[made.index] = graph.lines.get(node.index, "")
             graph.names[made.index] = "where" if node.op == "select" else graph.names.get(node.index, "")
     return [found[node] for node in results]
+
+
+def _log_terms(node: Node) -> tuple[Node, ...] | None:
+    """Return u and v if a sum computes ``np.logaddexp(u, v)`` by their maximum; None if it does not."""
+    if node.op != "add" or node.scalar.kind != "float":
+        return None
+    for largest, rest in (node.args, node.args[::-1]):
+        terms: list[Node] = []
+        if rest.op == "log" and rest.args[0].op == "add":
+            powers = [each.args[0] for each in rest.args[0].args if each.op == "exp"]
+            terms = [each.args[0] for each in powers if each.op == "subtract" and each.args[1] is largest]
+        elif rest.op == "log1p":
+            inner, ops = rest, []
+            while inner.op in ("log1p", "exp", "negative", "absolute"):
+                ops.append(inner.op)
+                (inner,) = inner.args
+            is_distance = ops == ["log1p", "exp", "negative", "absolute"] and inner.op == "subtract"
+            terms = list(inner.args) if is_distance else []
+        if largest.op == "maximum" and len(terms) == 2 and set(terms) == set(largest.args):
+            return largest.args
+    return None
 
 
 def _is_register(node: Node, intervals: Mapping[int, Interval]) -> bool:

@@ -16,6 +16,7 @@ from gpuscan.operators.loops import (
     finite_state,
     first_affine,
     first_value,
+    folds,
     linear_bits,
     log_plus,
     max_times,
@@ -45,6 +46,7 @@ CLASSES: tuple[Callable[[Part], Stage], ...] = (
     finite_state.derive,
     first_value.derive,
     first_affine.derive,
+    folds.derive,
 )
 
 
@@ -54,7 +56,8 @@ class LoopForm:
 
     Attributes:
         kind: ``"affine"``, ``"max-plus"``, ``"min-plus"``, ``"log-plus"``, ``"max-times"``, ``"clamp"``,
-            ``"extremum"``, ``"mobius"``, ``"bitwise"`` or ``"finite-state"``; ``"staged"`` for several parts.
+            ``"extremum"``, ``"mobius"``, ``"bitwise"``, ``"fold"`` or ``"finite-state"``; ``"staged"`` for several
+            parts.
         stages: the forms of the parts, in the order in which they run; the form itself if there is one part.
         state_shape: the trailing axes of `init` that belong to the carry: one shape, or one for each of its arrays.
         law: the map of one step as a formula.
