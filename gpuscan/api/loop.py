@@ -132,7 +132,7 @@ def loop(
     ``extremum``      ``np.maximum(h, b)``, or ``np.where(v > best, ...)`` with all that belongs to the best; the first
                       value that is not missing, ``np.where(np.isnan(h), v, h)`` or ``np.where(h < 0, v, h)``
     ``mobius``        ``(a * h + b) / (c * h + d)``
-    ``bitwise``       ``(h & m) ^ x``, ``|``, ``~``, and bools; also shifts, as in a CRC or a register with feedback
+    ``bitwise``       ``(h & m) ^ x``, ``|``, ``~``, ``h << x``, bools; also shifts as in a CRC or in feedback
     ``fold``          ``np.gcd``, ``np.lcm``, ``np.hypot`` or ``np.logaddexp2`` of h and b
     ``finite-state``  any function, if h takes at most 64 values
     ``staged``        several of these, for parts of the carry that depend on each other in one direction

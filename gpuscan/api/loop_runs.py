@@ -277,7 +277,7 @@ class LoopRun:
         steps = None if targets_given else own_steps(step, stage, before, sources, carried, nodes, fields)
         count = len(stage.numbers)
         rest = [(BOOL, False)] * flagged + [(node.scalar, 0) for node in carried]
-        # A scan without maps shares its kernels with `gpuscan.scan`, such as those of running extrema.
+        # A scan without maps runs in the same kernels as `gpuscan.scan`, which are faster for running extrema.
         has_maps = not (_is_identity(before) and _is_identity(after))
         problem = Problem(
             operator=operator_of(stage.composition, flagged, count, len(carried)),

@@ -102,7 +102,7 @@ def own_steps(
     count = len(olds)
 
     def function(wanted: Sequence[Node], known: Sequence[Node], result: Element) -> Map:
-        """Return nodes as a function of a state, whose numbers are the given nodes, and a source."""
+        """Return nodes as a function of a state and a source. The known nodes are the numbers of the state."""
         graph = Graph()
         inputs = sources.inputs(graph, count)
         inputs |= {node: graph.input(0, i, 0, node.scalar) for i, node in enumerate(known)}
@@ -135,7 +135,7 @@ def _composing(stage: Stage, sources: Sources, element: Element, carried: Sequen
         return [trace_node(graph, graph.input(0, i, 0, field.scalar)) for i, field in enumerate(element.fields)]
 
     def right_of(graph: Graph, first: int) -> tuple[list[Any], list[Any]]:
-        """Return the plain numbers of a step, and the others of its element."""
+        """Return the plain numbers of a step, and the flag and the carried numbers of its element."""
         found = [trace_node(graph, node) for node in copy_nodes(wanted, graph, sources.inputs(graph, first))]
         return found[: len(stage.plain)], found[len(stage.plain) :]
 

@@ -232,7 +232,7 @@ class KernelText:
         return self._pick("LoopState", self.state, condition, yes, no)
 
     def with_source(self, name: str, element: Element, value: str, source: str) -> str:
-        """Return the value of the WGSL type `name` that has the numbers of an element, then those of a source."""
+        """Return the value of the WGSL type `name` that has the numbers of an element, then the numbers of a source."""
         numbers = [*self.numbers_of(element, value), *self.numbers_of(self.spec.source, source)]
         return self.construct(name, bundle_of((*element.fields, *self.spec.source.fields)), numbers)
 

@@ -271,7 +271,7 @@ class Kernel(HashedOnce):
 
     @property
     def takes_steps(self) -> bool:
-        """True if the results within a chunk are those of the loop's own steps, and maps are composed for its total."""
+        """True if the loop's own steps compute the results within a chunk. Maps are composed for its total."""
         tile, stage = self.tile, self.stage in ("scan", "reduce")
         joined_once = tile.single_lead or not self.subgroups
         fits = isinstance(tile, TileShape) and joined_once and tile.chunk > 1

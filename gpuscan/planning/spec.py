@@ -192,13 +192,13 @@ class ShaderSpec(HashedOnce):
 
     @property
     def stepped(self) -> Element:
-        """The argument of a step: the numbers of a state, then those of a source."""
+        """The argument of a step: the numbers of a state, then the numbers of a source."""
         assert self.steps is not None
         return bundle_of((*self.steps.state.result.fields, *self.source.fields))
 
     @property
     def extended(self) -> Element:
-        """The argument of `StepCodes.extend`: the numbers of a map, then those of a source."""
+        """The argument of `StepCodes.extend`: the numbers of a map, then the numbers of a source."""
         return bundle_of((*self.element.fields, *self.source.fields))
 
     @property

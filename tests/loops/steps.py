@@ -33,6 +33,7 @@ def inputs() -> dict[str, np.ndarray[Any, Any]]:
         "small": rng.integers(-9, 10, N).astype(np.int8),
         "wide": rng.integers(-(10**12), 10**12, N),
         "bits": rng.integers(0, 2**32, N, dtype=np.uint32),
+        "other": np.random.default_rng(8).integers(0, 2**32, N, dtype=np.uint32),
         "flag": rng.random(N) < 0.2,
         "text": rng.choice(np.frombuffer(b'ab,"\n\\', np.uint8), N),
         "time": np.arange(N).astype(I),
@@ -347,6 +348,17 @@ CASES = [
         F(0),
         "x",
     ),
+    # Bits that move by amounts of the input
+    Case("packer of bits", "bitwise", lambda h, c: (h << (c[1] & 7)) ^ (c[0] & 127), np.uint32(1), "bits other"),
+    Case("unpacker of bits", "bitwise", lambda h, c: (h >> (c[1] % 40)) | c[0], np.uint32(1), "bits other"),
+    Case(
+        "bits in both directions",
+        "bitwise",
+        lambda h, c: (np.where(c[2], (h << (c[1] & 3)) | 1, ~(h >> (c[1] & 1)) & c[0]), h),
+        np.uint32(77),
+        "bits other flag",
+    ),
+    Case("signed bits to the left", "bitwise", lambda h, c: (h << (c[1] & 3)) ^ c[0], I(-1), "i j"),
     # Folds by a function
     Case("greatest common divisor", "fold", lambda h, x: np.gcd(h, 6 * x), I(0), "i"),
     Case(

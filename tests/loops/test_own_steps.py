@@ -1,4 +1,4 @@
-"""Loops whose kernels take the loop's own steps within a chunk, after a scan of the maps of these steps."""
+"""Kernels that take the loop's own steps within a chunk, after a scan of the maps of these steps."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from gpuscan.operators.loops import (
     mobius,
     modular,
     polynomials,
+    shifted_bits,
     sloped_clamp,
     tropical,
 )
@@ -40,6 +41,7 @@ CLASSES: tuple[Callable[[Part], Stage], ...] = (
     max_times.derive,
     sloped_clamp.derive,
     bitwise.derive,
+    shifted_bits.derive,
     mobius.derive,
     modular.derive,
     linear_bits.derive,

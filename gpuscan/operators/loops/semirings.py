@@ -354,7 +354,7 @@ def _scale_constant(number: Any) -> tuple[Any, int]:
 
 
 def split_number(number: Number) -> tuple[Number, Number]:
-    """Return a factor from 1 to 2 in size and the exponent of two, whose product is a number.
+    """Return a factor from 1 to 2 in size and an exponent e. The number is the factor times ``2**e``.
 
     The exponent of 0, of subnormal numbers, infinities and NaN is 0, and they are the factors themselves.
     """
@@ -413,7 +413,7 @@ class ScaledMaps(Composition):
         total: Number = self.semiring.plus(product, shift)
         return total
 
-    # Within a chunk, the factor is a product of numbers from 1 to 2, and the exponent that of a power of two.
+    # Within a chunk, the factor is a product of numbers from 1 to 2, and the exponent is one of 2, not of the unit.
 
     def first(self, plain: Numbers) -> list[Number]:
         return [*split_number(plain[0]), plain[1]]

@@ -146,7 +146,7 @@ class Composition:
     arrays or traced values, one for each number.
 
     Attributes:
-        takes_steps: True if results may be those of the loop's own step, taken from the value of a composition.
+        takes_steps: True if the loop's own step may compute results from the value of a composition.
     """
 
     @property
@@ -192,7 +192,7 @@ class Stage:
         constant: a node that is True where the new numbers do not depend on the old ones; None if they always do.
         composition: how maps are composed.
         plain: the numbers of the map of one step from which `Composition.first` and `Composition.extend` compose maps;
-            empty if they compose those of `numbers`.
+            empty if a chunk composes maps of `numbers`.
     """
 
     kind: str
