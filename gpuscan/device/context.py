@@ -255,12 +255,14 @@ class DeviceContext:
                 choice = choose_strategy(capabilities, concrete(tiles))
                 known = self._choices.keep(key, (choice.strategy, choice.reason))
             return known
-        check_strategy(asked)
+        named = "" if source == "as asked" else f" ({source})"
+        check_strategy(asked, named)
         reason = unsafe_reason(asked, self.capabilities)
         if reason and not self.unsafe:
+            instead = f"Unset {STRATEGY_VARIABLE}" if named else 'Leave strategy="auto"'
             raise StrategyError(
-                f"strategy {asked!r} was asked for, but on {self.capabilities.summary} {reason}. "
-                'Leave strategy="auto", or open the device with unsafe=True'
+                f"strategy {asked!r}{named} was asked for, but on {self.capabilities.summary} {reason}. {instead}, or "
+                "open the device with unsafe=True"
             )
         return asked, source
 

@@ -39,11 +39,11 @@ PUBLISHED_ORDER = frozenset({"NVIDIA"})
 _NEEDS_PROGRESS = frozenset({"lookahead", "lookback"})
 
 
-def check_strategy(strategy: str) -> None:
-    """Raise StrategyError if there is no such strategy."""
+def check_strategy(strategy: str, source: str = "") -> None:
+    """Raise StrategyError if there is no such strategy. The message says the source behind the name."""
     if not isinstance(strategy, str) or strategy not in ("auto", *STRATEGIES):
-        names = ", ".join(STRATEGIES)
-        raise StrategyError(f"strategy {strategy!r} was asked for. There is none of that name. Pass auto, {names}")
+        names = ", ".join(("auto", *STRATEGIES))
+        raise StrategyError(f"strategy {strategy!r}{source} was asked for. There is none of that name. Pass {names}")
 
 
 def strategy_asked_for(strategy: str) -> str:

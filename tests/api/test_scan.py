@@ -299,6 +299,17 @@ def test_dtype_is_what_is_combined_in(device: gs.Device) -> None:
 # ----- What an adapter refuses
 
 
+def test_a_strategy_of_the_environment_is_said_to_come_from_there(
+    device: gs.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.arange(1000, dtype=np.uint32)
+    less = device_as_if(device, unsafe=False, progress_earlier=False)
+    for name, said in (("quick", "Pass auto"), ("lookback", "Unset GPUSCAN_STRATEGY")):
+        monkeypatch.setenv("GPUSCAN_STRATEGY", name)
+        with pytest.raises(gs.StrategyError, match=rf"'{name}' \(from GPUSCAN_STRATEGY\) was asked for.*{said}"):
+            gs.scan(x, device=less)
+
+
 def test_an_unsafe_strategy_is_refused_unless_the_device_allows_it(device: gs.Device) -> None:
     x = np.arange(1000, dtype=np.uint32)
     less = device_as_if(device, unsafe=False, progress_earlier=False)
