@@ -356,7 +356,10 @@ def test_a_loop_tells_rows_from_the_numbers_of_a_carry() -> None:
 
 
 def test_a_loop_without_a_form_is_refused_before_it_runs() -> None:
+    untyped: Any = gpuscan.jax.loop
     with pytest.raises(gs.LoopError, match=r"np\.tanh"):
         gpuscan.jax.loop(lambda h, x: (jnp.tanh(h + x), h), jnp.float32(0), jnp.ones(3))
     with pytest.raises(TypeError, match="return a carry like init"):
         gpuscan.jax.loop(lambda h, x: (h > 0, h), jnp.float32(0), jnp.ones(3))
+    with pytest.raises(TypeError, match="f returned 3 values; return a pair of the next carry and y"):
+        untyped(lambda h, x: (h, h, x), jnp.float32(0), jnp.ones(3))

@@ -471,5 +471,5 @@ def test_the_gradients_of_a_loop_are_those_of_finite_differences(reverse: bool) 
 def test_a_loop_of_tensors_without_a_form_is_refused() -> None:
     with pytest.raises(gs.LoopError, match=r"np\.tanh"):
         gpuscan.torch.loop(lambda h, x: (torch.tanh(h + x), h), torch.zeros(2), torch.ones(3, 2))
-    with pytest.raises(TypeError, match="a pair of the next carry and y"):
+    with pytest.raises(TypeError, match="f returned one value; return a pair of the next carry and y"):
         gpuscan.torch.loop(lambda h, x: h + x, torch.zeros(2), torch.ones(3, 2))

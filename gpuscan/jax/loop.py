@@ -71,7 +71,8 @@ def loop(
 
     shapes = jax.eval_shape(call_step, likes, parts)
     if not isinstance(shapes, tuple) or len(shapes) != 2:
-        raise TypeError(f"f={name_of(f)} returned {type(shapes).__name__}; return a pair of the next carry and y")
+        what = f"{len(shapes)} values" if isinstance(shapes, (tuple, list)) else "one value"
+        raise TypeError(f"f returned {what}; return a pair of the next carry and y")
     returned, rest = (jax.tree.flatten(each) for each in shapes)
     _check_carry(returned, (likes, tree))
 

@@ -77,7 +77,8 @@ def loop(
     def flat(carry: Sequence[Tensor], x: Sequence[Tensor]) -> list[Tensor]:
         value = f(pytree.tree_unflatten(list(carry), tree), pytree.tree_unflatten(list(x), form))
         if not isinstance(value, (tuple, list)) or len(value) != 2:
-            raise TypeError(f"f={name_of(f)} returned {type(value).__name__}; return a pair of the next carry and y")
+            what = f"{len(value)} values" if isinstance(value, (tuple, list)) else "one value"
+            raise TypeError(f"f returned {what}; return a pair of the next carry and y")
         returned, other = pytree.tree_flatten(value[0])
         if other != tree:
             raise TypeError(f"f returned a carry of {other} for an init of {tree}; return a carry like init")
