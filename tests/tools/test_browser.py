@@ -152,6 +152,9 @@ found.numbers = await outcome(() => scan.run([3, 1, 4]));
 found.short = await outcome(() => scan.run(new Float32Array(3)));
 found.fractions = await outcome(() => scan.run(new Float32Array(4 * numbers), { segments: [0, 1.5, 4] }));
 found.bigints = await outcome(() => scan.run(new Float32Array(4 * numbers), { segments: [0n, 4n] }));
+scan.destroy();
+found.destroyed = await outcome(() => scan.run(new Float32Array(4 * numbers)));
+found.nowhere = await outcome(() => Scan.create());
 await fetch("/found", { method: "POST", body: JSON.stringify(found) });
 </script>"""
 
@@ -173,6 +176,8 @@ def test_arrays_of_another_kind_are_refused(browser: Browser, tmp_path: Path) ->
     assert "one whole length" in found["short"]
     assert found["fractions"] == "TypeError: segments have 1.5 of type number; pass numbers without fractions"
     assert "of type bigint" in found["bigints"]
+    assert found["destroyed"] == "Error: the scan was destroyed; make another with Scan.create"
+    assert found["nowhere"].startswith("TypeError: no GPUDevice was passed")
 
 
 # ----- The files

@@ -83,6 +83,7 @@ export class Scan {
    * `strategy` names another one of the plan.
    */
   static async create(device, base = new URL(".", import.meta.url), { strategy = "auto" } = {}) {
+    if (!device?.limits) throw new TypeError("no GPUDevice was passed to create a scan on; pass one, such as await Scan.device()");
     const plan = await (await fetched(base, "plan.json")).json();
     if (plan.format !== FORMAT) throw new Error(`the plan has the format ${plan.format}, not ${FORMAT}; export it again`);
     const buffers = device.limits.maxStorageBuffersPerShaderStage;
@@ -135,6 +136,7 @@ export class Scan {
   destroy() {
     this.#state?.destroy();
     this.#seeds?.destroy();
+    this.#state = null;
   }
 
   // ----- Making
@@ -239,6 +241,8 @@ export class Scan {
     if (!Number.isInteger(length) || length < 1 || length > plan.length) {
       throw new RangeError(`${length} elements were passed to a plan for 1 to ${plan.length}`);
     }
+    // WebGPU would not run the commands, and the results would be zeros.
+    if (!this.#state) throw new Error("the scan was destroyed; make another with Scan.create");
     this.#checkMask(mask, count);
     const sources = [plan.compact === "mask" ? mask : [], source].flat();
     const destinations = [destination].flat();
