@@ -20,8 +20,8 @@ from gpuscan.planning.column_tiles import column_tile, takes_vectors
 from gpuscan.planning.heuristics import CPU, GPU
 from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.plan import plan_scan
-from gpuscan.planning.spec import ScanSpec
-from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+from gpuscan.planning.spec import ScanSpec, scan_spec
+from gpuscan.planning.tile_shapes import SPAN, ColumnTile, TileShape
 from gpuscan.planning.tiles import tile_shape
 from gpuscan.planning.workgroup_memory import check_room, workgroup_bytes
 from tests.fakes import LIMITS, gpu, software, spec
@@ -429,3 +429,28 @@ def test_a_shape_that_is_passed_is_taken() -> None:
     plan = plan_scan(spec(row_length=10_000), gpu(), "fallback", "", tile=tile)
     assert plan.tile == tile
     assert plan.tiles == math.ceil(10_000 / (64 * 3 * 2))
+
+
+# ----- The canonical order
+
+
+def test_tiles_look_back_where_a_span_fits_workgroup_memory() -> None:
+    four = np.zeros(3 * SPAN, [(name, np.float32) for name in "abcd"])
+
+    def add_four(left: Any, right: Any) -> Any:
+        return {name: left[name] + right[name] for name in "abcd"}
+
+    for size, strategy in ((1 << 15, "lookback"), (1 << 14, "three_dispatch")):
+        limits = dict(gpu().limits) | {"max-compute-workgroup-storage-size": size}
+        capabilities = replace(gpu(), limits=limits)
+        asked = scan_spec(make_problem(four, add_four, reproducible="everywhere"), capabilities)
+        plan = plan_scan(asked, capabilities, "lookahead", "")
+        assert plan.strategy == strategy
+        check_room(plan.stages[-1].kernel, capabilities)
+
+
+def test_products_in_the_canonical_order_take_three_dispatches() -> None:
+    x = np.zeros(SPAN, np.float32)
+    for operator, strategy in (("add", "lookback"), ("multiply", "three_dispatch")):
+        asked = scan_spec(make_problem(x, operator, reproducible="everywhere"), gpu())
+        assert plan_scan(asked, gpu(), "lookahead", "").strategy == strategy
