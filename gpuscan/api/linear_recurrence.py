@@ -9,11 +9,12 @@ import numpy as np
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, home_of
-from gpuscan.api.launches import launchable, launchable_with
+from gpuscan.api.launches import launchable_with
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.device.device_array import upload_number
 from gpuscan.device.strides import broadcast_strides
 from gpuscan.elements import compute_dtype, dtype_from, element_of, tuple_of
 from gpuscan.engine.device_seeds import seeds_by_rows
@@ -199,7 +200,7 @@ def linear_recurrence_vjp(
     reverse: bool = ...,
     reproducible: str | None = ...,
 ) -> tuple[Any, Any, Any]: ...
-@launchable
+@launchable_with("a")
 def linear_recurrence_vjp(
     a: object,
     h: object,
@@ -262,7 +263,11 @@ def gradients(
     """Return what `linear_recurrence_vjp` returns, computed on a device of choice."""
     reverse = as_flag("reverse", reverse)
     states, grads = _array(h), _array(grad_h)
-    gates = _array_like(a, states)
+    if is_float_parameter(a) and isinstance(states, Array):
+        kind = _array_like(a.present, states).dtype
+        gates: SomeArray = Array._of(states.device, upload_number(states._context, a, kind))
+    else:
+        gates = _array_like(reveal(a), states)
     if states.shape != grads.shape:
         raise ValueError(
             f"h of shape {states.shape} and grad_h of shape {grads.shape} were passed; pass arrays of one shape"

@@ -450,6 +450,9 @@ BESIDE: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "gate of half": lambda a, b, r, k: gs.linear_recurrence(
         k if isinstance(k, float) else k.astype(np.float16), (a / 64).astype(np.float16)
     ),
+    "gradient of a gate": lambda a, b, r, k: gs.linear_recurrence_vjp(
+        k if isinstance(k, float) else k.astype(np.float32), r, r[::-1], axis=1
+    )[:2],
     "first state": lambda a, b, r, k: gs.linear_recurrence(a / 8, b, initial=k),
     "first state of rows": lambda a, b, r, k: gs.linear_recurrence(0.5, r, initial=k),
     "assigned": lambda a, b, r, k: assign_to(a.copy(), slice(3, 9), k),
