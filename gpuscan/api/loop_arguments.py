@@ -282,7 +282,7 @@ Split = tuple[tuple[int, ...], list[tuple[int, ...]], list[tuple[int, ...]]]
 def _find_shared(shapes: Sequence[tuple[int, ...]]) -> list[int]:
     found = []
     for lengths in zip(*shapes, strict=False):
-        if len(set(lengths)) > 1:
+        if any(length != lengths[0] for length in lengths):
             break
         found.append(lengths[0])
     return found

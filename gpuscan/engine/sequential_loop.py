@@ -16,9 +16,10 @@ from gpuscan.device.transfer import round_up
 from gpuscan.elements import Field, Scalar, word_dtype
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.elementwise import broadcast, check_numbers, convert_array
-from gpuscan.engine.record import submit_stage
+from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import GpuscanError, smaller
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
+from gpuscan.sizes import spans
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 # Steps of one dispatch. A GPU takes up to a microsecond for each, and drivers end a dispatch after a second or more.
 _STEPS = 1 << 16
+# The most steps of a loop that may wait for other calls, so that a submission takes less than a second.
+_MAX_HELD_STEPS = 1 << 12
 
 
 def run_loop(
@@ -120,13 +123,11 @@ def _submit(
             f"{context.capabilities.summary} binds. {smaller(prod(shape) // shape[axis])}"
         )
     bound = [Binding(array.buffer, array.offset, round_up(array.nbytes, 4)) for array in arrays]
+    held = shape[axis] <= _MAX_HELD_STEPS and are_owned(*arrays)
     rows, inner = prod(shape) // shape[axis], prod(shape[axis + 1 :])
-    for first in range(0, shape[axis], _STEPS):
-        steps = min(_STEPS, shape[axis] - first)
+    for first, steps in spans(shape[axis], _STEPS):
         numbers = [rows, inner, shape[axis], first, steps, int(reverse)]
-        submit_stage(
-            context, "arrays/run_loop.wgsl", numbers, [*bound, *captured], rows, rows * steps, False, text=text
-        )
+        submit_stage(context, "arrays/run_loop.wgsl", numbers, [*bound, *captured], rows, rows * steps, held, text=text)
 
 
 def _in_words(context: DeviceContext, value: object, scalar: Scalar, shape: tuple[int, ...]) -> DeviceArray:

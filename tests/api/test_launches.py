@@ -104,6 +104,8 @@ KINDS: dict[str, Callable[[Arguments], Any]] = {
     "scan_vjp of a function": lambda a: gs.scan_vjp(
         (a.signs, a.steps), (a.signs, a.steps), (a.steps, a.signs), affine, axis=1
     ),
+    "loop": lambda a: gs.loop(lambda h, x: 0.5 * h + x, 0.0, a.f),
+    "sequential loop": lambda a: gs.loop(lambda h, x: np.cos(h) + x, 0.0, a.f, method="sequential"),
     "compact": lambda a: gs.compact(a.i, a.mask),
     "sort": lambda a: gs.sort(a.i),
     "argsort": lambda a: gs.argsort(a.i),
