@@ -12,6 +12,7 @@ import numpy as np
 from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array, in_dtype
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
+from gpuscan.api.launches import launchable
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
 from gpuscan.api.selective_scan import DeviceScan, SelectiveScan, softplus, softplus_gradient
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from gpuscan.api.annotations import Value
 
 
+@launchable
 def selective_scan(
     u: object,
     delta: object,
@@ -84,6 +86,7 @@ def selective_scan(
     return (y, last.reshape(call.shape[0], call.shape[1], -1)) if with_state else y
 
 
+@launchable
 def selective_scan_vjp(
     u: object,
     delta: object,

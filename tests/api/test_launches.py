@@ -62,6 +62,9 @@ class Arguments:
         self.keys = put(np.sort(rng.integers(0, 10, n)).astype(np.int32))
         self.offsets = put(np.array([0, *np.sort(rng.integers(0, n, 3)), n], np.int32))
         self.out = device.empty((n,), np.int32)
+        # Of a state space: 32 channels with 4 states each.
+        self.channels = self.f.reshape((1, 32, n // 32))
+        self.weights, self.rates = (put(rng.random((32, 4)).astype(np.float32)) for _ in range(2))
 
 
 # Each kind of call, and the same of NumPy arrays where NumPy has it.
@@ -103,6 +106,10 @@ KINDS: dict[str, Callable[[Arguments], Any]] = {
     "scan_vjp": lambda a: gs.scan_vjp(a.steps, a.steps, a.signs, "add", axis=1),
     "scan_vjp of a function": lambda a: gs.scan_vjp(
         (a.signs, a.steps), (a.signs, a.steps), (a.steps, a.signs), affine, axis=1
+    ),
+    "selective_scan": lambda a: gs.selective_scan(a.channels, a.channels, a.rates, a.weights, a.weights),
+    "selective_scan_vjp": lambda a: gs.selective_scan_vjp(
+        a.channels, a.channels, a.rates, a.weights, a.weights, grad_y=a.channels
     ),
     "loop": lambda a: gs.loop(lambda h, x: 0.5 * h + x, 0.0, a.f),
     "sequential loop": lambda a: gs.loop(lambda h, x: np.cos(h) + x, 0.0, a.f, method="sequential"),
