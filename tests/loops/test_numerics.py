@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
+from gpuscan.elements import scalar_of
+from gpuscan.operators.expression_graph import Graph
+from gpuscan.operators.loops.semirings import scale_node, scale_number
 from tests.loops import oracle
+from tests.oracle import assert_same
 
 F = np.float32
 
@@ -346,3 +350,17 @@ def test_nan_stays_in_its_numbers_on_every_adapter(device: gs.Device) -> None:
     for name in ("delays and a mean", "one of two is reset", "delays of a maximum"):
         step, _, init = COUPLED[name]
         oracle.check(gs.loop(step, init, tuple(map(device.asarray, xs))), oracle.run(step, init, xs))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scaled_constants(dtype: Any) -> None:
+    """Assert that a constant is scaled to the same factor and exponent, bit by bit, as a number that is known late."""
+    tiny, largest = np.finfo(dtype).smallest_subnormal, np.finfo(dtype).max
+    values = [0.0, -0.0, 0.5, -3.0, 2.0**32, 2.0**-32, 2.0**31, 2.0**-33, 1e30, -1e-30, 2.0**100, tiny, -largest]
+    values += [2.0**300, 2.0**-300, 2.0**600, np.inf, -np.inf, np.nan]
+    with np.errstate(all="ignore"):
+        for value in map(dtype, values):
+            graph = Graph()
+            nodes = scale_node(graph, graph.constant(value, scalar_of(np.dtype(dtype))))
+            for node, wanted in zip(nodes, scale_number(np.array(value)), strict=True):
+                assert_same(np.asarray(node.value), np.asarray(wanted), value)
