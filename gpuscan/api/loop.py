@@ -127,7 +127,8 @@ def loop(
     ``affine``        ``a * h + b``, also with matrices; integers wrap, or are modulo a constant: ``(a * h + b) % m``
     ``max-plus``      ``np.maximum(h + a, b)``; ``min-plus`` with ``np.minimum``
     ``log-plus``      ``np.logaddexp(h + a, b)``
-    ``max-times``     ``np.maximum(a * h, b)`` for a that is provably not negative
+    ``max-times``     ``np.maximum(a * h, b)`` for a that is provably not negative; the largest and the least product of
+                      neighbours, ``np.maximum(np.maximum(a * hi, a * lo), b)`` and the same with ``np.minimum``
     ``clamp``         ``np.clip(h + a, low, high)``; for floats also ``np.clip(a * h + b, low, high)``; one bound or two
     ``extremum``      ``np.maximum(h, b)``, or ``np.where(v > best, ...)`` with all that belongs to the best; the first
                       value that is not missing, ``np.where(np.isnan(h), v, h)`` or ``np.where(h < 0, v, h)``

@@ -33,6 +33,9 @@ def inputs() -> dict[str, np.ndarray[Any, Any]]:
         "small": rng.integers(-9, 10, N).astype(np.int8),
         "wide": rng.integers(-(10**12), 10**12, N),
         "bits": rng.integers(0, 2**32, N, dtype=np.uint32),
+        "sign": np.random.default_rng(9).choice(
+            np.array([-1, 0, 1, 1, -1, -1, -2], I), N, p=[0.2, 0.1, 0.2, 0.2, 0.2, 0.08, 0.02]
+        ),
         "other": np.random.default_rng(8).integers(0, 2**32, N, dtype=np.uint32),
         "flag": rng.random(N) < 0.2,
         "text": rng.choice(np.frombuffer(b'ab,"\n\\', np.uint8), N),
@@ -131,6 +134,18 @@ def macd(c: Any, x: Any) -> Any:
     fast = c["fast"] + F(2 / 13) * (x - c["fast"])
     slow = c["slow"] + F(2 / 27) * (x - c["slow"])
     return {"fast": fast, "slow": slow}, fast - slow
+
+
+def largest_product(c: Any, x: Any) -> Any:
+    high, low = c
+    terms = high * x, low * x
+    return (np.maximum(np.maximum(*terms), x), np.minimum(np.minimum(*terms), x)), high - low
+
+
+def product_by_swap(c: Any, x: Any) -> Any:
+    low, high = c
+    low, high = np.where(x < 0, high, low), np.where(x < 0, low, high)
+    return np.minimum(x, x * low), np.maximum(x, x * high)
 
 
 def log_sum(h: Any, x: Any) -> Any:
@@ -348,6 +363,9 @@ CASES = [
         F(0),
         "x",
     ),
+    # The largest product of neighbours
+    Case("largest product", "max-times", largest_product, (F(1), F(1)), "x"),
+    Case("largest product by a swap", "max-times", product_by_swap, (I(-1), I(2)), "sign"),
     # Bits that move by amounts of the input
     Case("packer of bits", "bitwise", lambda h, c: (h << (c[1] & 7)) ^ (c[0] & 127), np.uint32(1), "bits other"),
     Case("unpacker of bits", "bitwise", lambda h, c: (h >> (c[1] % 40)) | c[0], np.uint32(1), "bits other"),
@@ -412,6 +430,7 @@ REFUSALS = [
     Case("power", "power", lambda h, x: np.power(h, F(0.5)) + x, F(1), "positive"),
     Case("too many states", "500", lambda h, x: (h * h + x) % 500, I(0), "j"),
     Case("remainder after an overflow", "may overflow", lambda h, x: h * 1103515245 % 2147483647, I(1), "j"),
+    Case("largest product below the least", "begins with a largest", largest_product, (F(0), F(1)), "x"),
     Case("Kahan sum", "np.subtract.*rounding errors", kahan, (F(0), F(0)), "x"),
     Case("Neumaier sum", "np.add.*rounding errors", neumaier, (F(0), F(0)), "x"),
     Case("sum and its error", "np.subtract.*rounding errors", sum_and_error, (F(0), F(0)), "x"),
