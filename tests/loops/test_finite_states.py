@@ -106,3 +106,14 @@ def test_a_counter_that_a_condition_advances_has_the_states_that_it_reaches() ->
     assert found.form is not None
     assert [stage.kind for stage in found.form.stages] == ["finite-state", "finite-state"]
     oracle.check(found, oracle.run(clock, init, x))
+
+
+def test_powers_that_numpy_refuses_for_some_inputs_are_derived_or_refused() -> None:
+    x = np.random.default_rng(2).integers(0, 5, 40).astype(np.int8)
+    step = lambda h, x: (h**x + x) % 5  # noqa: E731
+    found = gs.loop(step, np.int8(2), x, device="numpy")
+    assert found.form is not None
+    assert found.form.kind == "finite-state"
+    oracle.check(found, oracle.run(step, np.int8(2), x))
+    with pytest.raises(gs.LoopError, match="256 different values"):
+        gs.loop_form(lambda h, x: h**x, np.int8(1), x)

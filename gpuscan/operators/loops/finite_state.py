@@ -437,6 +437,9 @@ def _compute(node: Node, sets: Sequence[frozenset[Any]]) -> Values:
         if node.op == "cast":
             found = grids[0].astype(node.scalar.dtype).astype(compute_dtype(node.scalar))
         else:
-            found = np.asarray(numpy_function(node.op)(*grids))
+            try:
+                found = np.asarray(numpy_function(node.op)(*grids))
+            except ValueError:  # an integer to a negative power, which x may not ask for
+                return None
     results = frozenset(found.ravel().tolist())
     return results if len(results) <= _MAX_VALUES and not any(value != value for value in results) else None
