@@ -268,6 +268,8 @@ def test_many_operations_and_types() -> None:
 
 def test_errors_of_associative_scan() -> None:
     scan: Any = gpuscan.torch.associative_scan
+    with pytest.raises(gpuscan.UnsupportedDtypeError, match="dtype complex128 was passed"):
+        scan(torch.add, torch.ones(4, 3, dtype=torch.complex128), 0)
     with pytest.raises(TypeError, match="combine_fn=3 was passed"):
         scan(3, ROWS, 0)
     with pytest.raises(TypeError, match=r"leaf 1 of xs of dtype torch\.float64 and leaf 0 of xs"):

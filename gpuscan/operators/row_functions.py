@@ -12,7 +12,7 @@ import numpy as np
 
 from gpuscan.array_types import AnyDType
 from gpuscan.elements import Element, element_of, tuple_of
-from gpuscan.errors import OperatorError
+from gpuscan.errors import OperatorError, UnsupportedDtypeError
 from gpuscan.operators.components import OTHER, Numbers, array_of, is_other, numbers_of
 from gpuscan.operators.expression_graph import reachable
 from gpuscan.operators.operator import Operator, operator
@@ -101,6 +101,8 @@ def row_operator(
             if not isinstance(error.__cause__, (_MixedRowsError, IndexError)):
                 raise
             reasons.append(error.__cause__)
+        except UnsupportedDtypeError:
+            raise
         except Exception as error:  # the framework refuses the shapes, or rows are mixed
             reasons.append(error)
     first = f"{type(reasons[0]).__name__}: {reasons[0]}" if reasons else "the element is too large"
