@@ -336,6 +336,9 @@ class Array(DeviceArray, ArrayOperators):
             raise TypeError("an array of shape () was to be iterated over, but it has no axes; use array.reshape(1)")
         return (self[place] for place in range(self.shape[0]))
 
+    def __contains__(self, item: object) -> bool:
+        return bool((self == item).any())
+
     def reshape(self, *shape: object) -> Array:
         """Return the same elements, in C order, in another shape; one length may be -1.
 

@@ -232,6 +232,18 @@ def test_no_number_equals_none_or_text(device: gs.Device) -> None:
         assert_equal(a != value, np.ones(A.shape, bool))
 
 
+def test_one_kernel_finds_an_element(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that `in` gives the answer of NumPy, and reads one number."""
+    a, values = device.asarray(A), [25, -1, 25.5, None, "text", A[0]]
+    for value in values:
+        with monkeypatch.context() as patched:
+            reads = count_reads(patched)
+            found = value in a
+            assert len(reads) == 1
+        assert found == (value in A)
+    assert 3 not in a[:0]
+
+
 def test_rounding_to_a_number_of_python(device: gs.Device) -> None:
     untyped: Any = pow
     for number in (np.float32(2.5), np.float32(-3.75), np.int32(15)):
