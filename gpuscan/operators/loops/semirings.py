@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -304,6 +304,7 @@ class MatrixMaps(Composition):
         return list(numbers[self.stored :])
 
 
+@cache
 def powers(dtype: AnyDType) -> tuple[float, float]:
     """Return the unit of the exponents of scaled factors, and its square root."""
     return (2.0**64, 2.0**32) if np.dtype(dtype) == np.float32 else (2.0**512, 2.0**256)
