@@ -410,16 +410,14 @@ def recomputes_scan(spec: ScanSpec, capabilities: Capabilities) -> bool:
 
 def steps_that_fit(spec: ScanSpec, h: Heuristics, chunk: int, scanned_twice: bool) -> int:
     """Return the most steps of such chunks that an invocation has registers for while its tile waits."""
-    words_kept, fields = spec.item_words, spec.element.fields
-    kept = chunk * words_kept
+    kept = chunk * spec.item_words
     if spec.steps is not None:  # the sources, and what is before the chunk
-        words_kept, fields = spec.kept_words, spec.source.fields
-        kept = chunk * words_kept + spec.item_words
+        kept = chunk * spec.kept_words + spec.item_words
     if scanned_twice:  # the storage words, and of the items that precede chunks all words but one
         kept = chunk * spec.source.fields[0].storage_bytes // 4 + spec.item_words - 1
-    numbers64 = any(f.scalar.bits == 64 and f.scalar.kind != "complex" for f in fields)
-    if scanned_twice or numbers64 or (chunk == 1 and words_kept >= 4):
+    numbers64 = any(f.scalar.bits == 64 and f.scalar.kind != "complex" for f in spec.element.fields)
+    if scanned_twice or numbers64 or (chunk == 1 and spec.item_words >= 4):
         words = h.few_register_words
     else:
-        words = h.wide_register_words if words_kept >= 4 or chunk >= 16 else h.register_words
+        words = h.wide_register_words if spec.item_words >= 4 or chunk >= 16 else h.register_words
     return max(1, words // kept)
