@@ -28,10 +28,9 @@ from gpuscan.device.strides import (
 from gpuscan.device.transfer import round_up, start_call
 from gpuscan.engine.element_copy import contiguous, duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, convert_array
-from gpuscan.errors import abbreviate
 from gpuscan.html_table import html_table
 from gpuscan.operators.parameters import reveal
-from gpuscan.problem.arguments import as_array, as_integer, native, resolve_axis
+from gpuscan.problem.arguments import as_array, as_integer, elements_of, native, resolve_axis
 from gpuscan.problem.filled_array import is_float_parameter
 from gpuscan.problem.indices import is_array_index
 
@@ -232,17 +231,7 @@ class Array(DeviceArray, ArrayOperators):
         if is_float_parameter(value) and self.dtype.kind not in "biu":
             value = Array._of(self.device, upload_number(self._context, value, self.dtype))
         elif not isinstance(value, Array):
-            given = as_array(value := reveal(value))
-            # Python numbers have to fit the dtype; arrays are cast.
-            is_plain = isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic)
-            try:
-                fitting = np.array(value, self.dtype) if is_plain else given.astype(self.dtype)
-            except (TypeError, ValueError, OverflowError) as error:
-                raise type(error)(
-                    f"{abbreviate(value)} was assigned to elements of {self.dtype}, which cannot hold it: {error}. "
-                    f"Pass numbers, or an array of a dtype that NumPy casts to {self.dtype}"
-                ) from None
-            value = new_array(self.device, fitting)
+            value = new_array(self.device, elements_of(reveal(value), self.dtype))
         elif value.device is not self.device:
             raise ValueError(
                 f"an array on {value.device!r} was assigned to elements on {self.device!r}, but a call runs where its "

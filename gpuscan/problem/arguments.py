@@ -454,3 +454,20 @@ def fields_of(value: object, element: Element, what: str) -> list[Any]:
             f"{what} {abbreviate(value)} was passed for elements of {len(element.fields)} fields, but it does not nest "
             "as they do; pass one value for each field, nested as the input is"
         ) from None
+
+
+def elements_of(value: object, dtype: AnyDType) -> AnyArray:
+    """Return a number or an array as elements of a dtype. Python numbers have to fit it; arrays are cast.
+
+    Raises:
+        ValueError, TypeError, OverflowError: the dtype cannot hold the value.
+    """
+    given = as_array(value)
+    is_plain = isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic)
+    try:
+        return np.array(value, dtype) if is_plain else given.astype(dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise type(error)(
+            f"{abbreviate(value)} was assigned to elements of {dtype}, which cannot hold it: {error}. "
+            f"Pass numbers, or an array of a dtype that NumPy casts to {dtype}"
+        ) from None
