@@ -157,8 +157,8 @@ def _check_roundings(step: Step) -> None:
         spelled = spell(step.graph, node)
         raise LoopError(
             f"the associative form of {step.name} was asked for, but {spelled} is 0 except for rounding "
-            'errors, and a scan has other ones. Pass method="sequential", or for a compensated sum call gpuscan.scan '
-            f"with compensated=True{place}"
+            'errors, and a scan has other ones. Pass method="sequential" to gpuscan.loop, or for a compensated sum '
+            f"call gpuscan.scan with compensated=True{place}"
         )
 
 
@@ -223,7 +223,7 @@ def _too_long(part: Part, why: str) -> LoopError:
     last = spell(part.graph, node)
     return LoopError(
         f"the associative form of {part.step.name} was asked for, but {what} ends with {last}, and {why}. "
-        f'Write the step with fewer operations, or pass method="sequential"{place}'
+        f'Write the step with fewer operations, or pass method="sequential" to gpuscan.loop{place}'
     )
 
 
@@ -236,8 +236,8 @@ def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
         return LoopError(
             f"the associative form of {name} was asked for, but {what} {'take' if several else 'takes'} "
             f"{many.count} different values, and tables of "
-            f'finite states have at most {finite_state.MAX_STATES}. Take fewer values, or pass method="sequential"'
-            + (part.graph.lines.get(many.node.index, "") or quote_definition(part.step.function))
+            f'finite states have at most {finite_state.MAX_STATES}. Take fewer values, or pass method="sequential" to '
+            "gpuscan.loop" + (part.graph.lines.get(many.node.index, "") or quote_definition(part.step.function))
         )
     # Of the operations at which the classes gave up, an operation that no class knows, and of those the first.
     refusals = [each for each in refusals if each is not many]
@@ -248,7 +248,8 @@ def _refusal(part: Part, refusals: Sequence[LeavesClassError]) -> LoopError:
     spelled = spell(part.graph, node) + (" with a condition that depends on the carry" if chooses else "")
     told = f"{spelled} {why}" if why else f"it computes {spelled}{'' if chooses else ' on the carry'}"
     advice = (
-        'Write it with operations of one of the classes in gpuscan.loop\'s documentation, or pass method="sequential"'
+        "Write it with operations of one of the classes in gpuscan.loop's documentation, or pass "
+        'method="sequential" to gpuscan.loop'
     )
     if any(n.scalar.kind == "float" for n in part.states):
         advice += ', or for a step with derivatives method="newton"'
