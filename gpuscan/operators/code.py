@@ -394,12 +394,15 @@ def find_quick_steps(
                 known[node.index] = Bounds("0", "0")  # whole numbers
     if not quick:
         return QuickSteps(frozenset())
-    lines.append(f"*lowest = {smallest_of(lowest)};")
     results = [known.get(fields[field][component].index) for field, component in places]
+    has_products = any(node.op == "multiply" for node in nodes if node.index in quick)
+    if not has_products:
+        # Elements of a sum are tested once, so later steps also rely on numbers that these steps choose or pass on.
+        lowest += [each.step for each in results if each]
+    lines.append(f"*lowest = {smallest_of(lowest)};")
     # What is not known is computed anew from the result, so that it may be anything here.
     exponents = [(each.least, each.step) if each else ("0", "0") for each in results]
     lines.append(f"return Bounds({', '.join(text for pair in exponents for text in pair)});")
-    has_products = any(node.op == "multiply" for node in nodes if node.index in quick)
     return QuickSteps(frozenset(quick), tuple(lines), has_products, None in results)
 
 

@@ -18,7 +18,10 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.api import linear_recurrence, scan_vjp
+from gpuscan.codegen.kernel_text import render_kernel
+from gpuscan.device import context
 from gpuscan.engine.preparation import critical_pairs
+from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.strategies import Strategy
 from gpuscan.planning.tile_shapes import SPAN, TileShape
 from gpuscan.reference.elementary import elementary
@@ -336,6 +339,48 @@ def test_steps_around_the_smallest_usual_number(device: gs.Device, operator: Any
         wanted = gs.scan(given, operator, device="numpy", **EVERYWHERE, **options)
         found = gs.scan(given, operator, device=device, **EVERYWHERE, **options)
         assert digest(found) == digest(wanted), options
+
+
+def no_smaller_than_a_constant(left: Any, right: Any) -> Any:
+    return np.maximum(left + right, np.float32(1e-40))
+
+
+def sum_of_what_is_passed_on(left: Any, right: Any) -> Any:
+    return left[0] + left[1], left[2], right[2]
+
+
+def sum_of_what_is_chosen(left: Any, right: Any) -> Any:
+    return left[0] + right[1], np.where(left[0] < right[0], left[1], right[2]), right[2]
+
+
+@pytest.mark.parametrize("operator", [no_smaller_than_a_constant, sum_of_what_is_passed_on, sum_of_what_is_chosen])
+def test_adapters_that_flush_subnormals(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch, operator: Any) -> None:
+    """Assert that no quick step meets a subnormal number, which WGSL allows adapters to take for zero."""
+    sums = 0
+
+    def render_with_flushes(kernel: Kernel) -> str:
+        nonlocal sums
+        text = render_kernel(kernel)
+        quick = "return a * f32_hidden(0x3f800000u) + b;"
+        if quick not in text:
+            return text
+        sums += 1
+        flush = "fn flush(x: f32) -> f32 { return select(x, 0.0, (bitcast<u32>(x) & 0x7f800000u) == 0u); }"
+        return text.replace(quick, "return flush(flush(a) + flush(b));") + flush
+
+    monkeypatch.setattr(context, "render_kernel", render_with_flushes)
+    rng = np.random.default_rng(8)
+    subnormal = (rng.integers(-3, 4, LENGTH) * 1e-42).astype(np.float32)
+    zero = np.zeros(LENGTH, np.float32)
+    one_field = operator is no_smaller_than_a_constant
+    given = -np.abs(normal(8)) if one_field else (zero, zero, subnormal)
+    wanted = gs.scan(given, operator, device="numpy", **EVERYWHERE)
+    assert digest(gs.scan(given, operator, device=own_device, **EVERYWHERE)) == digest(wanted)
+    looked_back = scan_with(
+        own_device, make_problem(given, operator, **EVERYWHERE), "lookback", tile=TileShape(256, 0, 2, 4)
+    )
+    assert digest(looked_back[0] if one_field else tuple(looked_back)) == digest(wanted)
+    assert sums > 1
 
 
 def test_signs_of_nan(device: gs.Device) -> None:
