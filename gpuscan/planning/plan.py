@@ -33,8 +33,8 @@ from gpuscan.sizes import concrete, has_size
 # The 32-bit words in the widest load or store: WGSL's vec4<u32>.
 ACCESS_WORDS = ACCESS_BYTES // 4
 
-# The most tiles of a span for each invocation of a workgroup, if a tile looks at all of them. Not measured with others:
-# elements of up to four words have as many.
+# The most posts that an invocation reads where a tile looks at all tiles of its span. Tiles of elements of up to four
+# words need no more. More were not measured.
 MAX_TILES_SEEN = 2
 
 # One more than the most elements of a piece. 32-bit indices reach twice as far, which leaves room for the last tiles.

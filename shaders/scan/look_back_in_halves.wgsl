@@ -13,11 +13,13 @@ const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
 const TILES_PER_SPAN = {{ kernel.tiles_per_span }}u;
 
 // First the aggregates of the span's tiles, then in place i the total of the largest half that ends with tile i and
-// begins at a multiple of its size (Fenwick 1994).
+// begins at a multiple of its size (Fenwick 1994). Such totals are in the places before the tile. A
+// tile that ends the span has one in its own place, too.
 var<workgroup> halves: array<{{ text.shared_item }}, TILES_PER_SPAN>;
 var<workgroup> shared_late: u32;  // 1 if a tile is late
 
-// Wait for a post, which was seen as `first`. Afterwards `shared_late` tells if it did not come.
+// Wait for a post, which was seen as `first`. Afterwards `shared_late` tells if it did not come, and `shared_exact` if
+// its item may meet a subnormal. Invocations write nothing but 1 to both, so they need not take turns.
 fn await_post(at: u32, first: Post) -> Item {
     var post = first;
 {% call wait("post.ready", "given_up()") %}

@@ -25,8 +25,9 @@
 {% endmacro %}
 {% macro join_tile(suffix) %}
     for (var level = 0u; level < TILE_LEADS; level++) {
-        let halves = tile >> level;  // the last lead is the fold of all spans before
-        if (select(halves & 1u, halves, level == TILE_LEADS - 1u) != 0u) {
+        // At the last level, these are the number of the span, and the lead is the fold of all spans before.
+        let higher_bits = tile >> level;
+        if (select(higher_bits & 1u, higher_bits, level == TILE_LEADS - 1u) != 0u) {
 {{ join_half(text.from_shared("tile_leads[level]"), suffix) | indent(4, true) }}
         }
     }

@@ -93,8 +93,8 @@ fn f32_product(a: f32, b: f32) -> f32 {
 }
 {% endif %}
 {#- ----- Quick steps
-    They have the same bits if each operand is 0, an infinity, NaN, or at least 2^-62: sums are multiples of 2^-85, and
-    products are at least 2^-124. NaN of a result has another pattern. -#}
+    They have the same bits if neither an operand nor the result is subnormal, which callers make sure of (see "Quick
+    steps" in gpuscan/operators/code.py). NaN of a result has another pattern. -#}
 {% if "f32_size" in helpers %}
 
 // Grows with the size of a number, but is the largest word for 0.
