@@ -19,7 +19,7 @@ from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.group_results import label_range, reduce_groups
 from gpuscan.engine.group_scans import scan_groups
-from gpuscan.engine.group_tables import TabledGroups
+from gpuscan.engine.group_tables import CountedLabels, TabledGroups
 from gpuscan.engine.groups import SortedLabels, mark_missing
 from gpuscan.problem.arguments import as_numpy_arrays
 from gpuscan.problem.groups import (
@@ -38,7 +38,7 @@ from gpuscan.problem.segments import Heads, Keys
 from gpuscan.reference import groups as reference
 
 # The labels of a call: in NumPy, or on a device as they are, sorted, or planned by a table.
-Labels: TypeAlias = AnyArray | DeviceArray | SortedLabels | TabledGroups
+Labels: TypeAlias = AnyArray | DeviceArray | CountedLabels | SortedLabels | TabledGroups
 
 
 def execute_groups(
@@ -73,6 +73,9 @@ def execute_groups(
         labels = number_labels(labels)
         if (heads := heads_of_groups(problem, labels)) is not None:
             return execute(replace(problem, heads=heads), home, strategy, outputs)
+    elif isinstance(labels, CountedLabels) and labels.in_order:
+        heads = Heads(problem.shape, problem.axis, problem.reverse, Keys(labels.labels))
+        return execute(replace(problem, heads=heads), home, strategy, outputs)
     axis = home.team.axis_of_shares(problem) if isinstance(home, Team) else None
     one = one_of(home)
     if isinstance(home, Team) and axis is not None:

@@ -11,7 +11,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 from types import EllipsisType, FunctionType, NoneType
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -200,13 +200,19 @@ class CallKey:
 # ----- Calls
 
 
-def launchable(function: F, operands: Container[int | str] = ()) -> F:
+# Returns arguments by their names with arrays of NumPy uploaded; None if there are none to upload.
+Upload: TypeAlias = Callable[[dict[str, Any]], dict[str, Any] | None]
+
+
+def launchable(function: F, operands: Container[int | str] = (), upload: Upload | None = None) -> F:
     """Let a function launch the program of an earlier call of the same kind, if there was one.
 
     Args:
         function: the function.
         operands: the names of the parameters that take numbers to compute from. Calls with other floats in their place
             launch the same program.
+        upload: uploads arrays of NumPy among the arguments. The call launches a program over the uploaded ones then.
+            Without it, or if they stay in NumPy, short arrays are a part of the key.
     """
     parameters = inspect.signature(function).parameters
     defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
@@ -239,6 +245,11 @@ def launchable(function: F, operands: Container[int | str] = ()) -> F:
                 return function(*arguments, **options)  # which raises the error for an argument that is passed twice
             named = sorted(options, key=lambda option: order.get(option, -1)) if len(options) > 1 else options
             given += [(option, options[option]) for option in named]
+        if upload is not None and np.ndarray in [type(value) for _, value in given]:
+            # Too many arguments have no names, and the function raises the error for them.
+            uploaded = upload(dict(given)) if len(arguments) <= len(by_position) else None
+            if uploaded is not None:
+                return call(**uploaded)
         making = CallKey()
         key: list[Hashable] = [name]
         whole: tuple[Hashable, ...] = ()
@@ -297,9 +308,9 @@ def launchable(function: F, operands: Container[int | str] = ()) -> F:
     return call  # type: ignore[return-value]
 
 
-def launchable_with(*operands: str) -> Callable[[F], F]:
+def launchable_with(*operands: str, upload: Upload | None = None) -> Callable[[F], F]:
     """Return `launchable` for functions with numbers to compute from as these arguments."""
-    return functools.partial(launchable, operands=frozenset(operands))
+    return functools.partial(launchable, operands=frozenset(operands), upload=upload)
 
 
 def _replace_floats(value: Any, others: Iterator[Expression]) -> object:

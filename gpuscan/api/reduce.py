@@ -11,6 +11,7 @@ from gpuscan.api.array import Array, SomeArray, arrays_on_device
 from gpuscan.api.device import Device
 from gpuscan.api.groups import count_groups, execute_reduction
 from gpuscan.api.home import Devices, find_distributed, home_for, team_or_home
+from gpuscan.api.host_cuts import upload_reduction_cuts
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.outputs import check_out, is_on_device
 from gpuscan.api.reduced_axes import combine_bundle_axes, find_axes
@@ -63,7 +64,7 @@ def reduce(
 def reduce(x: object, op: Operation = ..., *, out: C, **options: Unpack[ReduceInto]) -> C: ...
 @overload
 def reduce(x: object, op: Operation = ..., **options: Unpack[AnyReduction]) -> Any: ...
-@launchable_with("initial")
+@launchable_with("initial", upload=upload_reduction_cuts)
 def reduce(
     x: object,
     op: Operation = "add",

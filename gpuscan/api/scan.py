@@ -13,6 +13,7 @@ from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array
 from gpuscan.api.device import Device
 from gpuscan.api.groups import execute_groups
 from gpuscan.api.home import Devices, find_distributed, home_for, team_or_home
+from gpuscan.api.host_cuts import upload_scan_cuts
 from gpuscan.api.launches import launchable_with
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.reduce import reduce
@@ -21,6 +22,7 @@ from gpuscan.array_types import AnyArray
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.engine.elementwise import map_elements
+from gpuscan.engine.group_tables import CountedLabels
 from gpuscan.operators.trace import ROUNDED_WHEN_STORED, Map, trace_function
 from gpuscan.planning.strategies import Strategy, check_strategy
 from gpuscan.problem.arguments import as_flag, as_numpy_arrays, check_one_cut
@@ -89,7 +91,7 @@ def scan(
 ) -> tuple[B, Any]: ...
 @overload
 def scan(x: object, op: Operation = ..., *, return_total: bool, **options: Unpack[AnyScan]) -> Any: ...
-@launchable_with("initial")
+@launchable_with("initial", upload=upload_scan_cuts)
 def scan(
     x: object,
     op: Operation = "add",
@@ -274,7 +276,10 @@ def _scan(
     options["seeds_on_device"] = True
     problem = find_or_make_problem(x, op, **options)
     check_strategy(strategy)
-    labels = None if groups is None else check_labels(groups, problem.shape, problem.axis)
+    counted = groups if isinstance(groups, CountedLabels) else None
+    labels = (
+        check_labels(counted.labels if counted else groups, problem.shape, problem.axis) if groups is not None else None
+    )
     home = home_for(problem, team_or_home((*problem.arrays, labels), device))
     problem = seeds_by_rows(problem)
     outputs = check_out(problem, out, home if is_on_device(problem) else None)
@@ -284,7 +289,7 @@ def _scan(
     if labels is None:
         results = execute(problem, home, strategy, outputs)
     else:
-        results = execute_groups(problem, labels, home, strategy, outputs)
+        results = execute_groups(problem, counted or labels, home, strategy, outputs)
     if problem.heads is not None:
         problem.heads.check()
     result = in_form_of(problem, given, results) if out is None else out

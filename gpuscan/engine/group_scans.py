@@ -18,6 +18,7 @@ from gpuscan.device.steps import Binding, Clear, Step
 from gpuscan.elements import scalar_of
 from gpuscan.engine.element_copy import written
 from gpuscan.engine.group_tables import (
+    CountedLabels,
     TabledGroups,
     bindable_checked,
     can_be_written,
@@ -107,6 +108,7 @@ def scan_groups(
             if uncounted is not None:
                 return _scan_uncounted(executor, problem, uncounted, strategy, out)
             few = count_labels(executor, problem, labels)
+            labels = labels.labels if isinstance(labels, CountedLabels) else labels
             labels = (few and plan_table(executor, problem, few)) or labels
         if isinstance(given, DeviceArray) and may_be_missing(given) and not _are_counted(labels):
             if missing_error(problem) is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
@@ -43,6 +43,21 @@ if TYPE_CHECKING:
     from gpuscan.planning.group_plan import GroupTable
     from gpuscan.planning.spec import ScanSpec
     from gpuscan.problem.problem import Problem
+
+
+class CountedLabels(NamedTuple):
+    """Labels of a scan that NumPy has numbered, and that are on the device now.
+
+    Attributes:
+        labels: the labels, from 0 on, in the narrowest dtype that holds them: one for each index along the axis, or one
+            for each element.
+        groups: 1 more than the largest label.
+        in_order: True if no label is smaller than the one before it.
+    """
+
+    labels: DeviceArray
+    groups: int
+    in_order: bool
 
 
 @dataclass(frozen=True)
@@ -87,6 +102,8 @@ def count_labels(executor: Executor, problem: Problem, labels: Any, *, reads: bo
     """
     context = executor.context
     with guarded(context), context.lock:
+        if isinstance(labels, CountedLabels):
+            return FewLabels(labels_by_rows(problem, bindable_checked(labels.labels)), labels.groups)
         if isinstance(labels, np.ndarray):
             largest = int(labels.max())
             if int(labels.min()) < 0 or largest >= _MOST_LABELS:

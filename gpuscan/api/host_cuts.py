@@ -1,0 +1,73 @@
+"""Upload what cuts arrays on a device, if it is in NumPy: labels, keys and offsets. Then calls launch programs.
+
+What a call says about wrong cuts at once, it still says at once: such cuts stay in NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array, new_array
+from gpuscan.api.opened_device import OpenedDevice
+from gpuscan.array_types import AnyArray
+from gpuscan.engine.group_tables import CountedLabels
+from gpuscan.problem.groups import in_order, missing_labels, number_labels
+from gpuscan.problem.labels import MISSING
+
+# Longer keys stay in NumPy, which makes a bit of each. Not tuned.
+_MAX_KEY_BYTES = 1 << 20
+
+
+def upload_scan_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments of `gpuscan.scan` with what cuts the array on its device; None if it is not in NumPy."""
+    device = _device_of(given)
+    cuts = [name for name in ("segments", "keys", "groups") if given.get(name) is not None]
+    if device is None or len(cuts) != 1:
+        return None
+    (name,) = cuts
+    cut = given[name]
+    uploaded: object = None
+    if type(cut) is not np.ndarray or not cut.size:
+        return None
+    if name == "keys" and cut.dtype.kind in "iub" and cut.dtype.isnative and cut.nbytes <= _MAX_KEY_BYTES:
+        uploaded = new_array(device, cut)
+    elif name == "groups" and cut.dtype.kind in "iub" and cut.shape in (given["x"].shape, (len(cut),)):
+        axis = given.get("axis") if cut.ndim > 1 else 0
+        if isinstance(axis, int) and -cut.ndim <= axis < cut.ndim:
+            uploaded = _counted(device, cut, axis)
+    return None if uploaded is None else given | {name: uploaded}
+
+
+def upload_reduction_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments of `gpuscan.reduce` with what cuts the array on its device; None if it is not in NumPy."""
+    device, groups, count = _device_of(given), given.get("groups"), given.get("num_groups")
+    if device is None or type(groups) is not np.ndarray or groups.dtype.kind not in "iub":
+        return None
+    if not groups.size or given.get("segments") is not None:
+        return None
+    least, largest = int(groups.min()), int(groups.max())
+    count = largest + 1 if count is None else count
+    if type(count) is not int or least < MISSING or not largest < count < 1 << 31 or not count:
+        return None
+    # As `gpuscan.engine.group_results.reduce_groups` uploads them.
+    narrow = groups if groups.dtype == np.bool_ else groups.astype(np.min_scalar_type(-count))
+    return given | {"groups": new_array(device, narrow), "num_groups": count}
+
+
+def _device_of(given: dict[str, Any]) -> OpenedDevice | None:
+    x = given.get("x")
+    return x.device if isinstance(x, Array) and given.get("device") is None else None
+
+
+def _counted(device: OpenedDevice, labels: AnyArray, axis: int) -> CountedLabels | None:
+    """Return the labels of a scan on the device; None if some are missing, or if they are far from each other."""
+    if missing_labels(labels) is not None:
+        return None
+    numbers = number_labels(labels)
+    largest = int(numbers.max())
+    if numbers.dtype.itemsize == 8 or largest >= 1 << 31:
+        return None
+    narrow = new_array(device, numbers.astype(np.min_scalar_type(largest)))
+    return CountedLabels(narrow, largest + 1, in_order(numbers, axis))
