@@ -186,7 +186,7 @@ class Array(DeviceArray, ArrayOperators):
             return taken
         return self._view_at(*index_layout(self.shape, self.strides, index))
 
-    @launchable_with("value")
+    @launchable_with("value", upload=lambda given: _protocols["upload_index"](given))
     def __setitem__(self, index: object, value: object) -> None:
         """Write a number or an array to the elements that an index picks, broadcast and converted as NumPy does it.
 
@@ -588,7 +588,7 @@ class _Protocols(dict[str, Callable[..., Any]]):
         return self[name]
 
 
-_protocols = _Protocols()
+_protocols: _Protocols = _Protocols()
 
 
 def answer_protocols(**answers: Callable[..., object]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from gpuscan.engine.compaction import compact_on_device
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.engine.entry_indices import all_indices
-from gpuscan.problem.arguments import OnDevice
+from gpuscan.problem.arguments import OnDevice, elements_of
 from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.problem.filled_array import is_float_parameter
 from gpuscan.problem.indices import check_indices, check_rows, is_mask, parts_of, rows_of, split_index
@@ -36,21 +36,64 @@ def take_item(array: Array, index: object) -> Array:
         IndexError: the index does not fit the array. Indices on a device are checked there.
     """
     given = index if isinstance(index, tuple) else (index,)
-    if any(type(part) is np.ndarray and part.nbytes > MAX_ARRAY_BYTES for part in given):
+    if any(
+        type(part) is np.ndarray and part.nbytes > (MAX_ARRAY_BYTES if part.dtype.kind == "b" else 0) for part in given
+    ):
         # The indices are checked and uploaded first, so that the call launches the program of other ones.
-        found = split_index(parts_of(index, array.shape), array.shape, lambda mask: _true_places(array, mask))
-        if not any(isinstance(each, OnDevice) for each in found.indices):
-            lengths = tuple(array[found.view].shape[axis] for axis in found.axes)
-            places = Array._of(array.device, _places(array, found.indices, found.shape, found.numbers, lengths))
-            return _take_places(array, places, found.view, found.axes, found.place)
+        uploaded = _upload(array, index)
+        if uploaded is not None:
+            return _take_places(array, uploaded)
     return _take_item(array, index)
 
 
+class UploadedIndex(NamedTuple):
+    """An index of arrays of NumPy, once it is checked.
+
+    Attributes:
+        places: the rows of the indexed axes that it names.
+        view, axes, place, unique: as in `gpuscan.problem.indices.ArrayIndex`.
+    """
+
+    places: Array
+    view: tuple[slice | None, ...]
+    axes: tuple[int, ...]
+    place: int
+    unique: bool
+
+
+def _upload(array: Array, index: object) -> UploadedIndex | None:
+    """Return an index with its places on the device; None if a part of it was there before."""
+    found = split_index(parts_of(index, array.shape), array.shape, lambda mask: _true_places(array, mask))
+    if any(isinstance(each, OnDevice) for each in found.indices):
+        return None
+    lengths = tuple(array[found.view].shape[axis] for axis in found.axes)
+    places = Array._of(array.device, _places(array, found.indices, found.shape, found.numbers, lengths))
+    return UploadedIndex(places, found.view, found.axes, found.place, found.unique)
+
+
+def upload_index(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments of ``Array.__setitem__`` with the index of NumPy and the values on the device.
+
+    Raises:
+        IndexError, ValueError, TypeError, OverflowError: as ``Array.__setitem__`` does.
+    """
+    array, index, value = given["self"], given.get("index"), given.get("value")
+    if type(index) is not np.ndarray or index.dtype.kind not in "iu" or not index.size or not index.ndim:
+        return None
+    array._check_separate()
+    uploaded = _upload(array, index)
+    if type(value) is np.ndarray:
+        value = new_array(array.device, elements_of(value, array.dtype))
+    return {"self": array, "index": uploaded, "value": value}
+
+
 @launchable
-def _take_places(
-    array: Array, places: Array, view: tuple[slice | None, ...], axes: tuple[int, ...], place: int
-) -> Array:
-    return Array._of(array.device, take(_make_indexed_array(array[view], axes, place, places)))
+def _take_places(array: Array, index: UploadedIndex) -> Array:
+    return Array._of(array.device, take(_at_places(array, index)))
+
+
+def _at_places(array: Array, index: UploadedIndex) -> IndexedArray:
+    return _make_indexed_array(array[index.view], index.axes, index.place, index.places)
 
 
 @launchable
@@ -71,6 +114,10 @@ def put_item(array: Array, index: object, value: ArrayLike) -> None:
         IndexError: as `take_item`.
         ValueError: the value does not broadcast to the elements.
     """
+    if isinstance(index, UploadedIndex):
+        indexed = _at_places(array, index)
+        put(array.device._executor, indexed, array._values_for(value, indexed.shape), unique=index.unique)
+        return
     parts = parts_of(index, array.shape)
     is_number = is_float_parameter(value) or not np.shape(value)
     if len(parts) == 1 and is_mask(parts[0]) and parts[0].shape and is_number:
@@ -266,4 +313,4 @@ def take_along_axis(array: Array, indices: object, axis: int) -> Array:
     return Array._of(device, take(indexed))
 
 
-answer_protocols(take_item=take_item, put_item=put_item)
+answer_protocols(take_item=take_item, put_item=put_item, upload_index=upload_index)

@@ -36,7 +36,7 @@ def upload_scan_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
     elif name == "groups" and cut.dtype.kind in "iub" and cut.shape in (given["x"].shape, (len(cut),)):
         axis = given.get("axis") if cut.ndim > 1 else 0
         if isinstance(axis, int) and -cut.ndim <= axis < cut.ndim:
-            uploaded = _counted(device, cut, axis)
+            uploaded = _upload_labels(device, cut, axis)
     return None if uploaded is None else given | {name: uploaded}
 
 
@@ -61,7 +61,7 @@ def _device_of(given: dict[str, Any]) -> OpenedDevice | None:
     return x.device if isinstance(x, Array) and given.get("device") is None else None
 
 
-def _counted(device: OpenedDevice, labels: AnyArray, axis: int) -> CountedLabels | None:
+def _upload_labels(device: OpenedDevice, labels: AnyArray, axis: int) -> CountedLabels | None:
     """Return the labels of a scan on the device; None if some are missing, or if they are far from each other."""
     if missing_labels(labels) is not None:
         return None

@@ -572,7 +572,7 @@ CUTS: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("kind", CUTS)
 @pytest.mark.parametrize("n", [64, 2 * N])
 def test_cuts_of_numpy(device: gs.Device, kind: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Assert that other labels and keys of NumPy launch one program, with the bits and errors of those in lists."""
+    """Assert that other labels and keys of NumPy launch one program, with the bits and errors of equal lists."""
     call, rng = CUTS[kind], np.random.default_rng(0)
     n = max(n, N) if "rows" in kind else n
     a = device.asarray(rng.standard_normal(n).astype(np.float32))
@@ -617,3 +617,52 @@ def outcome_of(call: Callable[[Any, Any], Any], a: Any, cut: Any) -> Any:
         return call(a, cut).numpy()
     except (ValueError, TypeError, gs.GpuscanError) as error:
         return repr(error)
+
+
+@pytest.mark.parametrize("count", [20, 300])
+@pytest.mark.parametrize("kind", ["read", "number", "array", "array on the device"])
+def test_indices_of_numpy(device: gs.Device, kind: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that other indices and values of NumPy are other inputs of one program, and are checked at each call."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-99, 99, (N, 2)).astype(np.int32)
+    a = device.asarray(x)
+
+    def call(index: Array, value: Any) -> Any:
+        if kind == "read":
+            return a[index]
+        a[index] = device.asarray(value) if kind == "array on the device" else value
+        return a
+
+    def check(index: Array) -> None:
+        value: Any = 7 if kind == "number" else rng.integers(-99, 99, (count, 2)).astype(np.int32)
+        if kind != "read":
+            x[index] = value
+        found = call(index, value)
+        assert_same(found.numpy(), x[index] if kind == "read" else x, kind)
+
+    indices = [rng.integers(-N, N, count).astype(dtype) for dtype in (np.int64, np.int16) for _ in range(12)]
+    for index in indices:
+        check(index)
+    known = count_programs(device)
+    for index in indices[::-8]:
+        with monkeypatch.context() as patched:
+            waits = count_waits(device, patched)
+            call(index, 5 if kind != "array" else np.full((count, 2), 5.0))
+            assert not waits
+        if kind != "read":
+            x[index] = 5
+        check(index)
+    assert count_programs(device) <= known + 2  # of another number, and of another shape of values
+    value: Any = 7 if kind != "array" else np.ones((count, 2))
+    calls = min(Counted().of(partial(call, index, value)) for index in indices[:3])
+    assert calls <= 5 * FIRST, calls
+    if kind != "read":
+        for index in indices[:3]:
+            x[index] = value
+    with pytest.raises(IndexError):
+        call(indices[0] + N, value)
+    if kind == "array":
+        for wrong in (np.ones(3), np.full((count, 2), None), np.ones((2, count, 2))):
+            with pytest.raises((ValueError, TypeError)):
+                call(indices[0], wrong)
+    check(indices[0])
