@@ -29,9 +29,11 @@ def upload_scan_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
     (name,) = cuts
     cut = given[name]
     uploaded: object = None
-    if type(cut) is not np.ndarray or not cut.size:
+    if type(cut) is not np.ndarray or not cut.ndim or not cut.size:
         return None
-    if name == "keys" and cut.dtype.kind in "iub" and cut.dtype.isnative and cut.nbytes <= _MAX_KEY_BYTES:
+    if name == "segments":
+        uploaded = _upload_offsets(device, cut, given)
+    elif name == "keys" and cut.dtype.kind in "iub" and cut.dtype.isnative and cut.nbytes <= _MAX_KEY_BYTES:
         uploaded = new_array(device, cut)
     elif name == "groups" and cut.dtype.kind in "iub" and cut.shape in (given["x"].shape, (len(cut),)):
         axis = given.get("axis") if cut.ndim > 1 else 0
@@ -43,9 +45,15 @@ def upload_scan_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
 def upload_reduction_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
     """Return the arguments of `gpuscan.reduce` with what cuts the array on its device; None if it is not in NumPy."""
     device, groups, count = _device_of(given), given.get("groups"), given.get("num_groups")
+    segments = given.get("segments")
+    if device is not None and groups is None and count is None and type(segments) is np.ndarray:
+        # The error for an empty segment without a result is raised at once.
+        full = given.get("op", "add") == "add" or (segments.ndim == 1 and (segments[1:] != segments[:-1]).all())
+        uploaded = _upload_offsets(device, segments, given) if full else None
+        return None if uploaded is None else given | {"segments": uploaded}
     if device is None or type(groups) is not np.ndarray or groups.dtype.kind not in "iub":
         return None
-    if not groups.size or given.get("segments") is not None:
+    if not groups.ndim or not groups.size or segments is not None:
         return None
     least, largest = int(groups.min()), int(groups.max())
     count = largest + 1 if count is None else count
@@ -71,3 +79,15 @@ def _upload_labels(device: OpenedDevice, labels: AnyArray, axis: int) -> Counted
         return None
     narrow = new_array(device, numbers.astype(np.min_scalar_type(largest)))
     return CountedLabels(narrow, largest + 1, in_order(numbers, axis))
+
+
+def _upload_offsets(device: OpenedDevice, offsets: AnyArray, given: dict[str, Any]) -> Array | None:
+    """Return the offsets of segments on the device; None if they are wrong, or if a row may have 2^32 elements."""
+    shape, axis = given["x"].shape, given.get("axis")
+    axis = 0 if axis is None and len(shape) == 1 else axis
+    if type(axis) is not int or not -len(shape) <= axis < len(shape) or not 0 < shape[axis] < 1 << 32:
+        return None
+    if offsets.dtype.kind not in "iu" or offsets.ndim != 1 or len(offsets) < 2:
+        return None
+    right = offsets[0] == 0 and offsets[-1] == shape[axis] and (offsets[1:] >= offsets[:-1]).all()
+    return new_array(device, offsets.astype(np.uint32)) if right else None
