@@ -36,9 +36,7 @@ def take_item(array: Array, index: object) -> Array:
         IndexError: the index does not fit the array. Indices on a device are checked there.
     """
     given = index if isinstance(index, tuple) else (index,)
-    if any(
-        type(part) is np.ndarray and part.nbytes > (MAX_ARRAY_BYTES if part.dtype.kind == "b" else 0) for part in given
-    ):
+    if any(type(part) is np.ndarray and part.nbytes > MAX_ARRAY_BYTES for part in given):
         # The indices are checked and uploaded first, so that the call launches the program of other ones.
         uploaded = _upload(array, index)
         if uploaded is not None:

@@ -211,8 +211,8 @@ def launchable(function: F, operands: Container[int | str] = (), upload: Upload 
         function: the function.
         operands: the names of the parameters that take numbers to compute from. Calls with other floats in their place
             launch the same program.
-        upload: uploads arrays of NumPy among the arguments. The call launches a program over the uploaded ones then.
-            Without it, or if they stay in NumPy, short arrays are a part of the key.
+        upload: uploads arrays of NumPy among the arguments if one of them is long. The call launches a program over
+            the uploaded ones then. Short arrays are a part of the key, since calls often repeat them.
     """
     parameters = inspect.signature(function).parameters
     defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
@@ -245,11 +245,14 @@ def launchable(function: F, operands: Container[int | str] = (), upload: Upload 
                 return function(*arguments, **options)  # which raises the error for an argument that is passed twice
             named = sorted(options, key=lambda option: order.get(option, -1)) if len(options) > 1 else options
             given += [(option, options[option]) for option in named]
-        if upload is not None and np.ndarray in [type(value) for _, value in given]:
-            # Too many arguments have no names, and the function raises the error for them.
-            uploaded = upload(dict(given)) if len(arguments) <= len(by_position) else None
-            if uploaded is not None:
-                return call(**uploaded)
+        # Too many arguments have no names, and the function raises the error for them.
+        if upload is not None and len(arguments) <= len(by_position):
+            for _, value in given:
+                if type(value) is np.ndarray and value.nbytes > MAX_ARRAY_BYTES:
+                    uploaded = upload(dict(given))
+                    if uploaded is not None:
+                        return call(**uploaded)
+                    break
         making = CallKey()
         key: list[Hashable] = [name]
         whole: tuple[Hashable, ...] = ()
