@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import sys
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import gpuscan as gs
+from gpuscan.tools.bench.results import describe_run
 
 
 @dataclass(frozen=True)
@@ -64,20 +61,8 @@ class FigureList:
         """Write the figures to a file, with more entries if there are any, or do nothing without a path."""
         if path is None:
             return
-        capabilities = self._device.capabilities
-        record = {
-            "gpuscan": gs.__version__,
-            "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "command": ["python", f"benchmarks/{Path(sys.argv[0]).name}", *_arguments_without_files(sys.argv[1:])],
-            "device": {
-                "summary": capabilities.summary,
-                "driver": capabilities.driver,
-                "implementation": capabilities.implementation,
-            },
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "platform": sys.platform,
-        }
+        program = f"benchmarks/{Path(sys.argv[0]).name}"
+        record = describe_run(self._device, ["python", program, *_arguments_without_files(sys.argv[1:])])
         if self._figures:
             more = {"figures": [asdict(figure) for figure in self._figures]} | more
         path.write_text(json.dumps(record | more, indent=1) + "\n", encoding="utf-8")

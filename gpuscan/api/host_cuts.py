@@ -12,6 +12,7 @@ import numpy as np
 from gpuscan.api.array import Array, new_array
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.array_types import AnyArray
+from gpuscan.engine.group_results import narrow_labels
 from gpuscan.engine.group_tables import CountedLabels
 from gpuscan.problem.groups import in_order, missing_labels, number_labels
 from gpuscan.problem.labels import MISSING
@@ -59,9 +60,7 @@ def upload_reduction_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
     count = largest + 1 if count is None else count
     if type(count) is not int or least < MISSING or not largest < count < 1 << 31 or not count:
         return None
-    # As `gpuscan.engine.group_results.reduce_groups` uploads them.
-    narrow = groups if groups.dtype == np.bool_ else groups.astype(np.min_scalar_type(-count))
-    return given | {"groups": new_array(device, narrow), "num_groups": count}
+    return given | {"groups": new_array(device, narrow_labels(groups, count)), "num_groups": count}
 
 
 def _device_of(given: dict[str, Any]) -> OpenedDevice | None:

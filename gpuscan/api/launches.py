@@ -21,7 +21,7 @@ from gpuscan.engine.launch import launch
 from gpuscan.operators.function_keys import NumpyFunction, function_key, with_parameters
 from gpuscan.operators.named_operators import name_of_ufunc
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.parameters import FLOATS, Expression, Parameter, Parameters
+from gpuscan.operators.parameters import FLOATS, Parameter, Parameters
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -295,10 +295,10 @@ def launchable(function: F, operands: Container[int | str] = (), upload: Upload 
                     if isinstance(passed[option], _FUNCTIONS):
                         passed[option] = with_parameters(passed[option], parameters, first)
                     else:
-                        passed[option] = _replace_floats(passed[option], iter(parameters.leaves[first:]))
+                        passed[option] = _replace(passed[option], _is_float, map(Parameter, parameters.leaves[first:]))
             if others is not arrays:
                 following = iter(others)
-                passed = {option: _replace_arrays(value, following) for option, value in passed.items()}
+                passed = {option: _replace(value, _is_array, following) for option, value in passed.items()}
             values = list(passed.values())
             rest: dict[Any, Any] = dict(list(passed.items())[len(arguments) :])
             return function(*values[: len(arguments)], **rest), rest.get("out")
@@ -316,29 +316,23 @@ def launchable_with(*operands: str, upload: Upload | None = None) -> Callable[[F
     return functools.partial(launchable, operands=frozenset(operands), upload=upload)
 
 
-def _replace_floats(value: Any, others: Iterator[Expression]) -> object:
-    """Return an operand with its floats replaced by parameters, in the order of `CallKey.floats`."""
-    kind = type(value)
-    if kind in FLOATS:
-        return Parameter(next(others))
-    if kind is tuple or kind is list:
-        return kind([_replace_floats(each, others) for each in value])
-    if kind is dict:
-        return {name: _replace_floats(each, others) for name, each in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return kind._make([_replace_floats(each, others) for each in value])
-    return value
+def _is_float(value: object) -> bool:
+    return type(value) in FLOATS
 
 
-def _replace_arrays(value: Any, others: Iterator[object]) -> object:
-    """Return an argument with its device arrays replaced by the next of `others`, in the order of `CallKey.arrays`."""
+def _is_array(value: object) -> bool:
+    return isinstance(value, DeviceArray)
+
+
+def _replace(value: Any, is_replaced: Callable[[object], bool], others: Iterator[object]) -> object:
+    """Return an argument with such leaves replaced by the next of `others`, in the order of `CallKey`."""
     kind = type(value)
-    if isinstance(value, DeviceArray):
+    if is_replaced(value):
         return next(others)
     if kind is tuple or kind is list:
-        return kind([_replace_arrays(each, others) for each in value])
+        return kind([_replace(each, is_replaced, others) for each in value])
     if kind is dict:
-        return {name: _replace_arrays(each, others) for name, each in value.items()}
+        return {name: _replace(each, is_replaced, others) for name, each in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return kind._make([_replace_arrays(each, others) for each in value])
+        return kind._make([_replace(each, is_replaced, others) for each in value])
     return value

@@ -81,7 +81,7 @@ def reduce_groups(
             'without gaps, by np.unique(groups, return_inverse=True), or pass device="numpy"'
         )
     with guarded(context), context.lock:
-        given = upload_array(context, _narrow(labels, groups)) if isinstance(labels, np.ndarray) else labels
+        given = upload_array(context, narrow_labels(labels, groups)) if isinstance(labels, np.ndarray) else labels
         by_table = plan_reduction(executor, problem, given, groups)
         if by_table is not None:
             return reduce_by_table(executor, problem, by_table, out)
@@ -113,7 +113,7 @@ def reduce_groups(
         return written(results, out)
 
 
-def _narrow(labels: AnyArray, groups: int) -> AnyArray:
+def narrow_labels(labels: AnyArray, groups: int) -> AnyArray:
     """Return the labels in a dtype that holds -1 and each number below `groups`."""
     return labels if labels.dtype == np.bool_ else labels.astype(np.min_scalar_type(-groups))
 

@@ -400,7 +400,7 @@ def find_quick_steps(
         # Elements of a sum are tested once, so later steps also rely on numbers that these steps choose or pass on.
         lowest += [each.step for each in results if each]
     lines.append(f"*lowest = {smallest_of(lowest)};")
-    # What is not known is computed anew from the result, so that it may be anything here.
+    # The kernel computes unknown bounds from the result itself. These values are not read.
     exponents = [(each.least, each.step) if each else ("0", "0") for each in results]
     lines.append(f"return Bounds({', '.join(text for pair in exponents for text in pair)});")
     return QuickSteps(frozenset(quick), tuple(lines), has_products, None in results)

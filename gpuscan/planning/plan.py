@@ -27,7 +27,7 @@ from gpuscan.planning.strategies import ends_loops, starts_in_order
 from gpuscan.planning.tile_shapes import SPAN, ColumnTile, RowTile, Tile, TileShape
 from gpuscan.planning.tiles import recomputes_scan, totals_tile
 from gpuscan.planning.tuned_tiles import UNTUNED, Tuned, best_tile
-from gpuscan.planning.workgroup_memory import OTHER_ITEMS, exchanges_chunks
+from gpuscan.planning.workgroup_memory import exchanges_chunks, needed_bytes
 from gpuscan.sizes import concrete, has_size
 
 # The 32-bit words in the widest load or store: WGSL's vec4<u32>.
@@ -179,7 +179,7 @@ def plan_scan(
     if tile is None:
         tile = choose_tile(spec, capabilities, UNTUNED, subgroups, piece)
     if spec.everywhere:
-        strategy, reason = strategy_of_halves(spec, tile, capabilities, strategy, reason)
+        strategy, reason = strategy_of_halves(spec, tile, strategy, reason)
     # Under fallback no workgroup depends on the progress of another one. Parts of columns would have many posts.
     in_two = isinstance(tile, RowTile) and (strategy == "fallback" or tile.columns or tile.parts_per_workgroup > 1)
     if in_two or (isinstance(tile, ColumnTile) and spec.reduces_rows):
@@ -202,7 +202,11 @@ def plan_scan(
         wait_policy=wait_policy,
         test_build=test_build,
     )
-    if exchanges_chunks(kernel, capabilities.limits["max-compute-workgroup-storage-size"]):
+    room = capabilities.limits["max-compute-workgroup-storage-size"]
+    if spec.everywhere and kernel.posts and needed_bytes(kernel) > room:
+        strategy, reason = "three_dispatch", f"{reason}; the tiles of a span do not fit workgroup memory"
+        kernel = replace(kernel, strategy=strategy)
+    if exchanges_chunks(kernel, room):
         kernel = replace(kernel, access=replace(kernel.access, via_workgroup_memory=True))
     if isinstance(tile, ColumnTile):
         tiles, dispatches = column_stages(kernel, tile, spec)
@@ -243,9 +247,7 @@ def choose_tile(
     return whole_rows or best_tile(spec, capabilities, tuned, subgroups)
 
 
-def strategy_of_halves(
-    spec: ScanSpec, tile: Tile, capabilities: Capabilities, strategy: str, reason: str
-) -> tuple[str, str]:
+def strategy_of_halves(spec: ScanSpec, tile: Tile, strategy: str, reason: str) -> tuple[str, str]:
     """Return the strategy for the canonical order, and why this one.
 
     Under look-back a tile looks at all tiles of its span that are before it. In the other strategy the totals of tiles
@@ -253,10 +255,7 @@ def strategy_of_halves(
     """
     if strategy not in ("lookahead", "lookback") or not isinstance(tile, TileShape) or not spec.combine.bounded:
         return "three_dispatch", f"{reason}; in the canonical order the totals of tiles are known first"
-    seen = SPAN // tile.tile_size
-    items = tile.workgroup_size * tile.steps + seen + seen.bit_length() + OTHER_ITEMS
-    room = capabilities.limits["max-compute-workgroup-storage-size"]
-    if seen > MAX_TILES_SEEN * tile.workgroup_size or 4 * spec.item_words * items > room:
+    if SPAN // tile.tile_size > MAX_TILES_SEEN * tile.workgroup_size:
         return "three_dispatch", f"{reason}; a span has more tiles than one can look at"
     return "lookback", f"{reason}; in the canonical order each tile looks back"
 

@@ -63,14 +63,19 @@ def check_element(element: Element, capabilities: Capabilities) -> None:
     _check_bytes(element, 4 * element.words * MIN_ITEMS, capabilities)
 
 
+def needed_bytes(kernel: Kernel) -> int:
+    """Return the bytes of workgroup memory that a kernel needs."""
+    together = 4 * kernel.item_words * count_scanned_items(kernel) + waiting_bytes(kernel)
+    return max(workgroup_bytes(kernel), together)
+
+
 def check_room(kernel: Kernel, capabilities: Capabilities) -> None:
     """Raise an error if the kernel needs more workgroup memory than the device has.
 
     Raises:
         UnsupportedDtypeError: the workgroup memory is too small for the element.
     """
-    together = 4 * kernel.item_words * count_scanned_items(kernel) + waiting_bytes(kernel)
-    _check_bytes(kernel.spec.element, max(workgroup_bytes(kernel), together), capabilities)
+    _check_bytes(kernel.spec.element, needed_bytes(kernel), capabilities)
 
 
 def _check_bytes(element: Element, needed: int, capabilities: Capabilities) -> None:

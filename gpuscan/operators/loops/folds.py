@@ -1,9 +1,9 @@
 """Folds by an associative function of NumPy: h -> gcd(h, b), lcm(h, b), hypot(h, b) or logaddexp2(h, b).
 
-Law: ``h[t] = op(h[t-1], b[t])``. A map is its b. Composition, first b1, then b2: ``op(b1, b2)``. Identity: that of the
-function. Proof: ``op(op(h, b1), b2) = op(h, op(b1, b2))`` is associativity. gcd and lcm are the meet and the join of a
-lattice, hypot is the square root of a sum of squares, and logaddexp2 the logarithm of a sum of powers. A result that
-does not overflow is at least as large as every part of it, so no composition overflows either; lcm with 0 is 0.
+Law: ``h[t] = op(h[t-1], b[t])``. A map is its b. Composition, first b1, then b2: ``op(b1, b2)``. Identity: the
+function's own. Proof: ``op(op(h, b1), b2) = op(h, op(b1, b2))`` is associativity. gcd and lcm are the meet and the join
+of a lattice, hypot is the square root of a sum of squares, and logaddexp2 the logarithm of a sum of powers. A result
+that does not overflow is at least as large as every part of it, so no composition overflows either; lcm with 0 is 0.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Hulls(Composition):
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
         factor, low, high = right
-        # A factor that is infinite, since so many are large, does not make NaN of 0.
+        # A product of many large factors is infinite. Infinity times 0 is NaN, so 0 is kept as it is.
         ends = [np.where(end == np.zeros_like(end), end, factor * end) for end in left[1:]]
         least, largest = np.minimum(*ends), np.maximum(*ends)
         return [left[0] * factor, np.minimum(least, low), np.maximum(largest, high)]

@@ -328,7 +328,7 @@ def scale_number(number: Number) -> tuple[Number, Number]:
 
 
 def scale_node(graph: Graph, node: Node) -> list[Node]:
-    """Return the nodes of `scale_number` for a number. Those of a constant are computed from it in one step each."""
+    """Return the nodes of `scale_number` for a number. A constant gives each of these nodes in one step."""
     if not node.is_constant:
         return compute_nodes(graph, scale_number, node)
     return [graph.compute(_factor_of, (node,), node.scalar), graph.compute(_exponent_of, (node,), SCALARS["int32"])]

@@ -96,6 +96,11 @@ def failures(measurements: Iterable[Measurement]) -> list[Measurement]:
 
 def report(device: Device, measurements: Sequence[Measurement], command: Sequence[str]) -> dict[str, Any]:
     """Return a whole run as data for JSON, with times in microseconds and speeds in 10^9 bytes a second."""
+    return describe_run(device, command) | {"measurements": [_row(measurements, m) for m in measurements]}
+
+
+def describe_run(device: Device, command: Sequence[str]) -> dict[str, Any]:
+    """Return when, where and by which command something is measured, as data for JSON."""
     capabilities = device.capabilities
     return {
         "gpuscan": __version__,
@@ -109,7 +114,6 @@ def report(device: Device, measurements: Sequence[Measurement], command: Sequenc
         "python": platform.python_version(),
         "numpy": np.__version__,
         "platform": sys.platform,
-        "measurements": [_row(measurements, m) for m in measurements],
     }
 
 
