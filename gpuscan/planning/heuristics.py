@@ -105,6 +105,11 @@ class Heuristics:
     # The same where only two subgroups meet after each round. H200, 3x3 matrices in 64 x 4 chunks of 4: 0.734 of a
     # copy, and 0.715 without rounds.
     min_words_for_rounds_of_two: int = 9
+    # The widest item, in words, for which operators of medium length fold in rounds as well: one subgroup would scan
+    # blocks more slowly than their tiles arrive. H200: affine loops of 10^7 steps 63 to 56 us, with a constant factor
+    # 60 to 44, compensated sums of 2^25 164 to 137; but 3x3 matrices 280 to 305, and long operators up to 1.7 times
+    # slower.
+    max_medium_words_for_rounds: int = 4
     # A fold ends a round after `spins_per_round` divided by this many looks that find nothing new. Not measured: it
     # matters only when no tile makes progress.
     fold_patience_divisor: int = 2

@@ -25,7 +25,7 @@ from gpuscan.planning.row_tiles import tile_of_few_columns, tile_of_rows
 from gpuscan.planning.spec import ACCESS_BYTES, ScanSpec
 from gpuscan.planning.strategies import ends_loops, starts_in_order
 from gpuscan.planning.tile_shapes import SPAN, ColumnTile, RowTile, Tile, TileShape
-from gpuscan.planning.tiles import recomputes_scan, totals_tile
+from gpuscan.planning.tiles import is_medium, recomputes_scan, totals_tile
 from gpuscan.planning.tuned_tiles import UNTUNED, Tuned, best_tile
 from gpuscan.planning.workgroup_memory import exchanges_chunks, needed_bytes
 from gpuscan.sizes import concrete, has_size
@@ -393,10 +393,9 @@ def folding_policy(kernel: Kernel) -> WaitPolicy:
     policy, h = replace(kernel.wait_policy, one_workgroup_folds=True), kernel.heuristics
     if kernel.strategy == "lookahead" and kernel.block_in_subgroup and kernel.tile.subgroups_per_workgroup > 1:
         two = kernel.tile.subgroups_per_workgroup == 2
-        return replace(
-            policy,
-            in_rounds=kernel.item_words >= (h.min_words_for_rounds_of_two if two else h.min_words_for_rounds),
-        )
+        wide = kernel.item_words >= (h.min_words_for_rounds_of_two if two else h.min_words_for_rounds)
+        medium = is_medium(kernel.spec.combine, h) and kernel.item_words <= h.max_medium_words_for_rounds
+        return replace(policy, in_rounds=wide or (medium and not two))
     if kernel.strategy != "fallback" or kernel.target.is_cpu_adapter:
         return policy
     long = kernel.spec.combine.long

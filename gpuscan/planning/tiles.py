@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import gcd
 
 from gpuscan.elements import min_chunk
+from gpuscan.operators.code import Code
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.heuristics import Heuristics, heuristics_for
 from gpuscan.planning.spec import ACCESS_BYTES, ScanSpec
@@ -127,7 +128,7 @@ def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     accessed = bytes_accessed_together(spec)
     fits = spec.length // (h.workgroup * h.min_tiles)  # elements of a chunk
     chunk_bytes = min(largest_chunk_bytes(spec, h), max(ACCESS_BYTES, fits * accessed))
-    most_words = h.register_words // (2 if is_medium(spec, h) else 3)
+    most_words = h.register_words // (2 if is_medium(spec.combine, h) else 3)
     while chunk * 2 * accessed <= chunk_bytes and chunk * 2 * place_words <= most_words:
         chunk *= 2
     room = items_that_fit(spec, capabilities)
@@ -144,7 +145,7 @@ def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     else:
         workgroup, steps = lanes_and_steps(spec, capabilities, chunk, workgroup, wide)
     once = spec.combine.long or joins_rows_once(spec, capabilities, chunk) or joins_segments_once(spec)
-    once = once or spec.steps is not None
+    once = once or spec.steps is not None or is_medium(spec.combine, h)
     return TileShape(workgroup, subgroup_size, steps, chunk, single_lead=once and chunk > 1 and not spec.compacts)
 
 
@@ -177,12 +178,12 @@ def largest_chunk_bytes(spec: ScanSpec, h: Heuristics) -> int:
     """Return the most bytes of a chunk: more for longer operators, which lanes then combine in fewer rounds."""
     if spec.combine.long:
         return h.long_chunk_bytes
-    return h.medium_chunk_bytes if is_medium(spec, h) else ACCESS_BYTES
+    return h.medium_chunk_bytes if is_medium(spec.combine, h) else ACCESS_BYTES
 
 
-def is_medium(spec: ScanSpec, h: Heuristics) -> bool:
+def is_medium(operator: Code, h: Heuristics) -> bool:
     """Return True if the operator is neither brief nor long."""
-    return not spec.combine.long and spec.combine.characters > h.max_brief_characters
+    return not operator.long and operator.characters > h.max_brief_characters
 
 
 def find_measured_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape | None:
@@ -260,7 +261,7 @@ def lanes_and_steps(
         fewest, most = h.resident_tiles
         if most_steps >= h.long_steps and fewest <= spec.length / (wide * h.long_steps * chunk) <= most:
             return wide, h.long_steps
-    medium = is_medium(spec, h) and step_bytes > ACCESS_BYTES * len(sizes)
+    medium = is_medium(spec.combine, h) and step_bytes > ACCESS_BYTES * len(sizes)
     has_bytes = min(sizes) == 1 and not has_narrow_rows(spec, capabilities)
     if long:
         fewest_steps = h.min_long_steps if chunk * bytes_accessed_together(spec) <= ACCESS_BYTES else 1

@@ -245,11 +245,13 @@ def test_tiles_are_longer_where_all_of_them_run_together() -> None:
 
 def test_long_operators_take_few_steps_and_join_once() -> None:
     element = element_of([np.dtype(np.float32)], LEAF)
-    short, long = (combine_code(BUILTINS[name], element, native_int64=True) for name in ("maximum", "logaddexp"))
+    short, long = (combine_code(BUILTINS[name], element, native_int64=True) for name in ("add", "logaddexp"))
     assert (short.long, long.long) == (False, True)
     for adapter in (gpu(progress_later=True), gpu(progress_later=False)):
         assert not tile_shape(spec(row_length=2**25, combine=short), adapter).single_lead
         assert tile_shape(spec(row_length=2**25, combine=long), adapter) == TileShape(512, 32, 1, 16, single_lead=True)
+    medium = combine_code(BUILTINS["maximum"], element, native_int64=True)
+    assert tile_shape(spec(row_length=2**25, combine=medium), gpu()).single_lead, "operators of medium length join once"
     assert tile_shape(spec("float16", row_length=2**25, combine=long), gpu()).chunk == 16
     assert tile_shape(spec(row_length=2**14, combine=long), gpu()).chunk == 4, "few tiles would have elements"
     assert tile_shape(spec(row_length=2**25, combine=long), software()).chunk == CPU.serial_long_chunk
@@ -274,6 +276,10 @@ def test_shapes_that_were_measured_are_for_many_tiles() -> None:
         plan_scan(spec(shapes=[shape], row_length=2**23), gpu(), "lookahead", "") for shape in ((2, 2), (3, 3), (4, 4))
     ]
     assert [plan.stages[0].kernel.wait_policy.in_rounds for plan in folds] == [False, True, True]
+    for name, in_rounds in (("add", False), ("maximum", True), ("logaddexp", False)):  # of medium length, and not long
+        combine = combine_code(BUILTINS[name], element_of([np.dtype(np.float32)], LEAF), native_int64=True)
+        plan = plan_scan(spec(row_length=2**23, combine=combine), gpu(), "lookahead", "")
+        assert plan.stages[0].kernel.wait_policy.in_rounds == in_rounds
 
 
 def test_narrow_integers_are_kept_as_they_lie_in_storage() -> None:

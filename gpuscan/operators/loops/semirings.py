@@ -322,6 +322,25 @@ def rescale(factor: Number, exponent: Number, times: int = 1) -> tuple[Number, N
     return factor, np.where(factor + factor == factor, np.zeros_like(exponent), exponent)
 
 
+def rescale_product(left: Numbers, right: Numbers) -> tuple[Number, Number]:
+    """Return the product of two numbers, each a factor from 1/root to root and an exponent, in the same form.
+
+    The product of the factors is from 1/unit to unit, so the upper two bits of its exponent, less that of 1/root, tell
+    the steps: 0, 1 or -1. They are -2 for 0, infinities and NaN, whose exponents mean nothing and would add up.
+    """
+    factor = left[0] * right[0]
+    kind, shift, bias = float_format(factor)
+    power = int(np.log2(powers(factor.dtype)[0]))
+    bits = factor.view(kind)
+    step = shift + power.bit_length() - 1  # of the bits, where the number changes by the unit
+    least = np.full_like(bits, kind((bias - power // 2) << (shift + 1)))
+    steps = ((bits << np.full_like(bits, 1)) - least) >> np.full_like(bits, step + 1)
+    special = steps == np.full_like(steps, -2)
+    scaled = (bits - (steps << np.full_like(steps, step))).view(factor.dtype)
+    exponent = left[1] + right[1] + steps.astype(np.int32)
+    return np.where(special, factor, scaled), np.where(special, np.zeros_like(exponent), exponent)
+
+
 def scale_number(number: Number) -> tuple[Number, Number]:
     """Return any number as a factor and an exponent."""
     return rescale(number, np.zeros_like(number).astype(np.int32), 2)
@@ -398,7 +417,7 @@ class ScaledMaps(Composition):
     loses_infinities: bool = False
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
-        factor, exponent = rescale(left[0] * right[0], left[1] + right[1])
+        factor, exponent = rescale_product(left, right)
         keeps = (right[0] == np.ones_like(right[0])) & (right[1] == np.zeros_like(right[1]))
         shift = self._add(left[2], multiply_scaled(right[0], right[1], left[2]), keeps, right[2])
         return [factor, exponent, shift]
@@ -430,7 +449,7 @@ class ScaledMaps(Composition):
         power = int(np.log2(powers(factor.dtype)[0]))
         steps = (exponent + np.full_like(exponent, power // 2)) >> np.full_like(exponent, power.bit_length() - 1)
         rest = exponent - (steps << np.full_like(steps, power.bit_length() - 1))
-        return [*rescale(factor * normal_power_of_two(rest, factor), steps), shift]
+        return [*rescale(factor * normal_power_of_two(rest, factor), steps, 2), shift]
 
     def start(self, state: Numbers) -> list[Number]:
         return [np.full_like(state[0], 1), np.zeros_like(state[0]).astype(np.int32), state[0]]
@@ -451,7 +470,7 @@ class ProductMaps(Composition):
         return False
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
-        return list(rescale(left[0] * right[0], left[1] + right[1]))
+        return list(rescale_product(left, right))
 
     def start(self, state: Numbers) -> list[Number]:
         return list(scale_number(state[0]))
