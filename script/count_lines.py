@@ -100,7 +100,6 @@ CAPABILITIES = {
     ),
     "elements at indices (`take`, `put`, masks)": (
         "*array_indices.py",
-        "*entry_indices.py",
         "problem/indices.py",
         "api/picked.py",
         "shaders/arrays/*ind*",

@@ -16,10 +16,9 @@ from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.device.strides import c_strides
 from gpuscan.engine.array_indices import IndexedArray, put, resolve_indices, take
-from gpuscan.engine.compaction import compact_on_device
+from gpuscan.engine.compaction import all_indices, compact_on_device
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.elementwise import broadcast
-from gpuscan.engine.entry_indices import all_indices
 from gpuscan.problem.arguments import OnDevice, elements_of
 from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.problem.filled_array import is_float_parameter

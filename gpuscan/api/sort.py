@@ -16,9 +16,8 @@ from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyDType
 from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.elements import scalar_of
-from gpuscan.engine.compaction import entry_bytes
+from gpuscan.engine.compaction import all_indices, entry_bytes
 from gpuscan.engine.element_copy import contiguous
-from gpuscan.engine.entry_indices import all_indices
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import UnsupportedDtypeError

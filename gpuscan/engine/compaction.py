@@ -16,7 +16,6 @@ from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.guards import guarded
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import bindable, contiguous, copy_elements, duplicate, view_of
-from gpuscan.engine.entry_indices import all_indices
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
@@ -147,10 +146,7 @@ def partition_on_device(executor: Executor, leaves: Sequence[DeviceArray], mask:
     counts = empty(context, (OTHERS_AT + 1,), np.uint32)
     picked, others = counts._view_as((1,)), counts._view_as((1,), offset=4 * OTHERS_AT)
     moved = [leaf for leaf in leaves if entry_bytes(leaf)]
-    sizes = [entry_bytes(leaf) for leaf in moved]
-    bound = 3 * len(moved) + 4 <= context.capabilities.limits[STORAGE_LIMIT]
-    words = sum(-(-size // 4) for size in sizes)
-    if moved and bound and words <= _MAX_MOVED_WORDS and all(size in _MOVED_BYTES for size in sizes):
+    if moved and _are_moved(context, moved, 3 * len(moved) + 4):
         halves = _partition_arrays(executor, moved, mask, counts)
         sides = halves[: len(moved)], halves[len(moved) :]
     else:
@@ -239,16 +235,22 @@ def _pick_entries(
 ) -> list[DeviceArray]:
     """Return memory as long as the arrays, with the picked entries, and write their number to `count`."""
     context, length = executor.context, leaves[0].shape[0]
-    sizes = [entry_bytes(leaf) for leaf in leaves]
-    bound = 2 * len(leaves) + 4 <= context.capabilities.limits[STORAGE_LIMIT]
-    few = sum(-(-size // 4) for size in sizes) <= _MAX_MOVED_WORDS
-    if bound and few and all(size in _MOVED_BYTES for size in sizes):
+    if _are_moved(context, leaves, 2 * len(leaves) + 4):
         return _scatter_entries(executor, leaves, mask, count, out)
     if isinstance(mask, Map):
         mask = _evaluate_predicate(executor, leaves, mask)
     (indices,) = _scatter_entries(executor, [all_indices(context, length)], mask, count, None)
     results = [None] * len(leaves) if out is None else out
     return [gather_entries(context, leaf, indices, count, result) for leaf, result in zip(leaves, results, strict=True)]
+
+
+def _are_moved(context: DeviceContext, leaves: Sequence[DeviceArray], bindings: int) -> bool:
+    """Return True if the entries are moved while the mask is scanned, by a kernel with this many bindings."""
+    sizes = [entry_bytes(leaf) for leaf in leaves]
+    few = sum(-(-size // 4) for size in sizes) <= _MAX_MOVED_WORDS
+    return (
+        few and all(size in _MOVED_BYTES for size in sizes) and bindings <= context.capabilities.limits[STORAGE_LIMIT]
+    )
 
 
 def _evaluate_predicate(executor: Executor, leaves: Sequence[DeviceArray], predicate: Map) -> DeviceArray:
@@ -310,3 +312,25 @@ def gather_entries(
         if out is not None and not direct:
             copy_elements(view_of(target, target.shape, target.dtype.itemsize), out)
     return target if out is None else out
+
+
+def indices_of_rows(context: DeviceContext, places: DeviceArray, rows: int, length: int) -> DeviceArray:
+    """Return the indices of entries in an array of contiguous rows, given their places within the rows.
+
+    Args:
+        context: the device.
+        places: uint32 of shape (rows, length), or (length,) if they are the same in all rows.
+        rows: the number of rows.
+        length: the entries in a row.
+    """
+    size = rows * length
+    with guarded(context), context.lock:
+        indices = empty(context, (size,), np.uint32)
+        numbers, bound = [size, length, places.size], [places._binding(), indices._binding()]
+        submit_stage(context, "arrays/row_indices.wgsl", numbers, bound, size, size, are_owned(places))
+    return indices
+
+
+def all_indices(context: DeviceContext, length: int) -> DeviceArray:
+    """Return the numbers from 0 to `length` - 1: the indices of rows of one entry, which is at place 0."""
+    return indices_of_rows(context, upload_array(context, np.zeros(1, np.uint32)), length, 1)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty, upload_array, upload_changing
 from gpuscan.device.guards import guarded
 from gpuscan.device.strides import c_strides
 from gpuscan.elements import Element, word_dtype, words_of
 from gpuscan.engine.element_copy import StridedView, elements_of, scatter, write_elements
-from gpuscan.engine.elementwise import broadcast, convert_array
+from gpuscan.engine.elementwise import broadcast, in_dtype
 from gpuscan.engine.preparation import check_seeds, seed_words
 from gpuscan.operators.parameters import derive
 from gpuscan.problem.arguments import Leaf
@@ -46,7 +46,7 @@ def seeds_by_rows(problem: Problem) -> Problem:
             if rows.nbytes:
                 with guarded(seed._context), seed._context.lock:
                     seed._check("STORAGE")
-                    write_elements(broadcast(_in_dtype(seed, rows.dtype), rows.shape), rows)
+                    write_elements(broadcast(in_dtype(seed, rows.dtype), rows.shape), rows)
             seed = rows._view_as((problem.rows, *field.shape))
         seeds.append(seed)
     return replace(problem, seeds=tuple(seeds))
@@ -89,7 +89,7 @@ def bind_seeds(
         values = seed if isinstance(seed, DeviceArray) else upload_array(context, np.ascontiguousarray(seed))
         strides = (-pitch if backwards else pitch, *c_strides(field.shape, dtype.itemsize))
         target = StridedView(words, start, (rows, *field.shape), strides, dtype.itemsize)
-        scatter(elements_of(_in_dtype(values, dtype)), target)
+        scatter(elements_of(in_dtype(values, dtype)), target)
         start += prod(field.shape) * dtype.itemsize
     return words
 
@@ -117,7 +117,3 @@ def _bind_parameters(problem: Problem, spec: ScanSpec, context: DeviceContext) -
 def _join_columns(rows: int, *columns: bytes) -> bytes:
     """Return the words of rows, which have parts of their words in each of some columns."""
     return np.concatenate([np.frombuffer(each, np.uint32).reshape(rows, -1) for each in columns], axis=1).tobytes()
-
-
-def _in_dtype(array: DeviceArray, dtype: AnyDType) -> DeviceArray:
-    return array if array.dtype == dtype else convert_array(array._context, array, dtype)

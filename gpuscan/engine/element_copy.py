@@ -81,11 +81,7 @@ class StridedView:
 def view_of(array: DeviceArray, shape: Sequence[int], element_bytes: int) -> StridedView:
     """Return the whole array, in C order, as a view (*shape) of elements of this many bytes."""
     array._check_contiguous()
-    strides, step = [], element_bytes
-    for length in reversed(shape):
-        strides.append(step)
-        step *= length
-    return StridedView(array, 0, tuple(shape), tuple(reversed(strides)), element_bytes)
+    return StridedView(array, 0, tuple(shape), c_strides(shape, element_bytes), element_bytes)
 
 
 def transpose_view(array: DeviceArray, rows: int, columns: int, element_bytes: int) -> StridedView:

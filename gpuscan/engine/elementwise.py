@@ -119,6 +119,11 @@ def convert_array(context: DeviceContext, array: DeviceArray, dtype: AnyDType) -
     return result
 
 
+def in_dtype(array: DeviceArray, dtype: AnyDType) -> DeviceArray:
+    """Return the array itself if it has a dtype, else a copy in that dtype."""
+    return array if array.dtype == dtype else convert_array(array._context, array, dtype)
+
+
 @cache
 def _conversion(source: AnyDType, dtype: AnyDType) -> Map:
     element = element_of([source], tuple_of(1))

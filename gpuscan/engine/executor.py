@@ -146,8 +146,7 @@ class Executor:
         inputs = [part.length * each.element_bytes for each in job.sources if not isinstance(each, DeviceSource)]
         outputs = [part.results * each.element_bytes for each in job.sinks if not isinstance(each, DeviceSink)]
         heads = 0 if job.heads is None else job.heads.upload_bytes(part)
-        # A later plan may have a report where this one has none, so there is always room for it.
-        return PartBuffers(self.context, inputs, outputs, heads, reports=True)
+        return PartBuffers(self.context, inputs, outputs, heads)
 
     def _launch(self, job: Job, shared: SharedBuffers, flight: Flight) -> None:
         """Upload the part, record its run, and submit it."""

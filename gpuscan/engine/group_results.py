@@ -15,7 +15,14 @@ from gpuscan.elements import scalar_of
 from gpuscan.engine.array_indices import number_labels
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements, written
-from gpuscan.engine.group_tables import check_full_later, plan_reduction, reduce_by_table
+from gpuscan.engine.group_tables import (
+    FewLabels,
+    bindable_checked,
+    check_full_later,
+    labels_by_rows,
+    plan_table,
+    reduce_by_table,
+)
 from gpuscan.engine.groups import group_elements
 from gpuscan.engine.record import WORKGROUP_SIZE, are_owned, stage_dispatch, uniform_of
 from gpuscan.engine.segment_results import spread_segments
@@ -82,7 +89,8 @@ def reduce_groups(
         )
     with guarded(context), context.lock:
         given = upload_array(context, narrow_labels(labels, groups)) if isinstance(labels, np.ndarray) else labels
-        by_table = plan_reduction(executor, problem, given, groups)
+        few = FewLabels(labels_by_rows(problem, bindable_checked(given)), groups)
+        by_table = plan_table(executor, problem, few, reduces=True)
         if by_table is not None:
             return reduce_by_table(executor, problem, by_table, out)
         problem = with_indices(problem)

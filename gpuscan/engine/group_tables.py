@@ -137,20 +137,6 @@ def _read_count(largest: DeviceArray, dtype: AnyDType) -> int:
     )
 
 
-def plan_reduction(executor: Executor, problem: Problem, labels: DeviceArray, count: int) -> TabledGroups | None:
-    """Return how groups are reduced by a table; None if it cannot be, or if sorting the labels is faster.
-
-    Args:
-        executor: of the arrays' device.
-        problem: the scan of the elements, without heads.
-        labels: the labels, unchecked.
-        count: the number of groups, 1 or more.
-    """
-    return plan_table(
-        executor, problem, FewLabels(labels_by_rows(problem, bindable_checked(labels)), count), reduces=True
-    )
-
-
 def labels_by_rows(problem: Problem, labels: DeviceArray) -> DeviceArray:
     """Return the labels, row by row: the labels of each row are contiguous."""
     length, inner = problem.row_length, problem.inner

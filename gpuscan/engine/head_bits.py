@@ -6,9 +6,10 @@ A kernel of a single pass reads keys itself if there is one for each element. Ot
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,12 +32,18 @@ if TYPE_CHECKING:
     from gpuscan.problem.segments import Heads
 
 
-class HeadBits(Protocol):
+class HeadBits(ABC):
     """The place that the bits of a part come from."""
+
+    # The caller's array on the device that the bits are made of; None without.
+    array: DeviceArray | None = None
 
     def upload_bytes(self, part: Part) -> int:
         """Return the bytes that are uploaded for a part; 0 if the bits are on the device."""
+        del part
+        return 0
 
+    @abstractmethod
     def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
         """Return what the shader binds. Stages that make it are submitted before the run.
 
@@ -46,13 +53,9 @@ class HeadBits(Protocol):
             kept: takes what has to stay alive until the run is submitted.
         """
 
-    @property
-    def array(self) -> DeviceArray | None:
-        """The caller's array on the device that the bits are made of; None without."""
-
 
 @dataclass(frozen=True)
-class UploadedHeads:
+class UploadedHeads(HeadBits):
     """Bits that the CPU makes and uploads for each part.
 
     Attributes:
@@ -79,13 +82,8 @@ class UploadedHeads:
             return buffers.write_heads(self.heads.row_words)
         return buffers.write_heads(self.heads.column_words(part.outer, part.columns))
 
-    @property
-    def array(self) -> DeviceArray | None:
-        """None: the bits are made by the CPU."""
-        return None
 
-
-class MarkedHeads:
+class MarkedHeads(HeadBits):
     """Bits that the device makes: once for the whole array, or for each slab of columns that have keys of their own.
 
     Args:
@@ -98,11 +96,7 @@ class MarkedHeads:
     def __init__(self, context: DeviceContext, heads: Heads, in_columns: bool, bits: DeviceArray | None = None) -> None:
         heads = contiguous_heads(heads)
         self._context, self._heads, self._in_columns, self.bits = context, heads, in_columns, bits
-
-    def upload_bytes(self, part: Part) -> int:
-        """Return 0."""
-        del part
-        return 0
+        self.array = heads.cut.array if isinstance(heads.cut.array, DeviceArray) else None
 
     def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
         """Return the part's bits, which are made now if they are not there yet."""
@@ -119,12 +113,6 @@ class MarkedHeads:
         count = part.length if part.last else part.length + 1
         return Binding(self.bits.buffer, self.bits.offset + part.start // 8, round_up(-(-count // 8), 4))
 
-    @property
-    def array(self) -> DeviceArray | None:
-        """The offsets or the keys, if they are on the device."""
-        array = self._heads.cut.array
-        return array if isinstance(array, DeviceArray) else None
-
     def _slab_bits(self, part: Part) -> DeviceArray:
         heads, keys = self._heads, self._heads.cut.array
         if not isinstance(keys, DeviceArray):
@@ -135,26 +123,17 @@ class MarkedHeads:
         return segment_heads(self._context, slab, in_columns=True)
 
 
-@dataclass(frozen=True)
-class ComparedKeys:
+class ComparedKeys(HeadBits):
     """Keys that the kernels of a scan in one part compare themselves; see `ShaderSpec.key`."""
 
-    keys: DeviceArray
-
-    def upload_bytes(self, part: Part) -> int:
-        """Return 0."""
-        del part
-        return 0
+    def __init__(self, keys: DeviceArray) -> None:
+        self.array = keys
 
     def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
         """Return the keys."""
         del part, buffers, kept
-        return self.keys._binding()
-
-    @property
-    def array(self) -> DeviceArray | None:
-        """The keys."""
-        return self.keys
+        assert self.array is not None
+        return self.array._binding()
 
 
 def with_keys(spec: ScanSpec, heads: Heads | None, strategy: str, results: Sequence[DeviceArray]) -> ScanSpec:

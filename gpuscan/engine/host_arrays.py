@@ -17,7 +17,7 @@ from gpuscan.device.guards import guarded
 from gpuscan.elements import Field
 from gpuscan.engine.device_arrays import segment_ranks
 from gpuscan.engine.element_copy import StridedView, copy_view
-from gpuscan.engine.endpoints import DeviceSink, DeviceSource, HostRows, HostSink, HostSlabs, HostSource
+from gpuscan.engine.endpoints import DeviceSink, DeviceSource, HostRows, HostSink, HostSlabs
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.finished_bytes import report_progress
 from gpuscan.engine.head_bits import HeadBits, MarkedHeads, UploadedHeads
@@ -293,19 +293,27 @@ class _Scan:
         layout: Layout | None = None,
     ) -> None:
         problem, context = self._problem, self._executor.context
+
+        def host(array: AnyArray, field: Field) -> HostRows | HostSlabs:
+            if inner is not None:
+                return HostSlabs(array, problem.shape, problem.axis, field)
+            array = np.flip(array, problem.axis) if flipped else array
+            return HostRows(array, problem.shape, len(problem.shape) - 1 if whole else problem.axis, field)
+
         sources = [
-            self._source(leaf, f, inner, whole=whole, flipped=flipped, transposed=transposed)
+            DeviceSource(place_on_device(context, leaf), f, 1) if transposed else host(leaf, f)
             for leaf, f in zip(problem.numpy_leaves, problem.source.fields, strict=True)
         ]
         on_device: list[DeviceArray] = []
         if spec.reduces_segments:
             fields = problem.destination.fields
-            lead = problem.results_shape if spec.inner == problem.inner else self._rows_of_results
+            segments = problem.results_shape[problem.axis]
+            lead = problem.results_shape if spec.inner == problem.inner else (problem.rows, segments)
             on_device = [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]
             sinks = device_sinks(context, problem, spec, on_device, partial(segment_ranks, self._executor))
         elif sinks is None:
             sinks = [
-                self._sink(result, f, inner, whole=whole, flipped=flipped)
+                RowResults(result, f, inner or 1) if problem.keep_last_only else host(result, f)
                 for result, f in zip(self._results, problem.destination.fields, strict=True)
             ]
         # A slab binds the seeds of its own rows alone.
@@ -331,11 +339,6 @@ class _Scan:
             content = array._read()
             result[...] = content if content.shape == result.shape else problem.from_rows(content)
 
-    @property
-    def _rows_of_results(self) -> tuple[int, int]:
-        """The shape of the results of segments as contiguous rows: (rows, segments)."""
-        return self._problem.rows, self._problem.results_shape[self._problem.axis]
-
     def _heads(self, spec: ScanSpec) -> HeadBits | None:
         heads = self._problem.heads
         if heads is None:
@@ -343,28 +346,6 @@ class _Scan:
         if heads.on_device:
             return MarkedHeads(self._executor.context, heads, spec.inner > 1)
         return UploadedHeads(heads, spec.inner > 1)
-
-    def _source(
-        self, leaf: AnyArray, field: Field, inner: int | None, *, whole: bool, flipped: bool, transposed: bool
-    ) -> HostSource | DeviceSource:
-        problem = self._problem
-        if transposed:
-            return DeviceSource(place_on_device(self._executor.context, leaf), field, 1)
-        if inner is not None:
-            return HostSlabs(leaf, problem.shape, problem.axis, field)
-        if flipped:
-            leaf = np.flip(leaf, problem.axis)
-        return HostRows(leaf, problem.shape, len(problem.shape) - 1 if whole else problem.axis, field)
-
-    def _sink(self, result: AnyArray, field: Field, inner: int | None, *, whole: bool, flipped: bool) -> HostSink:
-        problem = self._problem
-        if problem.keep_last_only:
-            return RowResults(result, field, inner or 1)
-        if inner is not None:
-            return HostSlabs(result, problem.shape, problem.axis, field)
-        if flipped:
-            result = np.flip(result, problem.axis)
-        return HostRows(result, problem.shape, len(problem.shape) - 1 if whole else problem.axis, field)
 
 
 class RowResults:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,69 +34,51 @@ class PartBuffers:
         inputs: bytes of each array that is uploaded.
         outputs: bytes of each array that is read back.
         heads_bytes: bytes of the segment bits that are uploaded; 0 without.
-        reports: True if the run's report is read back.
     """
 
-    def __init__(
-        self, context: DeviceContext, inputs: Sequence[int], outputs: Sequence[int], heads_bytes: int, reports: bool
-    ) -> None:
-        flags, self._context = context.usage, context
-        self._inputs = [round_up(size, ALIGNMENT) for size in inputs]
-        self._outputs = [round_up(size, ALIGNMENT) for size in outputs]
-        self._reports = reports
-        report_bytes, size_of = REPORT_BYTES if reports else 0, context.pool.size_of
-        read_back = round_up(report_bytes, ALIGNMENT) + sum(self._outputs)
-        largest = max((*self._inputs, *self._outputs), default=0)
+    def __init__(self, context: DeviceContext, inputs: Sequence[int], outputs: Sequence[int], heads_bytes: int) -> None:
+        flags, size_of, self._context = context.usage, context.pool.size_of, context
+        inputs = [round_up(size, ALIGNMENT) for size in inputs]
+        outputs = [round_up(size, ALIGNMENT) for size in outputs]
+        read_back = round_up(REPORT_BYTES, ALIGNMENT) + sum(outputs)
+        largest = max((*inputs, *outputs), default=0)
         self._small = largest <= TRANSFERS.single_write_bytes and read_back <= context.pool.largest
         # Kernels may read what the CPU writes, and write what the CPU reads, without copies from or to staging buffers.
-        self._reads_mapped = not self._small and context.capabilities.mappable_storage
-        self._writes_mapped = self._reads_mapped
+        self._mapped = not self._small and context.capabilities.mappable_storage
         storage = flags.STORAGE | flags.COPY_DST | flags.COPY_SRC
         read = flags.MAP_READ | flags.COPY_DST
-        source_usage = flags.STORAGE | flags.MAP_WRITE if self._reads_mapped else storage
-        result_usage = flags.STORAGE | flags.COPY_DST | flags.MAP_READ if self._writes_mapped else storage
-        kinds = [(source_usage, size_of(size)) for size in self._inputs]
-        kinds += [(result_usage, size_of(size)) for size in self._outputs]
+        source_usage = flags.STORAGE | flags.MAP_WRITE if self._mapped else storage
+        result_usage = flags.STORAGE | flags.COPY_DST | flags.MAP_READ if self._mapped else storage
+        kinds = [(source_usage, size_of(size)) for size in inputs]
+        kinds += [(result_usage, size_of(size)) for size in outputs]
         if heads_bytes:
             kinds.append((storage, size_of(heads_bytes)))
-        if self._small:
-            if reports or outputs:
-                kinds.append((read, size_of(read_back)))
-        else:
-            if reports:
-                kinds.append((read, size_of(REPORT_BYTES)))
-            if not self._reads_mapped:
-                kinds += [(flags.MAP_WRITE | flags.COPY_SRC, size_of(size)) for size in self._inputs]
-            if not self._writes_mapped:
-                kinds += [(read, size_of(size)) for size in self._outputs]
+        kinds.append((read, size_of(read_back if self._small else REPORT_BYTES)))
+        if not (self._small or self._mapped):
+            kinds += [(flags.MAP_WRITE | flags.COPY_SRC, size_of(size)) for size in inputs]
+            kinds += [(read, size_of(size)) for size in outputs]
         self._kinds = kinds
         self._buffers = context.pool.take_all(kinds)
         rest = iter(self._buffers)
         self._sources = [next(rest) for _ in inputs]
         self._results = [next(rest) for _ in outputs]
         self._heads = next(rest) if heads_bytes else None
-        # For each output, then the report: the buffer through which it is read back, and the byte where it begins.
+        # Every run has room for a report, since a later plan may have one where this one has none.
+        self._report = next(rest)
+        # For each output: the buffer through which it is read back, and the byte where it begins.
         self._places: list[tuple[wgpu.GPUBuffer, int]] = []
-        self._report: wgpu.GPUBuffer | None = None
         self._uploads: list[wgpu.GPUBuffer] = []
         if self._small:
-            if reports or outputs:
-                self._place_in_one(next(rest), round_up(report_bytes, ALIGNMENT))
+            # Everything is read back through one buffer: first the report, then the outputs.
+            starts = accumulate(outputs, initial=round_up(REPORT_BYTES, ALIGNMENT))
+            self._places = [(self._report, at) for _, at in zip(outputs, starts, strict=False)]
         else:
-            self._report = next(rest) if reports else None
-            self._uploads = self._sources if self._reads_mapped else [next(rest) for _ in inputs]
-            self._places = [(each, 0) for each in (self._results if self._writes_mapped else rest)]
+            self._uploads = self._sources if self._mapped else [next(rest) for _ in inputs]
+            self._places = [(each, 0) for each in (self._results if self._mapped else rest)]
         # The mappings of the upload buffers; None for a buffer that is not mapped yet.
         self._writable: list[Mapping | None] = [None] * len(self._uploads)
         # The mappings of the staging buffers: the outputs' in order, then the report's; or one for all together.
         self._readable: list[Mapping] = []
-
-    def _place_in_one(self, staging: wgpu.GPUBuffer, at: int) -> None:
-        """Read everything back through one buffer: first the report, then the outputs."""
-        self._report = staging if self._reports else None
-        for size in self._outputs:
-            self._places.append((staging, at))
-            at += size
 
     # ----- Upload
 
@@ -136,16 +119,15 @@ class PartBuffers:
 
     def record_uploads(self, encoder: wgpu.GPUCommandEncoder, sizes: Sequence[int]) -> None:
         """Record the copies from staging to storage."""
-        if self._small or self._reads_mapped:
+        if self._small or self._mapped:
             return
         for staging, source, size in zip(self._uploads, self._sources, sizes, strict=True):
             encoder.copy_buffer_to_buffer(staging, 0, source, 0, round_up(size))
 
     def record_readback(self, encoder: wgpu.GPUCommandEncoder, state: wgpu.GPUBuffer, sizes: Sequence[int]) -> None:
         """Record the copies of the report and of the results to staging."""
-        if self._report is not None:
-            encoder.copy_buffer_to_buffer(state, 0, self._report, 0, REPORT_BYTES)
-        if self._writes_mapped:
+        encoder.copy_buffer_to_buffer(state, 0, self._report, 0, REPORT_BYTES)
+        if self._mapped:
             return
         for result, (staging, at), size in zip(self._results, self._places, sizes, strict=True):
             encoder.copy_buffer_to_buffer(result, 0, staging, at, round_up(size))
@@ -155,12 +137,11 @@ class PartBuffers:
     def map_for_reading(self, sizes: Sequence[int]) -> None:
         """Ask for the staging buffers to be mapped once the GPU is done."""
         if self._small:
-            staging = self._places[0][0] if self._places else self._report
             last = self._places[-1][1] + round_up(sizes[-1]) if self._places else REPORT_BYTES
-            spans = [] if staging is None else [(staging, last)]
+            spans = [(self._report, last)]
         else:
             spans = [(buffer, round_up(size)) for (buffer, _), size in zip(self._places, sizes, strict=True)]
-            spans += [] if self._report is None else [(self._report, REPORT_BYTES)]
+            spans.append((self._report, REPORT_BYTES))
         self._readable = [self._context.queue.map(buffer, size) for buffer, size in spans]
 
     def is_ready(self) -> bool:
@@ -168,11 +149,9 @@ class PartBuffers:
         return all(mapping.is_ready() for mapping in self._readable)
 
     def wait(self) -> list[int]:
-        """Wait for the run; return its report, empty where it has none."""
+        """Wait for the run; return its report."""
         for mapping in self._readable:
             mapping.sync_wait()
-        if self._report is None:
-            return []
         mapping = self._readable[0 if self._small else -1]
         numbers: list[int] = mapping.view(REPORT_BYTES).view(np.uint32).tolist()
         return numbers

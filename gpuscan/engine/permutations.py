@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from gpuscan.device.device_array import DeviceArray, empty, upload_words
 from gpuscan.device.guards import guarded
-from gpuscan.engine.compaction import entry_bytes, gather_entries
+from gpuscan.engine.compaction import entry_bytes, gather_entries, indices_of_rows
 from gpuscan.engine.element_copy import bindable
-from gpuscan.engine.entry_indices import indices_of_rows
 from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import DeviceMemoryError
 

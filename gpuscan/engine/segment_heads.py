@@ -21,7 +21,15 @@ from gpuscan.device.steps import Binding, Clear, Step
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import scalar_of
 from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements
-from gpuscan.engine.record import WORKGROUP_SIZE, Origin, are_owned, new_verdict, stage_dispatch, uniform_of
+from gpuscan.engine.record import (
+    WORKGROUP_SIZE,
+    Origin,
+    are_owned,
+    new_verdict,
+    stage_dispatch,
+    submit_stage,
+    uniform_of,
+)
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.segments import Keys, Marks, Offsets, offsets_error
 from gpuscan.sizes import spans
@@ -196,11 +204,6 @@ def _repeat_heads(context: DeviceContext, heads: Heads, row: DeviceArray) -> Dev
     """Repeat the heads of one row for all rows, and return them row by row."""
     words = -(-heads.size // 32)
     marks = empty(context, words, np.uint32)
-    rows = uniform_of(context, [heads.size, heads.row_length])
-    values = {"workgroup_size": WORKGROUP_SIZE}
-    bound = [rows, row._binding(), marks._binding()]
-    stage = stage_dispatch(
-        context, "arrays/repeat_heads.wgsl", bound, -(-words // WORKGROUP_SIZE), heads.size, **values
-    )
-    context.submit([stage], row.nbytes + marks.nbytes, held=True)
+    numbers, bound = [heads.size, heads.row_length], [row._binding(), marks._binding()]
+    submit_stage(context, "arrays/repeat_heads.wgsl", numbers, bound, words, heads.size, True)
     return marks

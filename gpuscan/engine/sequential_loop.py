@@ -14,8 +14,8 @@ from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import round_up
 from gpuscan.elements import Field, Scalar, word_dtype
-from gpuscan.engine.element_copy import write_elements
-from gpuscan.engine.elementwise import broadcast, check_numbers, convert_array
+from gpuscan.engine.element_copy import duplicate, write_elements
+from gpuscan.engine.elementwise import broadcast, check_numbers, in_dtype
 from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import GpuscanError, smaller
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
@@ -88,14 +88,8 @@ def run_loop(
         ]
         if prod(shape):
             _submit(context, text, carries, sources, targets, shape, axis, reverse)
-        final = [
-            convert_array(context, array, scalar.dtype) if array.dtype != scalar.dtype else array
-            for array, scalar in zip(carries, states, strict=True)
-        ]
-        ys = [
-            convert_array(context, array, field.scalar.dtype) if array.dtype != field.scalar.dtype else array
-            for array, field in zip(targets, outputs, strict=True)
-        ]
+        final = [in_dtype(array, scalar.dtype) for array, scalar in zip(carries, states, strict=True)]
+        ys = [in_dtype(array, field.scalar.dtype) for array, field in zip(targets, outputs, strict=True)]
     return final, ys
 
 
@@ -136,14 +130,10 @@ def _in_words(context: DeviceContext, value: object, scalar: Scalar, shape: tupl
     if not isinstance(value, DeviceArray):
         value = upload_array(context, np.asarray(value).astype(dtype))
     rows = empty(context, shape, dtype)
-    write_elements(broadcast(value if value.dtype == dtype else convert_array(context, value, dtype), shape), rows)
+    write_elements(broadcast(in_dtype(value, dtype), shape), rows)
     return rows
 
 
 def _contiguous(array: DeviceArray) -> DeviceArray:
     """Return the array, or a copy of it, in C order at an offset that a shader can bind."""
-    if array._is_writable_in_vectors:
-        return array
-    copy = empty(array._context, array.shape, array.dtype)
-    write_elements(array, copy)
-    return copy
+    return array if array._is_writable_in_vectors else duplicate(array)

@@ -16,6 +16,7 @@ from gpuscan.device.native_queue import Bytes
 from gpuscan.device.steps import Binding
 from gpuscan.device.transfer import bytes_of, copy, round_up
 from gpuscan.engine.executor import Executor
+from gpuscan.engine.head_bits import HeadBits
 from gpuscan.engine.job import Job
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.preparation import prepare_problem, seed_words, tile_on
@@ -149,7 +150,7 @@ class ChunkField:
             at += target.nbytes
 
 
-class ChunkHeads:
+class ChunkHeads(HeadBits):
     """The bits of heads of the queue's chunks.
 
     Args:
@@ -169,11 +170,6 @@ class ChunkHeads:
         assert buffers is not None
         marks = [chunk.marks[begin:end] for chunk, begin, end in self._queue.stretches(part) if chunk.marks is not None]
         return buffers.write_heads(as_words(np.concatenate(marks)))
-
-    @property
-    def array(self) -> None:
-        """None: the bits are made by the CPU."""
-        return None
 
 
 def scan_stream(
