@@ -8,6 +8,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from gpuscan.errors import GpuscanError
 from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.tools.bench import results, timing
 from gpuscan.tools.bench.cases import SORT, Inputs, ScanCase, takes
+from gpuscan.tools.bench.command import Request
 from gpuscan.tools.bench.contenders import Contender, Unsupported, measure, run_suite
 from gpuscan.tools.bench.peers import PEERS, numpy_contenders, peer_contenders
 from gpuscan.tools.bench.results import Measurement, failures, ratio_to_copy, report, tables
@@ -324,3 +326,14 @@ def test_wrong_command_lines(arguments: list[str], message: str, capsys: pytest.
     assert message in printed.err
     assert printed.out == ""
     assert printed.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("adapter_type", "exponents"), [("CPU", (12, 16, 20, 22)), ("DiscreteGPU", (16, 18, 20, 22, 25, 28))]
+)
+def test_sizes_that_are_measured_by_default(adapter_type: str, exponents: tuple[int, ...]) -> None:
+    limits = {"max-buffer-size": 2**40, "max-storage-buffer-binding-size": 2**40}
+    known = capabilities(adapter_type=adapter_type)
+    device: Any = SimpleNamespace(capabilities=replace(known, limits=limits))
+    cases = Request(["add"], [np.dtype(np.uint32)]).cases(device)
+    assert [case.length for case in cases] == [2**exponent for exponent in exponents]

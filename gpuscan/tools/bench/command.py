@@ -171,8 +171,8 @@ def bench_devices(devices: Sequence[Device], sizes: Sequence[int], json_path: Pa
 
 
 # The numbers of elements of the arrays, on GPUs and on software adapters.
-GPU_SIZES = (1 << 10, 1 << 20, 1 << 24)
-CPU_SIZES = (1 << 10, 1 << 20)
+CALL_GPU_SIZES = (1 << 10, 1 << 20, 1 << 24)
+CALL_CPU_SIZES = (1 << 10, 1 << 20)
 # Seconds that a call is repeated before it is measured, and then measured.
 WARM_SECONDS = 0.2
 MEASURED_SECONDS = 0.4
@@ -218,7 +218,7 @@ class CallTime:
 
 def time_calls(device: Device, sizes: Sequence[int], peers: Sequence[str]) -> list[CallTime]:
     """Return the times of sums of float32 by gpuscan and by the peers."""
-    usual = CPU_SIZES if device.capabilities.adapter_type == "CPU" else GPU_SIZES
+    usual = CALL_CPU_SIZES if device.capabilities.adapter_type == "CPU" else CALL_GPU_SIZES
     times = []
     for size in sizes or usual:
         times += [_time(OURS, name, size, call) for name, call in _own_calls(device, size)]
