@@ -10,7 +10,7 @@ import numpy as np
 from gpuscan.array_types import AnyArray
 from gpuscan.elements import Field
 from gpuscan.errors import OperatorError
-from gpuscan.operators.operator import Operator, name_of
+from gpuscan.operators.operator import Operator, function_of_ufunc, name_of
 
 NUMBERS = frozenset({"signed", "unsigned", "float", "complex"})
 ORDERED = frozenset({"bool", "signed", "unsigned", "float"})
@@ -58,9 +58,7 @@ class NamedOperator(Operator):
 def _builtin(
     ufunc: np.ufunc, kinds: frozenset[str], identity: Callable[[Field], object], element_axes: int = 0
 ) -> Operator:
-    def function(left: object, right: object) -> object:
-        return ufunc(left, right)
-
+    function = function_of_ufunc(ufunc)
     return NamedOperator(ufunc.__name__, function, identity=identity, kinds=kinds, element_axes=element_axes)
 
 

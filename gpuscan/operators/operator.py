@@ -207,11 +207,11 @@ def operator(
             f"{function.nout} values. Pass a function that takes two elements and returns one"
         )
     check_axes(element_axes)
-    combine = _function_of_ufunc(function) if isinstance(function, np.ufunc) else function
+    combine = function_of_ufunc(function) if isinstance(function, np.ufunc) else function
     return Operator(name or name_of(function), combine, identity=identity, element_axes=element_axes)
 
 
-def _function_of_ufunc(ufunc: np.ufunc) -> Function:
+def function_of_ufunc(ufunc: np.ufunc) -> Function:
     return lambda left, right: ufunc(left, right)
 
 

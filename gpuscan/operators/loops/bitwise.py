@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Node, reachable
 from gpuscan.operators.loops.stage import Composition, LeavesClassError, Numbers, Part, Stage
 from gpuscan.operators.traced_array import Number
@@ -50,22 +49,12 @@ def derive(part: Part) -> Stage:
         for node in reachable([result]):
             if part.varies(node) and node is not state:
                 _check(part, node)
-    zeros = part.graph.constant(0, state.scalar)
-    ones = part.graph.constant(True if state.scalar == BOOL else _ones(state), state.scalar)
-    low, high = (copy_nodes([result], part.graph, _places(part, value))[0] for value in (zeros, ones))
+    ones = 1 if state.scalar == BOOL else -1 if state.scalar.kind == "signed" else 2**state.scalar.bits - 1
+    low, high = part.result_at(0), part.result_at(ones)
     op = "logical_xor" if state.scalar == BOOL else "bitwise_xor"
     mask = part.graph.apply(op, (low, high), state.scalar)
     law = "h[t] = (h[t-1] & m) ^ x"
     return Stage("bitwise", law, part.places, (mask, low), None, BitMaps())
-
-
-def _ones(state: Node) -> int:
-    return -1 if state.scalar.kind == "signed" else 2**state.scalar.bits - 1
-
-
-def _places(part: Part, value: Node) -> dict[Node, Node]:
-    state, result = part.states[0], part.results[0]
-    return {node: value if node is state else node for node in reachable([result]) if node.op == "input"}
 
 
 def _check(part: Part, node: Node) -> None:

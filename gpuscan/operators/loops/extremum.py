@@ -11,13 +11,13 @@ NaN below all candidates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gpuscan.operators.expression_graph import BOOL, Node
 from gpuscan.operators.loops.stage import (
+    SIGNS,
     SWAPPED,
     Composition,
     LeavesClassError,
@@ -30,12 +30,6 @@ from gpuscan.operators.loops.stage import (
 )
 from gpuscan.operators.traced_array import Number
 
-_BETTER: Mapping[str, np.ufunc] = {
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-    "less": np.less,
-    "less_equal": np.less_equal,
-}
 _NOT = {"greater": "less_equal", "less_equal": "greater", "less": "greater_equal", "greater_equal": "less"}
 
 
@@ -57,7 +51,7 @@ class BestMaps(Composition):
         return False
 
     def combine(self, left: Numbers, right: Numbers) -> list[Number]:
-        better = _BETTER[self.better](right[1], left[1])
+        better = getattr(np, self.better)(right[1], left[1])
         if self.replaces_nan:
             better |= np.isnan(left[1])
         wins = right[0] & (~left[0] | better)
@@ -179,19 +173,15 @@ def _stage(part: Part, place: int, best: _Update) -> Stage:
         order.append(other)
     places = tuple(part.places[i] for i in order)
     law = (
-        f"h[t] = (v, p) if v {_SIGNS[op]} h[t-1][0] else h[t-1]"
+        f"h[t] = (v, p) if v {SIGNS[op]} h[t-1][0] else h[t-1]"
         if len(order) > 1
-        else f"h[t] = {_NAMES[op]}(h[t-1], v)"
+        else f"h[t] = {'max' if op.startswith('greater') else 'min'}(h[t-1], v)"
     )
     return Stage("extremum", law, places, (valid, *numbers), constant, BestMaps(op, replaces_nan))
 
 
 def _same(one: _Update, other: _Update) -> bool:
     return replace(one, new=other.new) == other
-
-
-_SIGNS = {"greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<="}
-_NAMES = {"greater": "max", "greater_equal": "max", "less": "min", "less_equal": "min"}
 
 
 def followers(part: Part, others: list[int]) -> list[int]:

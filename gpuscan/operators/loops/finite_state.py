@@ -15,8 +15,10 @@ Tables are packed: up to 2, 4 and 16 states take 1, 2 and 4 bits each, and up to
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -26,7 +28,7 @@ from gpuscan.elements import compute_dtype, scalar_of
 from gpuscan.operators.evaluation import copy_nodes
 from gpuscan.operators.expression_graph import BOOL, Graph, Node, numpy_function, reachable
 from gpuscan.operators.loops.intervals import intervals_of
-from gpuscan.operators.loops.stage import Composition, LeavesClassError, Numbers, Part, Stage
+from gpuscan.operators.loops.stage import Composition, LeavesClassError, Numbers, Part, Stage, compute_nodes
 from gpuscan.operators.traced_array import Number
 
 UINT32 = scalar_of(np.dtype(np.uint32))
@@ -129,10 +131,7 @@ class TableMaps(Composition):
         index = np.zeros_like(state[0]).astype(np.uint32)
         for place, values in enumerate(self.states):
             if place:
-                equal = state[0] == _number(values[0], state[0])
-                for number, value in zip(state[1:], values[1:], strict=True):
-                    equal = equal & (number == _number(value, number))
-                index = np.where(equal, np.full_like(index, place), index)
+                index = np.where(_is_state(state, values), np.full_like(index, place), index)
         return self.pack([index] * len(self.states))
 
     def state(self, numbers: Numbers) -> list[Number]:
@@ -149,17 +148,14 @@ class TableMaps(Composition):
 
     def is_outside(self, state: Numbers) -> Any:
         """Return 1 for a state that is none of the set, else 0, as uint32."""
-        inside = None
-        for values in self.states:
-            equal = state[0] == _number(values[0], state[0])
-            for number, value in zip(state[1:], values[1:], strict=True):
-                equal = equal & (number == _number(value, number))
-            inside = equal if inside is None else inside | equal
-        return (~inside).astype(np.uint32)  # type: ignore[operator]
+        inside = reduce(operator.or_, (_is_state(state, values) for values in self.states))
+        return (~inside).astype(np.uint32)
 
 
-def _number(value: object, like: object) -> Any:
-    return np.full_like(like, value)
+def _is_state(numbers: Numbers, values: State) -> Any:
+    """Return where numbers are those of a state."""
+    equal = (number == np.full_like(number, value) for number, value in zip(numbers, values, strict=True))
+    return reduce(operator.and_, equal)
 
 
 def derive(part: Part) -> Stage:
@@ -181,13 +177,7 @@ def derive(part: Part) -> Stage:
     maps = TableMaps(tuple(states), tuple(node.scalar.name for node in part.states))
     graph = part.graph
     entries = [_index(graph, _apply(part, state, graph), numbers) for state in states]
-    words = []
-    for start in range(0, len(entries), maps.per_word):
-        word = entries[start]
-        for place, entry in enumerate(entries[start + 1 : start + maps.per_word], 1):
-            shifted = graph.apply("left_shift", (entry, graph.constant(place * maps.bits, UINT32)), UINT32)
-            word = graph.apply("bitwise_or", (word, shifted), UINT32)
-        words.append(word)
+    words = compute_nodes(graph, lambda *numbers: maps.pack(numbers), *entries)
     law = f"h[t] = F[h[t-1]], {len(states)} states"
     return Stage("finite-state", law, part.places, tuple(words), None, maps)
 

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from gpuscan.operators.expression_graph import BOOL, Node
-from gpuscan.operators.loops.stage import SWAPPED, Composition, LeavesClassError, Numbers, Part, Stage, both
+from gpuscan.operators.loops.stage import SIGNS, SWAPPED, Composition, LeavesClassError, Numbers, Part, Stage, both
 from gpuscan.operators.traced_array import Number
 
-_SIGNS = {"less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!="}
 _SWAPPED = {**SWAPPED, "equal": "equal", "not_equal": "not_equal"}
 
 
@@ -43,7 +42,7 @@ class _Missing:
         return ~found if self.negates else found
 
     def __str__(self) -> str:
-        test = "h[t-1] is NaN" if self.test == "isnan" else f"h[t-1] {_SIGNS[self.test]} {self.limit}"
+        test = "h[t-1] is NaN" if self.test == "isnan" else f"h[t-1] {SIGNS[self.test]} {self.limit}"
         return f"not ({test})" if self.negates else test
 
 

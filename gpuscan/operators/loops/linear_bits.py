@@ -69,11 +69,6 @@ class LinearBits(Composition):
     decoding: tuple[int, ...]
 
     @property
-    def one(self) -> int:
-        """The polynomial 1."""
-        return 1
-
-    @property
     def power(self) -> int:
         """The polynomial that stands for M."""
         return 2 if self.degree > 1 else self.polynomial
@@ -472,7 +467,7 @@ def derive(part: Part) -> Stage:
         """Return g, b, and a flag that says that the map is constant."""
         (b,) = compute_nodes(graph, composition.encode, case.shift)
         own = case.columns is not None and dict(case.columns) != identity
-        g = graph.constant(composition.power if own else composition.one, word)
+        g = graph.constant(composition.power if own else 1, word)
         return g, b, graph.constant(case.columns is None, BOOL)
 
     def numbers(tree: _Tree) -> tuple[Node, ...]:

@@ -82,13 +82,9 @@ class MaxTimes(Semiring):
             if left.weights and right.weights and dict(left.weights) != dict(right.weights):
                 self.joins = node
             return forms.sum(left, right)
-        found = chosen_extremum(node)
-        if (
-            found is not None
-            and found.name == self.extremum
-            and not (part.varies(found.first) and part.varies(found.second))
-        ):
-            return self._chosen(found.first, found.second, forms)
+        name, first, second = chosen_extremum(node) or ("", node, node)
+        if name == self.extremum and not (part.varies(first) and part.varies(second)):
+            return self._chosen(first, second, forms)
         if op == "multiply" and not (part.varies(args[0]) and part.varies(args[1])):
             factor, other = args if part.varies(args[1]) else args[::-1]
         elif op == "divide" and not part.varies(args[1]):

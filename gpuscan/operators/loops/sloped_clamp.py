@@ -209,9 +209,9 @@ class _Clamps(NodeForms[_Clamp]):
             limit, state = args if part.varies(args[1]) else args[::-1]
             self.keeps = True
             return self._apply_bound(self.of(state), op == "maximum", self.number(limit))
-        choice = chosen_extremum(node)
-        if choice is not None and part.varies(choice.first) and not part.varies(choice.second):
-            return self._chosen_bound(choice.first, choice.second, choice.name == "maximum")
+        name, first, second = chosen_extremum(node) or ("", node, node)
+        if name and part.varies(first) and not part.varies(second):
+            return self._chosen_bound(first, second, name == "maximum")
         raise LeavesClassError(node)
 
     def _sum(self, node: Node, one: _Clamp, other: _Clamp) -> _Clamp:

@@ -362,6 +362,8 @@ def constant_choice(
 
 # Operations that compare two numbers, and what they say of the two swapped.
 SWAPPED = {"greater": "less", "greater_equal": "less_equal", "less": "greater", "less_equal": "greater_equal"}
+# How laws write comparisons.
+SIGNS = {"less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!="}
 
 
 def maximum_of_choice(a: Number, b: Number) -> AnyArray:
@@ -372,22 +374,15 @@ def minimum_of_choice(a: Number, b: Number) -> AnyArray:
     return np.where(a < b, a, b)
 
 
-@dataclass(frozen=True, eq=False)
-class ChosenExtremum:
-    """``np.where(u > v, u, v)``, or its like with other comparisons, and with operands that differ as u and v do.
+def chosen_extremum(node: Node) -> tuple[str, Node, Node] | None:
+    """Return the extremum that a choice computes; None if it computes none.
 
-    Attributes:
-        name: ``"maximum"`` or ``"minimum"``.
-        first, second: the operands. The first one is taken if the comparison holds, so the second if either is NaN.
+    That is ``np.where(u > v, u, v)``, or its like with other comparisons, and with operands that differ as u and v do.
+
+    Returns:
+        ``"maximum"`` or ``"minimum"``, and the operands. The first one is taken if the comparison holds, so the second
+        if either is NaN.
     """
-
-    name: str
-    first: Node
-    second: Node
-
-
-def chosen_extremum(node: Node) -> ChosenExtremum | None:
-    """Return the extremum that a choice computes; None if it computes none."""
     if node.op != "select" or node.args[0].op not in SWAPPED:
         return None
     condition, yes, no = node.args
@@ -402,4 +397,4 @@ def chosen_extremum(node: Node) -> ChosenExtremum | None:
             greater = not greater
         elif chosen_by != difference:
             return None
-    return ChosenExtremum("maximum" if greater else "minimum", yes, no)
+    return "maximum" if greater else "minimum", yes, no

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any
@@ -245,20 +246,15 @@ def _carry_nodes(
             f"write .astype(np.{field.scalar.name}) on it{quote_definition(function)}"
         )
         raise TypeError(message)
-    if leaf.shape != field.shape:
-        # A number that depends on the arguments is no carry of several: matrices may have been read as rows.
-        if any(not node.is_constant for node in leaf.nodes.ravel()) or len(leaf.shape) > len(field.shape):
-            raise OperatorError(
-                f"{shown} has the shape {tuple(leaf.shape)}, but the carry has {field.shape}; return that shape"
-                + quote_definition(function)
-            )
-        try:
+    # A number that depends on the arguments is no carry of several: matrices may have been read as rows.
+    if all(node.is_constant for node in leaf.nodes.ravel()) and len(leaf.shape) <= len(field.shape):
+        with suppress(ValueError):  # another shape is refused below
             leaf = Traced(graph, np.broadcast_to(leaf.nodes, field.shape), leaf.scalar)
-        except ValueError:
-            raise OperatorError(
-                f"{shown} has the shape {tuple(leaf.shape)}, but the carry has {field.shape}; return that shape"
-                + quote_definition(function)
-            ) from None
+    if leaf.shape != field.shape:
+        raise OperatorError(
+            f"{shown} has the shape {tuple(leaf.shape)}, but the carry has {field.shape}; return that shape"
+            + quote_definition(function)
+        )
     nodes = list(leaf.nodes.ravel())
     if leaf.scalar != field.scalar and leaf.scalar.kind != "float":
         nodes = [graph.cast(node, field.scalar) for node in nodes]

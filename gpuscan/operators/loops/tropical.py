@@ -216,9 +216,9 @@ class _Clamps(NodeForms[_Clamp]):
                 if op == name:
                     return self._apply_bound(found, bound, self.number(limit))
                 return self._apply_bound_over_nan(found, bound, self.number(limit))
-        choice = chosen_extremum(node)
-        if choice is not None and not (part.varies(choice.first) and part.varies(choice.second)):
-            return self._chosen_bound(choice.first, choice.second, "low" if choice.name == "maximum" else "high")
+        name, first, second = chosen_extremum(node) or ("", node, node)
+        if name and not (part.varies(first) and part.varies(second)):
+            return self._chosen_bound(first, second, "low" if name == "maximum" else "high")
         raise LeavesClassError(node)
 
     def _offset(self, node: Node, until: Node | None = None) -> tuple[Node, int, Node | None]:
@@ -516,9 +516,9 @@ class MaxPlus(Semiring):
             return forms.scale(forms.of(args[0]), negative)
         if op == "cast" and node.scalar.kind == args[0].scalar.kind and not _wraps(node, self.part):
             return forms.of(args[0])
-        found = chosen_extremum(node)
-        if found is not None and found.name == self.extremum and node.scalar.kind != "float":
-            return forms.sum(forms.of(found.first), forms.of(found.second))
+        name, *sides = chosen_extremum(node) or ("", node, node)
+        if name == self.extremum and node.scalar.kind != "float":
+            return forms.sum(*map(forms.of, sides))
         raise LeavesClassError(node)
 
 
