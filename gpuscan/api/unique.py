@@ -249,9 +249,9 @@ def run_length_encode(x: object, /, *, device: Devices = None) -> RunLengths[Any
         first = given[starts].astype(given.dtype.newbyteorder("="), copy=False)
         return RunLengths(first, np.diff(np.append(starts, given.size)))
     source = bindable(contiguous(keys) if isinstance(keys, DeviceArray) else upload_array(home._context, keys))
-    runs = run_lengths(home._executor, source)
-    values = _as_picked(home, runs.values, source.dtype, runs.count)
-    lengths = _as_picked(home, runs.lengths, np.dtype(np.uint32), runs.count)
+    firsts, numbers, count = run_lengths(home._executor, source)
+    values = _as_picked(home, firsts, source.dtype, count)
+    lengths = _as_picked(home, numbers, np.dtype(np.uint32), count)
     if on_device:
         return RunLengths(values, lengths)
     return RunLengths(from_bits(values.numpy(), given.dtype), lengths.numpy().astype(np.int64))
@@ -334,16 +334,15 @@ def _unique_on_device(
     scalar = scalar_of(ordered.dtype)
     alike = equal_nan and scalar.kind == "float"
     compared = map_arrays(_comparable(scalar), _bits_of(ordered)) if alike else ordered
-    runs = run_lengths(home._executor, bindable(compared), bindable(ordered))
-    count = runs.count
-    values = _as_picked(home, runs.values, ordered.dtype, count)
-    counts = _as_picked(home, runs.lengths, np.dtype(np.uint32), count)
+    first_keys, lengths, count = run_lengths(home._executor, bindable(compared), bindable(ordered))
+    values = _as_picked(home, first_keys, ordered.dtype, count)
+    counts = _as_picked(home, lengths, np.dtype(np.uint32), count)
     firsts: Array | None = None
     numbers: Array | None = None
     if indices:
         assert sorted_keys.payload is not None
         # Only as many sums are right as there are runs, and only these are used.
-        starts = contiguous(scan(Array._of(home, runs.lengths), "add", axis=0, exclusive=True))
+        starts = contiguous(scan(Array._of(home, lengths), "add", axis=0, exclusive=True))
         firsts = _as_picked(
             home, gather_entries(context, sorted_keys.payload, starts, count), np.dtype(np.uint32), count
         )

@@ -72,21 +72,6 @@ class Litmus:
     pauses: int
 
 
-@dataclass(frozen=True)
-class ProbeRun:
-    """The results of one submission of the bench, and its time.
-
-    Attributes:
-        words: the first words of ProbeResults, by name.
-        gpu_seconds: the time of the last pass, by timestamps; 0.0 if the device has none.
-        wall_seconds: the time from the submission to the end of the read-back.
-    """
-
-    words: dict[str, int]
-    gpu_seconds: float
-    wall_seconds: float
-
-
 class ProbeBench:
     """The probe's buffers and compiled shaders. It runs several of them in one submission."""
 
@@ -118,11 +103,15 @@ class ProbeBench:
             )
         self.timestamp_period = timestamp_period(wgpu_device)
 
-    def run(self, bounds: Mapping[str, tuple[int, int]]) -> ProbeRun:
+    def run(self, bounds: Mapping[str, tuple[int, int]]) -> tuple[dict[str, int], float, float]:
         """Run stages in order, time the last one, and read the results.
 
         Args:
             bounds: for each stage's name the bound of its waits: rounds, and polls in a round.
+
+        Returns:
+            The first words of ProbeResults, by name, the seconds of the last pass by timestamps, 0.0 if the device has
+            none, and the seconds from the submission to the end of the read-back.
         """
         encoder = self._device.create_command_encoder()
         for stage, bound in bounds.items():
@@ -155,7 +144,8 @@ class ProbeBench:
         wall_seconds = time.perf_counter() - start
         data = self._readback.read_mapped(copy=True)
         self._readback.unmap()
-        return ProbeRun(_name_results(data[:_RESULT_BYTES]), self._seconds(data[_RESULT_BYTES:]), wall_seconds)
+        words = dict(zip(_RESULTS, data[:_RESULT_BYTES].cast("I"), strict=True))
+        return words, self._seconds(data[_RESULT_BYTES:]), wall_seconds
 
     def _pipeline(self, stage: str, bound: tuple[int, int]) -> wgpu.GPUComputePipeline:
         if stage not in self._pipelines:
@@ -172,10 +162,6 @@ class ProbeBench:
             return 0.0
         begin, end = ticks.cast("Q")
         return (end - begin) * self.timestamp_period * 1e-9
-
-
-def _name_results(data: memoryview) -> dict[str, int]:
-    return dict(zip(_RESULTS, data.cast("I"), strict=True))
 
 
 # ----- The cache of findings
@@ -336,16 +322,16 @@ def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str
     # The first run compiles the shaders and wakes the GPU up.
     bench.run({"spin": _SPIN_BOUND} | ({"subgroups": (0, 0)} if has_subgroups else {}))
     spins = [bench.run({"spin": _SPIN_BOUND}) for _ in range(_SPIN_RUNS)]
-    polls = spins[0].words["polls"]
-    timestamps = all(0 < spin.gpu_seconds < spin.wall_seconds * 1.1 for spin in spins)
-    rate = max(polls, 1) / min(spin.gpu_seconds if timestamps else spin.wall_seconds for spin in spins)
+    polls = spins[0][0]["polls"]
+    timestamps = all(0 < on_gpu < seconds * 1.1 for _, on_gpu, seconds in spins)
+    rate = max(polls, 1) / min(on_gpu if timestamps else seconds for _, on_gpu, seconds in spins)
 
     iterations_per_second = rate / (1 + litmus.pauses)
     chain = _split_iterations(litmus.chain_seconds * iterations_per_second)
-    words = bench.run({"chain": chain, "later": _split_iterations(litmus.later_seconds * iterations_per_second)}).words
+    words, _, _ = bench.run({"chain": chain, "later": _split_iterations(litmus.later_seconds * iterations_per_second)})
     # The threads of a CPU start workgroups in any order, and the packing of halves need not be fast there.
     if described["adapter_type"] != "CPU":
-        words |= bench.run({"halves": (0, 0), "order": chain}).words
+        words |= bench.run({"halves": (0, 0), "order": chain})[0]
 
     sizes = tuple(1 << bit for bit in range(32) if words["subgroup_sizes"] >> bit & 1)
     in_order = bool(sizes) and words["lanes_out_of_order"] == 0

@@ -29,7 +29,7 @@ from gpuscan.engine.job import Flight, Job, SharedBuffers
 from gpuscan.engine.kept_arrays import KeptArrays
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.planner import Planner
-from gpuscan.engine.record import Buffers, Origin, are_owned, steps_of_plan
+from gpuscan.engine.record import Buffers, are_owned, place_of, steps_of_plan
 from gpuscan.engine.subgroup_check import check_subgroup_size
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.recent_values import RecentValues
@@ -168,10 +168,10 @@ class Executor:
                 shared.captured,
                 shared.views,
             )
-            origin = Origin.at(part.start, part.spec.row_length) if part.start and not part.is_slab else None
+            place = place_of(part.start, part.spec.row_length) if part.start and not part.is_slab else None
             # Pieces of a segmented reduction store into one array.
             clear = part.is_slab or part.start == 0 or not part.spec.reduces_segments
-            run, steps = steps_of_plan(context, plan, bound, origin=origin, clear=clear)
+            run, steps = steps_of_plan(context, plan, bound, place=place, clear=clear)
             flight.run = run
             if buffers is None:
                 nbytes = sum(each.size or 0 for each in sources)

@@ -96,9 +96,8 @@ def reduce_groups(
         problem = with_indices(problem)
         # Missing labels are one more group, the last one.
         ranked = groups + 1
-        grouped = group_elements(executor, problem, number_labels(given, groups), moves=True)
-        inside = grouped.problem
-        marks = _marks_of(grouped.labels, problem.row_length, ranked)
+        inside, in_order, _ = group_elements(executor, problem, number_labels(given, groups), moves=True)
+        marks = _marks_of(in_order, problem.row_length, ranked)
         if problem.fill is None:
             own = marks._view_as((marks.size,))._view_at((marks.size // ranked, groups), (4 * ranked, 4))
             check_full_later(executor, problem, contiguous(own)._view_as((own.size,)), groups)

@@ -52,21 +52,6 @@ class SortedLabels:
     words: DeviceArray | None = None
 
 
-@dataclass(frozen=True)
-class Grouped:
-    """A problem with the elements of each row in the order of their labels.
-
-    Attributes:
-        problem: the problem over contiguous rows, which the sorted labels cut.
-        labels: the sorted labels: (row_length,) if all rows have the same labels, else (rows, row_length).
-        order: the reordering of the elements of all rows; None if they moved along with the labels.
-    """
-
-    problem: Problem
-    labels: DeviceArray
-    order: Permutation | None
-
-
 def sort_into(
     executor: Executor,
     problem: Problem,
@@ -119,11 +104,11 @@ def _scan_sorted(
     executor: Executor, problem: Problem, labels: object, strategy: str, *, few_stages: bool = False
 ) -> tuple[Permutation, list[DeviceArray]]:
     """Return the order of the labels, and the results (elements of all rows, *element shape) in this order."""
-    grouped = group_elements(executor, problem, labels, few_stages=few_stages)
-    assert grouped.order is not None
-    scanned = scan_device(executor, grouped.problem, strategy)
+    inside, _, order = group_elements(executor, problem, labels, few_stages=few_stages)
+    assert order is not None
+    scanned = scan_device(executor, inside, strategy)
     fields = problem.destination.fields
-    return grouped.order, [a._view_as((problem.size, *f.shape)) for a, f in zip(scanned, fields, strict=True)]
+    return order, [a._view_as((problem.size, *f.shape)) for a, f in zip(scanned, fields, strict=True)]
 
 
 def _undo_rows(executor: Executor, problem: Problem, order: Permutation, entries: DeviceArray) -> DeviceArray:
@@ -263,31 +248,34 @@ def sort_labels(
 
 def group_elements(
     executor: Executor, problem: Problem, labels: object, *, moves: bool = False, few_stages: bool = False
-) -> Grouped:
+) -> tuple[Problem, DeviceArray, Permutation | None]:
     """Return the problem with the elements in the order of their labels. Labels are sorted first if need be.
 
     `moves` is that of `sort_labels`: True if the elements need not go back to their places. So is `few_stages`.
+
+    Returns:
+        The problem over contiguous rows, which the sorted labels cut; these labels, (row_length,) if all rows have the
+        same ones, else (rows, row_length); and the reordering of the elements of all rows, None if they moved along.
     """
-    context, length, inner = executor.context, problem.row_length, problem.inner
+    length, inner = problem.row_length, problem.inner
     ordered = labels
     if not isinstance(ordered, SortedLabels):
         ordered = sort_labels(executor, problem, labels, moves=moves, with_elements=not moves, few_stages=few_stages)
-    if ordered.moved:
-        (f,) = problem.source.fields
-        moved = ordered.payload._view_as((length, *f.shape), f.scalar.dtype)
-        return Grouped(in_label_order(problem, ordered).with_leaves((moved,)), ordered.labels, None)
-    order = Permutation.of_rows(context, ordered.payload, problem.rows, length)
-    if ordered.words is not None:
-        (f,) = problem.source.fields
-        moved = ordered.words._view_as((length, *f.shape), f.scalar.dtype)
-        return Grouped(in_label_order(problem, ordered).with_leaves((moved,)), ordered.labels, order)
+    inside = in_label_order(problem, ordered)
+    order = None
+    if not ordered.moved:
+        order = Permutation.of_rows(executor.context, ordered.payload, problem.rows, length)
+    words = ordered.payload if order is None else ordered.words
     leaves = []
     for leaf, f in zip(problem.leaves, problem.source.fields, strict=True):
-        array = transpose_elements(_on_device(executor, leaf), length, inner, f.storage_bytes)
-        moved = order.apply(array._view_as((problem.size, *f.shape)))
-        leaves.append(moved._view_as((problem.rows, length, *f.shape) if problem.rows > 1 else (length, *f.shape)))
-    inside = in_label_order(problem, ordered).with_leaves(tuple(leaves))
-    return Grouped(inside, ordered.labels, order)
+        if order is not None and words is None:
+            array = transpose_elements(_on_device(executor, leaf), length, inner, f.storage_bytes)
+            moved = order.apply(array._view_as((problem.size, *f.shape)))._view_as((*inside.shape, *f.shape))
+        else:
+            assert words is not None
+            moved = words._view_as((length, *f.shape), f.scalar.dtype)
+        leaves.append(moved)
+    return inside.with_leaves(tuple(leaves)), ordered.labels, order
 
 
 def in_label_order(problem: Problem, labels: SortedLabels) -> Problem:

@@ -33,30 +33,21 @@ LONGEST_ROW = 2**31
 WORKGROUP_SIZE = 256
 
 
-@dataclass(frozen=True)
-class Origin:
-    """The place in a longer array where a piece begins.
+def place_of(start: int, row_length: int) -> tuple[int, int, int]:
+    """Return the place in a longer array where a piece begins, made small enough for 32-bit indices.
 
-    Attributes:
-        first_row: the row of the piece's first element.
-        row_offset: elements of that row before it.
+    Args:
+        start: the piece's first element.
         row_length: elements from one row's head to the next's.
+
+    Returns:
+        The row length, the row of the first element, and the elements of that row before it.
     """
-
-    first_row: int
-    row_offset: int
-    row_length: int
-
-    @classmethod
-    def at(cls, start: int, row_length: int) -> Origin:
-        """Return the origin of the piece from element `start` on. Rows may be longer than 32-bit indices reach."""
-        first_row, offset = divmod(start, max(row_length, 1))
-        if row_length < LONGEST_ROW:
-            return cls(first_row, offset, row_length)
-        if offset == 0:
-            return cls(first_row, 0, LONGEST_ROW)
+    first_row, offset = divmod(start, max(row_length, 1))
+    if row_length >= LONGEST_ROW:
         # A piece is shorter than such a row, so at most one head is in it. The offset puts that head where it is.
-        return cls(first_row, max(1, LONGEST_ROW - (row_length - offset)), LONGEST_ROW)
+        offset = offset and max(1, LONGEST_ROW - (row_length - offset))
+    return min(row_length, LONGEST_ROW), first_row, offset
 
 
 @dataclass(frozen=True)
@@ -109,7 +100,7 @@ def steps_of_plan(
     plan: ScanPlan,
     buffers: Buffers,
     *,
-    origin: Origin | None = None,
+    place: tuple[int, int, int] | None = None,
     length: Length | None = None,
     clear: bool = True,
 ) -> tuple[Run, list[Step]]:
@@ -119,11 +110,11 @@ def steps_of_plan(
         context: the device of the plan.
         plan: the plan.
         buffers: the buffers that the kernels bind.
-        origin: the place of the piece in the array; None for the start of the array.
+        place: the place of the piece in the array, as `place_of` returns it; None for the start of the array.
         length: a length that only the GPU knows, at most the plan's.
         clear: False to keep the results that an earlier run stored in words that are shared.
     """
-    place = (origin.row_length, origin.first_row, origin.row_offset) if origin else (plan.row_length, 0, 0)
+    place = place or (plan.row_length, 0, 0)
     context.tile_state.check(plan)
     state, epoch, params, offset, _ = context.begin(kind_of_plan(plan, place))
     steps: list[Step] = []

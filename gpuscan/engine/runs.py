@@ -77,28 +77,19 @@ def _check_results(context: DeviceContext, length: int, widest: int, more: int =
         )
 
 
-@dataclass(frozen=True)
-class RunsOfKeys:
-    """The runs of equal keys.
-
-    Attributes:
-        values: memory that begins with the first key of each run.
-        lengths: memory that begins with the length of each run, as uint32.
-        count: the number of runs, as one 32-bit word on the device.
-    """
-
-    values: DeviceArray
-    lengths: DeviceArray
-    count: DeviceArray
-
-
-def run_lengths(executor: Executor, keys: DeviceArray, values: DeviceArray | None = None) -> RunsOfKeys:
+def run_lengths(
+    executor: Executor, keys: DeviceArray, values: DeviceArray | None = None
+) -> tuple[DeviceArray, DeviceArray, DeviceArray]:
     """Return the runs of equal keys: a compaction of the keys that differ from the key before them.
 
     Args:
         executor: the executor of the device.
         keys: (n,): one key or more, contiguous. Keys are compared as NumPy compares them, so each NaN is a run.
         values: (n,): what to return the first of for each run (default: the keys).
+
+    Returns:
+        Memory that begins with the first key of each run, memory that begins with the length of each run, as uint32,
+        and the number of runs, as one 32-bit word on the device.
 
     Raises:
         GpuscanError: the results exceed a binding.
@@ -114,4 +105,4 @@ def run_lengths(executor: Executor, keys: DeviceArray, values: DeviceArray | Non
         first, lengths = scan_device(executor, problem, count=counts)
         bound, held = [counts._binding(), lengths._binding()], are_owned(counts, lengths)
         submit_stage(context, "arrays/join_runs.wgsl", [RUNS_AT], bound, most_tiles, length, held)
-    return RunsOfKeys(first._view_as((length,), values.dtype), lengths, counts._view_as((1,)))
+    return first._view_as((length,), values.dtype), lengths, counts._view_as((1,))

@@ -23,9 +23,9 @@ from gpuscan.elements import scalar_of
 from gpuscan.engine.element_copy import bindable, contiguous, transpose_elements
 from gpuscan.engine.record import (
     WORKGROUP_SIZE,
-    Origin,
     are_owned,
     new_verdict,
+    place_of,
     stage_dispatch,
     submit_stage,
     uniform_of,
@@ -176,8 +176,7 @@ def _mark_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_colum
         own, first = _stretch(keys, place, count)
         others, other = _stretch(keys, before, count)
         words = -(-count // 32)
-        origin = Origin.at(start, heads.row_length)
-        offset, length = (start, heads.row_length) if in_columns else (origin.row_offset, origin.row_length)
+        length, _, offset = (heads.row_length, 0, start) if in_columns else place_of(start, heads.row_length)
         numbers = [count, words, heads.reverse, offset, length, inner, first, other]
         call = uniform_of(context, numbers)
         bits = Binding(marks.buffer, marks.offset + start // 8, round_up(4 * words, 4))

@@ -147,26 +147,26 @@ def half(shard: Shard, results: Sequence[DeviceArray], begin: int, end: int) -> 
 
 def carry_after(shard: Shard, ends: HeadEnds, before: Future[Carry]) -> Carry:
     """Return the combination of the elements from the last head up to the end of a shard."""
-    executor, problem = shard.executor, shard.problem
-    if ends.last or not shard.continues:
+    executor, problem, (_, last) = shard.executor, shard.problem, ends
+    if last or not shard.continues:
         # These elements do not depend on the shards before.
-        return reduce_rows(executor, shard.part(ends.last, problem.row_length), seeds_of(problem))
+        return reduce_rows(executor, shard.part(last, problem.row_length), seeds_of(problem))
     total = reduce_rows(executor, problem, None)
     return join_carry(executor, problem, before.result(), total)
 
 
 def scan_between(shard: Shard, ends: HeadEnds, before: Future[Carry], strategy: str) -> list[DeviceArray]:
     """Return the scan of a shard, in which a segment of the shard before may go on."""
-    executor, problem = shard.executor, shard.problem
+    executor, problem, (second, _) = shard.executor, shard.problem, ends
     if not shard.continues:
         return scan_device(executor, problem, strategy, out=shard.out)
     carry = before.result()
-    if ends.second == problem.row_length:
+    if second == problem.row_length:
         return scan_device(executor, start_from_carry(problem, carry), strategy, out=shard.out)
     # The shard as a whole begins where shaders can bind it. Its first elements are then written over.
-    begun = scan_device(executor, start_from_carry(shard.part(0, ends.second), carry), strategy)
+    begun = scan_device(executor, start_from_carry(shard.part(0, second), carry), strategy)
     results = scan_device(executor, problem, strategy, out=shard.out)
-    low, high = in_memory(problem, 0, ends.second)
+    low, high = in_memory(problem, 0, second)
     for part, result in zip(begun, results, strict=True):
         write_elements(part, stretch_of(result, problem.axis, low, high))
     return results
@@ -207,13 +207,13 @@ def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[A
         """Return the results of a shard's segments, and the parts of its first and its last one that are cut."""
         shard, problem = shards[number], shards[number].problem
         executor, length = shard.executor, problem.row_length
-        ends = head_ends(executor, problem)
+        second, last = head_ends(executor, problem)
         goes_on = number + 1 < len(shards) and shards[number + 1].continues
         begin = end = None
         if shard.continues:
-            begin = reduce_rows(executor, shard.part(0, ends.second), None)
-        if goes_on and (ends.last or not shard.continues):
-            end = reduce_rows(executor, shard.part(ends.last, length), seeds_of(problem))
+            begin = reduce_rows(executor, shard.part(0, second), None)
+        if goes_on and (last or not shard.continues):
+            end = reduce_rows(executor, shard.part(last, length), seeds_of(problem))
         whole = [result._read() for result in scan_device(executor, problem)]
         executor.context.check()
         return whole, begin, end
@@ -278,31 +278,23 @@ def on_devices(shards: Sequence[Shard], call: Callable[[int], T]) -> list[T]:
 _NOWHERE = np.int32(2**31 - 1)
 
 
-@dataclass(frozen=True)
-class HeadEnds:
-    """Two heads of a row, in the order of the scan. The first head is always at 0.
-
-    Attributes:
-        second: the place of the second head; the row's length if there is none.
-        last: the place of the last head, which may be the first one.
-    """
-
-    second: int
-    last: int
+# The places of two heads of a row, in the order of the scan: the second one, which is the row's length if there is
+# none, and the last one, which may be the first. The first head is always at 0.
+HeadEnds = tuple[int, int]
 
 
 def head_ends(executor: Executor, problem: Problem) -> HeadEnds:
     """Return the heads at the ends of a problem's rows. All rows must be cut at the same places."""
     heads, length = problem.heads, problem.row_length
     if heads is None:
-        return HeadEnds(length, 0)
+        return length, 0
     if isinstance(heads.cut, Offsets):
         places = heads.places
     elif heads.on_device:
         return _ends_on_device(executor, heads)
     else:
         places = np.flatnonzero(heads.flags(0, length))
-    return HeadEnds(int(places[1]) if len(places) > 1 else length, int(places[-1]))
+    return int(places[1]) if len(places) > 1 else length, int(places[-1])
 
 
 @operator(name="first and last")
@@ -324,9 +316,8 @@ def _ends_on_device(executor: Executor, heads: Heads) -> HeadEnds:
     first, last = (int(each._read()[0]) for each in ends)
     executor.context.check()
     if last < 0:
-        return HeadEnds(heads.row_length, 0)
-    second = min(bit for bit in _heads_in(bits, first) if bit)
-    return HeadEnds(second, max(_heads_in(bits, last)))
+        return heads.row_length, 0
+    return min(bit for bit in _heads_in(bits, first) if bit), max(_heads_in(bits, last))
 
 
 def _heads_in(bits: DeviceArray, word: int) -> list[int]:

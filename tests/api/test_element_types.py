@@ -268,7 +268,7 @@ def test_halves_by_instructions(device: gs.Device) -> None:
     """
     litmus = Litmus(workgroups=1, workgroup_size=64, chain_seconds=0, later_seconds=0, pauses=0)
     bench = ProbeBench(device.wgpu_device, litmus, enable_subgroups=device.capabilities.enable_subgroups)
-    exact = bench.run({"halves": (0, 0)}).words["halves_alike"] == HALVES
+    exact = bench.run({"halves": (0, 0)})[0]["halves_alike"] == HALVES
     x = np.random.default_rng(12).permutation(HALVES).astype(np.uint16).view(np.float16)
     lanes = device.capabilities.subgroup_size
     tile = TileShape(max(32, lanes), lanes, 3, 8) if lanes else TileShape(32, 0, 1, 8)
