@@ -55,7 +55,6 @@ CAPABILITIES = {
         "engine/counting.py",
         "engine/runs.py",
         "planning/counting_plan.py",
-        "reference/counting_stages.py",
         "shaders/counting/*",
     ),
     "linear attention and state-space models": (
@@ -86,7 +85,7 @@ CAPABILITIES = {
         "planning/segment_plan.py",
         "planning/uncounted_groups.py",
         "problem/labels.py",
-        "reference/group*",
+        "reference/groups.py",
         "shaders/groups/*",
         "shaders/segments/*",
     ),

@@ -236,24 +236,18 @@ class _Call:
         return steps
 
 
-def combine_chunks(steps: DeviceArray, decays: DeviceArray, ends: DeviceArray) -> None:
-    """Submit the stage that replaces the states at the ends of chunks by those before them.
+def _submit(context: DeviceContext, steps: list[Step], arrays: list[DeviceArray]) -> None:
+    context.submit(steps, sum(array.nbytes for array in arrays), held=are_owned(*arrays))
+
+
+def _carries_stage(steps: DeviceArray, decays: DeviceArray, ends: DeviceArray) -> Dispatch:
+    """Return the stage that replaces the states at the ends of chunks by those before them.
 
     Args:
         steps: the sum of dt over each chunk, (chunk, row).
         decays: A, with the state as its last axis of more than one number; rows beyond use the same decays again.
         ends: the states after each chunk that begins at 0, (chunk, row, state).
     """
-    context = ends._context
-    with guarded(context), context.lock:
-        _submit(context, [_carries_stage(steps, decays, ends)], [steps, decays, ends])
-
-
-def _submit(context: DeviceContext, steps: list[Step], arrays: list[DeviceArray]) -> None:
-    context.submit(steps, sum(array.nbytes for array in arrays), held=are_owned(*arrays))
-
-
-def _carries_stage(steps: DeviceArray, decays: DeviceArray, ends: DeviceArray) -> Dispatch:
     chunks, rows, state_count = ends.shape
     count, context = rows * state_count, ends._context
     call = uniform_of(context, [rows, decays.size // state_count, state_count, chunks])

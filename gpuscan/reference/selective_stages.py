@@ -62,19 +62,3 @@ def _selective_states(u: Array, dt: Array, decays: Array, inward: Array, outward
 def _at(array: Array, time: int) -> Array:
     """Return an array at a step; any step of one that does not depend on time."""
     return array[..., min(time, array.shape[-1] - 1)]
-
-
-def selective_carries(steps: Array, decays: Array, ends: Array) -> Array:
-    """Return the states before each chunk, as arrays/selective_carries.wgsl does.
-
-    Args:
-        steps: the sum of dt over each chunk, (chunk, row).
-        decays: A, (row, state); rows beyond use the same decays again.
-        ends: the states after each chunk that begins at 0, (chunk, row, state).
-    """
-    starts, h = np.zeros_like(ends), np.zeros_like(ends[0])
-    whole = np.resize(decays, h.shape)
-    for chunk, (step, end) in enumerate(zip(steps, ends, strict=True)):
-        starts[chunk] = h
-        h = np.exp(whole * step[:, np.newaxis]) * h + end
-    return starts

@@ -10,8 +10,8 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.engine.array_indices import IndexedArray, number_labels, put, resolve_indices, take
-from gpuscan.reference import stages
 from tests.harness.devices import read_verdicts
+from tests.twins import indices as stages
 
 DTYPES = ("bool", "int8", "uint16", "float16", ml_dtypes.bfloat16, "int32", "float32", "int64", "float64", "complex64")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")

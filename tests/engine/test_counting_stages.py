@@ -9,9 +9,9 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.elements import scalar_of
-from gpuscan.reference import counting_stages as twin
 from tests.api.test_sort import keys_of
 from tests.harness.sorts import run_stage
+from tests.twins import counting as twin
 
 # Unequal numbers of invocations, tiles and elements.
 WORKGROUP = 8

@@ -20,10 +20,10 @@ from gpuscan.engine.group_tables import (
 )
 from gpuscan.planning.group_plan import GroupTable
 from gpuscan.problem.problem import make_problem
-from gpuscan.reference import group_stages as twins
 from gpuscan.reference.stages import Joiner
 from tests.harness.devices import read_verdicts
 from tests.oracle import AFFINE, words
+from tests.twins import groups as twins
 
 Array = np.ndarray[Any, Any]
 STRETCH = 96

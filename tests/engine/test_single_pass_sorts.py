@@ -15,12 +15,13 @@ from gpuscan.planning import heuristics, key_heuristics
 from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS, InjectedFaults
 from gpuscan.planning.sort_plan import DigitKernel, TileSort, plan_sort
 from gpuscan.planning.strategies import choose_sort_strategy, unsafe_reason
-from gpuscan.reference import sort as twins
+from gpuscan.reference.sort import orders
 from tests.api.test_sort import assert_sorted, keys_of, order_of
 from tests.engine.test_sorting import RADIX_BITS, tile_call, tile_values, ways
 from tests.harness.builds import shorten_waits
 from tests.harness.devices import count_timeouts, device_as_if
 from tests.harness.sorts import run_stage, sort_in_tiles
+from tests.twins import sorts as twins
 
 RADIX = 1 << RADIX_BITS
 WORD = scalar_of(np.dtype(np.uint32))
@@ -76,7 +77,7 @@ def test_histograms(device: gs.Device) -> None:
     """Assert that the counts of all digits, the differences and the places of digits are the twins'."""
     for dtype, digits in ((np.float32, 4), (np.int64, 8)):
         keys = keys_of(dtype, (3, 700))
-        order = twins.orders(keys)
+        order = orders(keys)
         values: dict[str, Any] = {"digits": digits, "radix_bits": RADIX_BITS, "workgroup_size": 32}
         call = tile_call(3, 700, 100, 0)
         scalar: dict[str, Any] = {"scalar": scalar_of(keys.dtype), "unit": 4, "descending": False}
@@ -96,7 +97,7 @@ def test_one_pass(device: gs.Device) -> None:
     """Assert that a pass leaves the elements where the twins put them, and posts the twins' counts and sums."""
     rows, length, digit, epoch = 2, 2600, 3, 7
     keys = keys_of(np.float32, (rows, length))
-    order = twins.orders(keys)
+    order = orders(keys)
     counts = twins.count_digits(order, digit, RADIX_BITS, TILE)
     bases = twins.scan_histograms(twins.histogram(order, 4, RADIX_BITS), length)
     offsets = bases[:, digit, :, np.newaxis] + twins.look_back(counts)

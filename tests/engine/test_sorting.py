@@ -14,9 +14,10 @@ from gpuscan.engine.sorting import partition_places, sort_device
 from gpuscan.planning import key_heuristics
 from gpuscan.planning.sort_plan import TileSort, plan_row_sort, plan_sort
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
-from gpuscan.reference import sort as twins
+from gpuscan.reference.sort import orders
 from tests.api.test_sort import assert_sorted, keys_of, order_of
 from tests.harness.sorts import run_stage, sort_in_tiles
+from tests.twins import sorts as twins
 
 RADIX_BITS = 8
 # Rows, their lengths, and tiles that neither divide them nor are divided by a workgroup.
@@ -79,7 +80,7 @@ def test_steps(device: gs.Device) -> None:
 def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
     """Assert that the counts of a digit, and the places of the elements, are the twins', by every way of ranking."""
     keys = keys_of(np.float32, (rows, length))
-    order = twins.orders(keys)
+    order = orders(keys)
     for digit in (0, 3):
         # The first step of a plan reads the input and writes the temporary array; the last one writes the result.
         steps = np.zeros((4, 6), np.uint32)
@@ -151,7 +152,7 @@ def test_exchange_rows(device: gs.Device) -> None:
             with_keys=True,
             payload="index",
         )
-        expected = twins.exchange_rows(twins.orders(keys))
+        expected = twins.exchange_rows(orders(keys))
         np.testing.assert_array_equal(places.reshape(keys.shape), expected)
         np.testing.assert_array_equal(expected, order_of(keys))
         assert_sorted(found.view(np.float32).reshape(keys.shape), keys)
@@ -187,7 +188,7 @@ def test_repeat_keys(device: gs.Device) -> None:
     """Assert that counted keys are written as the twin writes them, in rows that do not end with a word."""
     for rows, length in ((1, 300), (5, 263)):
         keys = keys_of(np.uint8, (rows, length)) // 3
-        bases = twins.scan_histograms(twins.histogram(twins.orders(keys), 1, RADIX_BITS), length)
+        bases = twins.scan_histograms(twins.histogram(orders(keys), 1, RADIX_BITS), length)
         plan = np.concatenate([np.zeros(6, np.uint32), bases.reshape(-1)])
         (found,) = run_stage(
             device,

@@ -1,4 +1,4 @@
-"""Compute on NumPy what each stage in shaders/counting leaves behind, under the stage's name."""
+"""CPU twins of the stages of counts, searches and selections, each of the name of its template."""
 
 from __future__ import annotations
 
