@@ -22,7 +22,7 @@ from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import Leaf, as_numpy_arrays, native, structure_and_leaves
 from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.problem.problem import Problem
-from gpuscan.reference.elementwise import map_arrays
+from gpuscan.reference.scan import map_arrays
 
 if TYPE_CHECKING:
     from gpuscan.api.annotations import C, Mapped, P, Plain, Q, Several, Value

@@ -11,21 +11,24 @@ from typing import Unpack
 import numpy as np
 
 from gpuscan.array_types import AnyArray
-from gpuscan.device.context import DeviceContext
+from gpuscan.device.context import DeviceContext, strategy_key
 from gpuscan.device.device_array import DeviceArray, empty, upload_array
 from gpuscan.device.guards import guarded
+from gpuscan.device.transfer import bytes_of
 from gpuscan.elements import Field
-from gpuscan.engine.device_arrays import segment_ranks
+from gpuscan.engine.device_arrays import scan_device, segment_ranks
 from gpuscan.engine.element_copy import StridedView, copy_view
 from gpuscan.engine.endpoints import DeviceSink, DeviceSource, HostRows, HostSink, HostSlabs
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.finished_bytes import report_progress
 from gpuscan.engine.head_bits import HeadBits, MarkedHeads, UploadedHeads
 from gpuscan.engine.job import Job, Layout, PlanOptions
+from gpuscan.engine.launch import launch
 from gpuscan.engine.mapped_files import is_mapped_file
 from gpuscan.engine.preparation import prepare_problem, row_too_long, seed_words, slab_tile, spans_too_long, tile_on
 from gpuscan.engine.segment_results import device_sinks
-from gpuscan.engine.small_arrays import scan_small
+from gpuscan.errors import ProgressTimeoutError
+from gpuscan.operators.parameters import Parameters
 from gpuscan.planning.column_tiles import takes_vectors
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.partition import (
@@ -42,6 +45,7 @@ from gpuscan.planning.partition import (
 )
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.problem.column_vectors import as_vectors
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, pack_problem, unpack_results
 from gpuscan.problem.problem import Problem
@@ -394,3 +398,54 @@ def place_on_device(context: DeviceContext, leaf: AnyArray) -> DeviceArray:
     array = upload_array(context, leaf.transpose(memory_order(leaf)))
     view = StridedView(array, 0, leaf.shape, leaf.strides, leaf.dtype.itemsize)
     return copy_view(view, leaf.shape, leaf.dtype)
+
+
+# ----- Small arrays
+
+
+def scan_small(executor: Executor, problem: Problem, strategy: str, results: Sequence[AnyArray]) -> bool:
+    """Scan small arrays in C order: one upload, one submission and one wait.
+
+    Args:
+        executor: the executor of the device.
+        problem: the scan, of a kind.
+        strategy: as in `gpuscan.scan`.
+        results: the arrays to write.
+
+    Returns:
+        True if the results are written; False if the arrays need more than one copy, or if the run timed out. The
+        caller then scans in the long way.
+    """
+    if not _is_simple(problem, results):
+        return False
+    context = executor.context
+    with context.lock:
+        # Reports of earlier calls are read first, so that a failure below is this call's own.
+        context.check()
+        leaves = [upload_array(context, leaf) for leaf in problem.numpy_leaves]
+        key = ("NumPy", problem.kind, problem.keep_last_only, *strategy_key(strategy))
+
+        def compute(parameters: Parameters | None, given: Sequence[object]) -> tuple[list[DeviceArray], None]:
+            del parameters
+            return scan_device(executor, problem.with_leaves(tuple(given)), strategy), None
+
+        # The key has the shapes of the arrays.
+        scanned = launch(context, key, (), leaves, compute)
+        try:
+            contents = context.read_and_check(*((each.buffer, each.offset, each.nbytes) for each in scanned))
+        except ProgressTimeoutError:
+            return False
+    for result, content in zip(results, contents, strict=True):
+        bytes_of(result)[:] = content
+    return True
+
+
+def _is_simple(problem: Problem, results: Sequence[AnyArray]) -> bool:
+    """Return True if uploads of the arrays, a scan on the device and copies of the results are all that is needed."""
+    fields = problem.source.fields
+    if any(leaf.dtype != f.scalar.dtype for leaf, f in zip(problem.leaves, fields, strict=True)):
+        return False
+    if not all(result.flags.c_contiguous and result.dtype.isnative for result in results):
+        return False
+    largest = max(each.nbytes for each in (*problem.leaves, *results))
+    return largest <= TRANSFERS.single_write_bytes

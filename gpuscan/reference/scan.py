@@ -354,3 +354,24 @@ def replace_entries(array: Array, where: Array, values: Array | np.generic) -> A
 def _outputs(problem: Problem) -> list[Array]:
     fields = problem.destination.fields
     return [np.empty((problem.rows, problem.row_length, *f.shape), f.scalar.dtype) for f in fields]
+
+
+# ----- Functions of elements
+
+
+def map_arrays(function: Map, arrays: Sequence[Array], shape: tuple[int, ...]) -> list[Array]:
+    """Return the fields of the function's result: one array (*shape, *field shape) for each.
+
+    Args:
+        function: a traced function of a tuple of numbers.
+        arrays: one for each number, of shapes that broadcast to the common one.
+        shape: the common shape.
+    """
+    fields = zip(arrays, function.source.fields, strict=True)
+    wide = [np.broadcast_to(a.astype(compute_dtype(f.scalar), copy=False), shape) for a, f in fields]
+    with np.errstate(all="ignore"):
+        leaves = function.element.structure.flatten(function(tuple(wide)))
+        results = function.element.fields
+        return [
+            broadcast_values(leaf, f.scalar.dtype, shape + f.shape) for leaf, f in zip(leaves, results, strict=True)
+        ]

@@ -16,7 +16,7 @@ from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device import capability_probe, context, native_queue, reports, timeouts, transfer
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.queue import PublicMapping
-from gpuscan.engine import element_copy, host_arrays, part_buffers, planner
+from gpuscan.engine import element_copy, executor, host_arrays, part_buffers
 from gpuscan.engine.executor import Executor
 from gpuscan.planning import heuristics, tile_shapes
 from gpuscan.planning.kernel import Kernel
@@ -38,7 +38,7 @@ def withhold_posts(monkeypatch: pytest.MonkeyPatch, *, every: int = 2, tile: Til
     def plan_with_faults(*given: Any, **options: Any) -> ScanPlan:
         return plan_scan(*given, **(options | forced))
 
-    for module in (planner, plan_module):
+    for module in (executor, plan_module):
         monkeypatch.setattr(module, "plan_scan", plan_with_faults)
 
 
@@ -171,7 +171,7 @@ def count_plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         plans.append(given)
         return plan_scan(*given, **options)
 
-    monkeypatch.setattr(planner, "plan_scan", note_plan)
+    monkeypatch.setattr(executor, "plan_scan", note_plan)
     return plans
 
 

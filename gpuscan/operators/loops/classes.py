@@ -19,7 +19,6 @@ from gpuscan.operators.loops import (
     folds,
     hulls,
     linear_bits,
-    log_plus,
     max_times,
     mobius,
     modular,
@@ -37,7 +36,7 @@ from gpuscan.operators.source_location import quote_definition
 CLASSES: tuple[Callable[[Part], Stage], ...] = (
     affine.derive,
     tropical.derive,
-    log_plus.derive,
+    tropical.derive_log_plus,
     extremum.derive,
     max_times.derive,
     hulls.derive,
