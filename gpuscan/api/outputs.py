@@ -25,8 +25,6 @@ from gpuscan.reference import scan as reference
 # How many steps NumPy may search to find out whether two results share memory.
 _SEARCH_STEPS = 1000
 
-Arrays = list[AnyArray]
-
 
 def is_on_device(problem: Problem) -> bool:
     """Return True if any array of the problem is on a device."""

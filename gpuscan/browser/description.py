@@ -95,12 +95,8 @@ def fields_of(element: Element) -> list[dict[str, object]]:
             "numbers": field.count,
             "bytes": field.storage_bytes,
         }
-        for path, field in zip(_paths(element), element.fields, strict=True)
+        for path, field in zip(element.structure.paths(), element.fields, strict=True)
     ]
-
-
-def _paths(element: Element) -> list[tuple[object, ...]]:
-    return list(element.structure.paths())
 
 
 def _types(fields: Sequence[Mapping[str, object]]) -> str:

@@ -378,13 +378,8 @@ def check_fits(value: object, scalar: Scalar) -> None:
 def is_weak(value: object) -> bool:
     """Return True for a Python number, which takes the type of the other side (NEP 50)."""
     if type(value) is Parameter:
-        return is_weak_parameter(value)
+        return type(value) is Parameter and value.kind in (float, complex)
     return isinstance(value, (int, float, complex)) and not isinstance(value, (bool, np.generic))
-
-
-def is_weak_parameter(value: object) -> bool:
-    """Return True for a parameter in the place of a Python float or complex number."""
-    return type(value) is Parameter and value.kind in (float, complex)
 
 
 # The type of Python numbers of each kind, and the dtype of what is computed of them alone in a step of a loop.

@@ -91,7 +91,7 @@ def piece_unit(spec: ScanSpec, tiles: tuple[TileShape, ...], alignment: int = 1)
         alignment: bytes that the place of a piece in a device buffer must be a multiple of.
     """
     if spec.everywhere:
-        return _unit_of_spans(spec, alignment)
+        return math.lcm(SPAN, 8 * alignment if spec.has_segment_bits else alignment)
     unit = math.lcm(*(spec.row_length if tile.per_row else tile.tile_size * tile.block for tile in tiles))
     if alignment > 1:
         unit = math.lcm(unit, alignment)
@@ -105,11 +105,6 @@ def rows_between_spans(spec: ScanSpec, unit: int, most: int) -> int:
     """Return the largest number of rows up to `most` that are whole units of elements; 0 if there is none."""
     whole = unit // math.gcd(unit, spec.row_length)
     return most // whole * whole
-
-
-def _unit_of_spans(spec: ScanSpec, alignment: int) -> int:
-    """Return the elements that a piece in the canonical order must hold a multiple of. See `piece_unit`."""
-    return math.lcm(SPAN, 8 * alignment if spec.has_segment_bits else alignment)
 
 
 def largest_field(spec: ScanSpec) -> int:

@@ -210,10 +210,6 @@ class Problem:
         """
         return self.of_its_kind(heads=heads or self.heads, keep_last_only=True, fill=fill, lists_runs=lists_runs)
 
-    def with_heads(self, heads: Heads) -> Problem:
-        """Return the problem with the same heads in another place."""
-        return self.of_its_kind(heads=heads)
-
     def __getstate__(self) -> dict[str, object]:
         """Return what is pickled: all but the objects that stand for the kind, which other processes do not have."""
         return vars(self) | {"kind": None, "layout_kind": None}
