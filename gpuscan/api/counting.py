@@ -481,7 +481,8 @@ def searchsorted(
         common = _common_dtype(ordered.dtype, values.dtype)
         ordered, values = ordered.astype(common), values.astype(common)
     elif isinstance(ordered, Array) and not isinstance(values, Array):
-        ordered = _with_bits_as(ordered, np.uint8) if _is_lone_bool(ordered, values) else ordered
+        if ordered.dtype == np.bool_ and values.dtype != np.bool_:
+            ordered = _with_bits_as(ordered, np.uint8)
         ordered, values, fill = _in_dtype_of(ordered, values, right)
     else:
         common = _common_dtype(ordered.dtype, values.dtype)
@@ -512,11 +513,6 @@ def check_ordered(dtype: AnyDType) -> None:
             f"numbers of dtype {dtype} were to be compared, but complex numbers have no order. Pass their real "
             "parts or their absolute values"
         )
-
-
-def _is_lone_bool(ordered: SomeArray, values: SomeArray) -> bool:
-    """Return True if only the first array holds bools."""
-    return bool(ordered.dtype == np.bool_ and values.dtype != np.bool_)
 
 
 def _in_dtype_of(ordered: Array, values: AnyArray, right: bool) -> tuple[Array, AnyArray, AnyArray | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -87,13 +88,25 @@ def execute_groups(
         assert isinstance(labels, np.ndarray)
         rows = reference.accumulate_groups(with_indices(problem), labels)
         results = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
-    elif is_on_device(problem):
-        places = None if outputs is None else arrays_on_device(outputs)
-        scanned = scan_groups(one._executor, problem, labels, strategy, out=places)
-        return places or [Array._of(one, array) for array in scanned]
     else:
-        results = [array._read() for array in scan_groups(one._executor, problem, labels, strategy)]
-        one._context.check()
+        call = partial(scan_groups, one._executor, problem, labels, strategy)
+        return _run_on_device(one, is_on_device(problem), call, outputs)
+    return write_to_numpy(results, outputs)
+
+
+def _run_on_device(
+    home: OpenedDevice,
+    stays: bool,
+    call: Callable[..., list[DeviceArray]],
+    outputs: Sequence[SomeArray] | None,
+) -> Sequence[SomeArray]:
+    """Return the results of a call with the argument `out` on one device: there if they stay, else in NumPy."""
+    if stays:
+        places = None if outputs is None else arrays_on_device(outputs)
+        made = call(out=places)
+        return places or [Array._of(home, array) for array in made]
+    results = [array._read() for array in call(out=None)]
+    home._context.check()
     return write_to_numpy(results, outputs)
 
 
@@ -205,12 +218,11 @@ def execute_reduction(
     on_device = is_on_device(problem)
     axis = home.team.axis_of_shares(problem) if isinstance(home, Team) and not problem.empty and groups else None
     if isinstance(home, Team) and axis is not None:
-
-        def reduce_part(executor: Executor, part: Problem, own: AnyArray) -> list[DeviceArray]:
-            return reduce_groups(executor, part, own, groups)
-
         assert isinstance(labels, np.ndarray)
-        return write_to_numpy(_run_on_team(home, problem, labels, axis, reduce_part), outputs)
+        results = _run_on_team(
+            home, problem, labels, axis, lambda executor, part, own: reduce_groups(executor, part, own, groups)
+        )
+        return write_to_numpy(results, outputs)
     home = one_of(home)
     if home is None or problem.empty or not groups:
         given = labels
@@ -231,12 +243,5 @@ def execute_reduction(
             assert home is not None
             uploaded = [new_array(home, result) for result in results]
             return uploaded if outputs is None else _write_on_device(uploaded, outputs)
-    elif on_device:
-        places = None if outputs is None else arrays_on_device(outputs)
-        reduced = reduce_groups(home._executor, problem, labels, groups, out=places)
-        return places or [Array._of(home, array) for array in reduced]
-    else:
-        reduced = reduce_groups(home._executor, problem, labels, groups)
-        results = [array._read() for array in reduced]
-        home._context.check()
-    return write_to_numpy(results, outputs)
+        return write_to_numpy(results, outputs)
+    return _run_on_device(home, on_device, partial(reduce_groups, home._executor, problem, labels, groups), outputs)

@@ -17,10 +17,9 @@ from gpuscan.api.picked import Picked
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import upload_array
-from gpuscan.engine.compaction import gather_entries
+from gpuscan.engine.compaction import KEEP_LEFT, gather_entries
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.runs import Runs, reduce_runs
-from gpuscan.operators.operator import operator
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.labels import keys_of
 from gpuscan.problem.problem import Problem
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from gpuscan.api.annotations import B, C, Operation
-
-
-_KEEP_LEFT = operator(lambda left, right: left, name="keep left")
 
 
 @overload
@@ -131,7 +127,7 @@ def _run_starts(parts: Sequence[SomeArray]) -> SomeArray:
     for part in parts:
         indices = np.arange(len(part), dtype=np.uint32)
         if isinstance(part, Array):
-            starts.append(scan(new_array(part.device, indices), _KEEP_LEFT, keys=part))
+            starts.append(scan(new_array(part.device, indices), KEEP_LEFT, keys=part))
         else:
             compared = keys_of(part)
             changes = np.append(True, compared[1:] != compared[:-1])[: len(part)]

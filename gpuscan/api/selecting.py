@@ -29,6 +29,7 @@ from gpuscan.problem.arguments import (
     as_integer,
     check_choice,
     from_bits,
+    native,
     resolve_axis,
     structure_and_leaves,
     tuple_of_integers,
@@ -113,7 +114,7 @@ def top_k(
     descending = bool(largest)
     if home is None:
         order = reference.argsort(np.asarray(keys), place, descending)[(*[slice(None)] * place, slice(kept))]
-        values = np.take_along_axis(keys.astype(keys.dtype.newbyteorder("="), copy=False), order, place)
+        values = np.take_along_axis(native(np.asarray(keys)), order, place)
         return values if dates is None else as_dates(values, dates, descending), order
     top, indices = _first_keys(home, home.asarray(keys), place, kept, descending)
     if isinstance(keys, Array):
@@ -132,11 +133,9 @@ def _first_keys(home: Device, keys: Array, axis: int, kept: int, descending: boo
     executor, scalar = home._executor, scalar_of(dtype)
     plan = plan_select(scalar, length, kept, home.capabilities)
     if plan is None:
-        sorted_keys = sort_device(executor, keys, axis, descending=descending, with_indices=True)
-        assert sorted_keys.keys is not None
-        assert sorted_keys.payload is not None
+        found = sort_device(executor, keys, axis, descending=descending, with_indices=True)
         first = (*[slice(None)] * axis, slice(kept))
-        return Array._of(home, sorted_keys.keys)[first].copy(), Array._of(home, sorted_keys.payload)[first].copy()
+        return Array._of(home, found.keys)[first].copy(), Array._of(home, found.payload)[first].copy()
     inner = prod(shape[axis + 1 :])
     rows = transpose_elements(contiguous(keys), length, inner, dtype.itemsize)
     count = keys.size // length
@@ -144,7 +143,6 @@ def _first_keys(home: Device, keys: Array, axis: int, kept: int, descending: boo
     ordered = sort_selected(executor, words, dtype, kept, places, descending=descending)
     made = []
     for array, kind in ((ordered.keys, dtype), (ordered.payload, np.dtype(np.uint32))):
-        assert array is not None
         moved = transpose_elements(array._view_as(result, kind), inner, kept, kind.itemsize)
         made.append(Array._of(home, moved))
     return made[0], made[1]
@@ -334,7 +332,8 @@ def quantile(
     # As in NumPy, the first and the last element need no interpolation if integers ask for them.
     whole = wanted.dtype.kind in "iu" and not (isinstance(q, int) and scalar_of(array.dtype).kind == "float")
     chosen = "lower" if method == "linear" and whole else method
-    before, after, weight = _places(_as_floats(wanted).reshape(-1), rows.shape[-1], chosen)
+    places = (wanted if wanted.dtype.kind == "f" else wanted.astype(np.float64)).reshape(-1)
+    before, after, weight = _places(places, rows.shape[-1], chosen)
     result = _interpolate(home, rows, before, after, weight, weak)
     shape = (*wanted.shape, *(kept if keepdims else rows.shape[:-1]))
     result = result.reshape(shape)
@@ -388,7 +387,8 @@ def median(
     if rows.dtype == np.bool_:
         rows = rows.astype(np.uint8)
     if not length:
-        return _of_nothing(home, rows).reshape(kept if keepdims else rows.shape[:-1])
+        nothing = np.full(kept if keepdims else rows.shape[:-1], np.nan, _float_dtype(home, rows.dtype))
+        return new_array(home, nothing)
     before, after = np.array([(length - 1) // 2]), np.array([length // 2])
     result = _interpolate(home, rows, before, after, None, True)
     result = result.reshape(kept if keepdims else rows.shape[:-1])
@@ -401,12 +401,6 @@ def _with_nan_of_rows(array: Any, result: Any, axis: Any, keepdims: bool) -> Any
         return result
     holds_nan = np.isnan(array).any(axis=axis, keepdims=keepdims)
     return np.where(holds_nan, result.dtype.type(np.nan), result)[()]
-
-
-def _of_nothing(home: Device, rows: SomeArray) -> Array:
-    """Return the medians of rows without elements."""
-    dtype = _float_dtype(home, rows.dtype)
-    return new_array(home, np.full(rows.shape[:-1], np.nan, dtype))
 
 
 def _rows_along(array: SomeArray, axis: object) -> tuple[SomeArray, tuple[int, ...]]:
@@ -422,10 +416,6 @@ def _rows_along(array: SomeArray, axis: object) -> tuple[SomeArray, tuple[int, .
     shape = tuple(array.shape[i] for i in rest)
     rows = moved.reshape((*shape, prod(array.shape[i] for i in chosen)))
     return rows, tuple(1 if i in chosen else n for i, n in enumerate(array.shape))
-
-
-def _as_floats(q: AnyArray) -> AnyArray:
-    return q if q.dtype.kind == "f" else q.astype(np.float64)
 
 
 def _places(q: AnyArray, n: int, method: str) -> tuple[AnyArray, AnyArray, AnyArray | int]:

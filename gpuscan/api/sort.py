@@ -7,22 +7,28 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, as_some_array
+from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.array_indices import take_along_axis, take_at
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyDType
-from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.elements import scalar_of
-from gpuscan.engine.compaction import all_indices, entry_bytes
+from gpuscan.engine.compaction import KEEP_LEFT, all_indices, entry_bytes
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.operators.operator import operator
-from gpuscan.problem.arguments import as_bits, as_flag, as_numpy_arrays, from_bits, resolve_axis, structure_and_leaves
+from gpuscan.problem.arguments import (
+    as_bits,
+    as_flag,
+    as_numpy_arrays,
+    from_bits,
+    native,
+    resolve_axis,
+    structure_and_leaves,
+)
 from gpuscan.problem.results import assemble_arrays
 from gpuscan.reference import sort as reference
 
@@ -31,10 +37,6 @@ if TYPE_CHECKING:
 
     from gpuscan.api.annotations import Of, S, Several, SortOptions, T
     from gpuscan.array_types import AnyArray
-
-
-# The operator of a segmented scan that gives each element the first one of its segment.
-_KEEP_LEFT = operator(lambda left, right: left, name="keep left")
 
 
 @overload
@@ -96,31 +98,18 @@ def sort(
         array([1, 3, 4, 1, 5], dtype=int32)
     """
     keys, place, home, dates = check_keys(x, axis, descending, stable, device, "sorted", _arrays_of(segments))
-    if segments is not None:
-        order = _argsort_segments(home, keys, place, bool(descending), segments)
-        if isinstance(order, Array):
-            assert home is not None
-            ordered = take_along_axis(home.asarray(keys), order, place)
-            if isinstance(keys, Array) or isinstance(segments, Array):
-                return ordered
-            sorted_keys = ordered.numpy()
-        else:
-            sorted_keys = np.take_along_axis(keys.astype(keys.dtype.newbyteorder("="), copy=False), order, place)
-        return sorted_keys if dates is None else as_dates(sorted_keys, dates, descending)
-    if isinstance(keys, Array):
-        assert home is not None
-        ordered_keys = sort_device(home._executor, keys, place, descending=bool(descending)).keys
-        assert ordered_keys is not None
-        return Array._of(home, ordered_keys)
     if home is None:
-        native = keys.astype(keys.dtype.newbyteorder("="), copy=False)
-        sorted_keys = np.take_along_axis(native, reference.argsort(keys, place, bool(descending)), place)
+        order = _order_in_numpy(keys, place, bool(descending), segments)
+        sorted_keys = np.take_along_axis(native(np.asarray(keys)), order, place)
     else:
-        ordered_keys = sort_device(
-            home._executor, upload_array(home._context, keys), place, descending=bool(descending)
-        ).keys
-        assert ordered_keys is not None
-        sorted_keys = read_checked(home, ordered_keys)
+        given = home.asarray(keys)
+        if segments is None:
+            ordered = Array._of(home, sort_device(home._executor, given, place, descending=bool(descending)).keys)
+        else:
+            ordered = take_along_axis(given, _order_on_device(home, given, place, bool(descending), segments), place)
+        if isinstance(keys, Array) or isinstance(segments, Array):
+            return ordered
+        sorted_keys = ordered.numpy()
     return sorted_keys if dates is None else as_dates(sorted_keys, dates, descending)
 
 
@@ -162,18 +151,10 @@ def argsort(
         array([1, 3, 0, 2, 4])
     """
     keys, place, home, _ = check_keys(x, axis, descending, stable, device, "sorted", _arrays_of(segments))
-    if segments is not None:
-        order = _argsort_segments(home, keys, place, bool(descending), segments)
-        stays = isinstance(keys, Array) or isinstance(segments, Array)
-        return order.numpy().astype(np.int64) if isinstance(order, Array) and not stays else order
     if home is None:
-        return reference.argsort(np.asarray(keys), place, bool(descending))
-    on_device = keys if isinstance(keys, Array) else upload_array(home._context, keys)
-    places = sort_device(
-        home._executor, on_device, place, descending=bool(descending), with_keys=False, with_indices=True
-    ).payload
-    assert places is not None
-    return Array._of(home, places) if isinstance(keys, Array) else read_checked(home, places).astype(np.int64)
+        return _order_in_numpy(keys, place, bool(descending), segments)
+    order = _order_on_device(home, home.asarray(keys), place, bool(descending), segments)
+    return order if isinstance(keys, Array) or isinstance(segments, Array) else order.numpy().astype(np.int64)
 
 
 @overload
@@ -238,7 +219,7 @@ def sort_by_key(keys: object, values: object, *, descending: bool = False) -> tu
         if home is None
         else argsort(keys_and_values[0], descending=descending, device=home)
     )
-    sorted_keys, *moved = (a[order].astype(a.dtype.newbyteorder("="), copy=False) for a in keys_and_values)
+    sorted_keys, *moved = (native(a[order]) for a in keys_and_values)
     in_order = sorted_keys if dates is None else as_dates(sorted_keys, dates, descending)
     return in_order, assemble_arrays(structure, moved, values)
 
@@ -248,32 +229,33 @@ def _arrays_of(segments: object) -> list[Array]:
     return [segments] if isinstance(segments, Array) else []
 
 
-def _argsort_segments(
-    home: Device | None, keys: SomeArray, axis: int, descending: bool, segments: ArrayLike
-) -> AnyArray | Array:
-    """Return the indices along an axis that sort each segment of it: an array on the device, or a NumPy array.
+def _order_in_numpy(keys: SomeArray, axis: int, descending: bool, segments: ArrayLike | None) -> AnyArray:
+    """Return the indices that sort NumPy keys along an axis, or each segment of it.
 
     Keys are sorted as if there were no segments. A second stable sort then brings the keys of each segment together.
     """
+    order = reference.argsort(np.asarray(keys), axis, descending)
+    if segments is None:
+        return order
+    places = np.arange(keys.shape[axis], dtype=np.uint32)
+    starts = scan(places, KEEP_LEFT, axis=0, segments=segments, device="numpy")
+    return np.take_along_axis(order, reference.argsort(starts[order], axis, False), axis)
+
+
+def _order_on_device(home: Device, keys: Array, axis: int, descending: bool, segments: ArrayLike | None) -> Array:
+    """Return the same as `_order_in_numpy` on the device."""
+
+    def order_of(keys: Array, descending: bool) -> Array:
+        found = sort_device(home._executor, keys, axis, descending=descending, with_keys=False, with_indices=True)
+        return Array._of(home, found.payload)
+
+    if segments is None:
+        return order_of(keys, descending)
     length = keys.shape[axis]
-    places = np.arange(length, dtype=np.uint32)
-    if home is None:
-        starts = scan(places, _KEEP_LEFT, axis=0, segments=segments, device="numpy")
-        first = reference.argsort(np.asarray(keys), axis, descending)
-        return np.take_along_axis(first, reference.argsort(starts[first], axis, False), axis)
-    own = Array._of(home, all_indices(home._context, length)) if length else home.asarray(places)
-    firsts = scan(own, _KEEP_LEFT, axis=0, segments=segments)
-    executor = home._executor
-    order = sort_device(
-        executor, home.asarray(keys), axis, descending=descending, with_keys=False, with_indices=True
-    ).payload
-    assert order is not None
-    if not order.size:
-        return Array._of(home, order)
-    by_key = Array._of(home, order)
-    again = sort_device(executor, take_at(firsts, by_key, 0), axis, with_keys=False, with_indices=True).payload
-    assert again is not None
-    return take_along_axis(by_key, Array._of(home, again), axis)
+    places = Array._of(home, all_indices(home._context, length)) if length else new_array(home, None, (0,), np.uint32)
+    firsts = scan(places, KEEP_LEFT, axis=0, segments=segments)
+    order = order_of(keys, descending)
+    return take_along_axis(order, order_of(take_at(firsts, order, 0), False), axis) if order.size else order
 
 
 def _move_entries(home: Device, keys: Array, leaves: list[Array], descending: bool) -> tuple[Array, list[Array]]:
@@ -284,14 +266,11 @@ def _move_entries(home: Device, keys: Array, leaves: list[Array], descending: bo
     entries = [contiguous(leaf) for leaf in leaves]
     if len(leaves) == 1 and entry_bytes(leaves[0]) == 4:
         ordered = sort_device(executor, keys, 0, descending=descending, words=entries[0])
-        assert ordered.payload is not None
         moved = [ordered.payload._view_as(leaves[0].shape, leaves[0].dtype)]
     else:
         ordered = sort_device(executor, keys, 0, descending=descending, with_indices=True)
-        assert ordered.payload is not None
         order = Permutation(home._context, ordered.payload)
         moved = [order.apply(leaf) for leaf in entries]
-    assert ordered.keys is not None
     return Array._of(home, ordered.keys), [Array._of(home, array) for array in moved]
 
 
@@ -354,10 +333,3 @@ def as_numbers(dates: SomeArray, descending: object) -> SomeArray:
 def as_dates(numbers: AnyArray, dtype: AnyDType, descending: object) -> AnyArray:
     """Return the dates that `as_numbers` made numbers of."""
     return from_bits(numbers if descending else numbers + np.int64(1), dtype)
-
-
-def read_checked(home: Device, array: DeviceArray) -> AnyArray:
-    """Return a NumPy copy of a result, once the reports of its runs are read."""
-    result = array._read()
-    home._context.check()
-    return result

@@ -25,7 +25,7 @@ from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.runs import run_lengths
 from gpuscan.engine.sorting import sort_device
-from gpuscan.problem.arguments import as_bits, from_bits
+from gpuscan.problem.arguments import as_bits, from_bits, native
 from gpuscan.reference import sort as reference
 
 if TYPE_CHECKING:
@@ -246,8 +246,7 @@ def run_length_encode(x: object, /, *, device: Devices = None) -> RunLengths[Any
         if isinstance(given, Array):
             return RunLengths(given.copy(), new_array(given.device, None, (0,), np.uint32))
         starts = np.flatnonzero(_changes_in(np.asarray(keys))).astype(np.int64, copy=False)
-        first = given[starts].astype(given.dtype.newbyteorder("="), copy=False)
-        return RunLengths(first, np.diff(np.append(starts, given.size)))
+        return RunLengths(native(given[starts]), np.diff(np.append(starts, given.size)))
     source = bindable(contiguous(keys) if isinstance(keys, DeviceArray) else upload_array(home._context, keys))
     firsts, numbers, count = run_lengths(home._executor, source)
     values = _as_picked(home, firsts, source.dtype, count)
@@ -276,7 +275,6 @@ def find_unique(
         equal_nan: True to take all NaN for one value.
     """
     given = as_some_array(x)
-    on_device = isinstance(given, Array)
     flat = given.reshape(-1)
     one = None if device is None else first_home((flat,), device)
     where: Device | str | None = "numpy" if device is not None and one is None else one
@@ -288,8 +286,10 @@ def find_unique(
             narrow = [host[0], *(part.astype(np.uint32) for part in host[1:])]
             parts = [new_array(given.device, part) for part in narrow]
     else:
-        parts_on_device = _unique_on_device(home, keys, indices, inverse, equal_nan)
-        parts = parts_on_device if on_device else [parts_on_device[0].numpy(), *map(_read_wide, parts_on_device[1:])]
+        parts = found = _unique_on_device(home, keys, indices, inverse, equal_nan)
+        if not isinstance(given, Array):
+            wide = [None if part is None else part.numpy().astype(np.int64) for part in found[1:]]
+            parts = [found[0].numpy(), *wide]
     values, firsts, numbers, counts = parts
     if dates is not None:
         values = as_dates(np.asarray(values), dates, False)
@@ -299,19 +299,13 @@ def find_unique(
 
 def _unique_by_numpy(keys: AnyArray, equal_nan: bool) -> tuple[AnyArray, ...]:
     """Return the values, their first places, the inverse indices, and the counts."""
-    native = keys.astype(keys.dtype.newbyteorder("="), copy=False)
-    order = reference.argsort(native, 0, False)
-    ordered = native[order]
+    order = reference.argsort(keys, 0, False)
+    ordered = native(keys)[order]
     changes = _changes_in(ordered, equal_nan)
     starts = np.flatnonzero(changes).astype(np.int64, copy=False)
     numbers = np.empty(len(keys), np.int64)
     numbers[order] = np.cumsum(changes) - 1
     return ordered[starts], order[starts], numbers, np.diff(np.append(starts, len(keys)))
-
-
-def _read_wide(part: Array | None) -> AnyArray | None:
-    """Return indices or counts as NumPy has them."""
-    return None if part is None else part.numpy().astype(np.int64)
 
 
 def _changes_in(keys: AnyArray, equal_nan: bool = False) -> AnyArray:
@@ -329,7 +323,6 @@ def _unique_on_device(
     context = home._context
     source = keys if isinstance(keys, DeviceArray) else upload_array(context, keys)
     sorted_keys = sort_device(home._executor, source, 0, with_indices=indices or inverse)
-    assert sorted_keys.keys is not None
     ordered = Array._of(home, sorted_keys.keys)
     scalar = scalar_of(ordered.dtype)
     alike = equal_nan and scalar.kind == "float"
@@ -340,14 +333,11 @@ def _unique_on_device(
     firsts: Array | None = None
     numbers: Array | None = None
     if indices:
-        assert sorted_keys.payload is not None
         # Only as many sums are right as there are runs, and only these are used.
         starts = contiguous(scan(Array._of(home, lengths), "add", axis=0, exclusive=True))
-        firsts = _as_picked(
-            home, gather_entries(context, sorted_keys.payload, starts, count), np.dtype(np.uint32), count
-        )
+        gathered = gather_entries(context, sorted_keys.payload, starts, count)
+        firsts = _as_picked(home, gathered, np.dtype(np.uint32), count)
     if inverse:
-        assert sorted_keys.payload is not None
         in_order = _run_numbers(home, compared, scalar if not alike else None)
         numbers = Array._of(home, Permutation(context, sorted_keys.payload).undo(in_order))
     return values, firsts, numbers, counts

@@ -207,8 +207,6 @@ def _keep_last(executor: Executor, places: DeviceArray) -> DeviceArray:
     context, count = executor.context, places.size
     flat = contiguous(places)._view_as((count,))
     ordered = sort_device(executor, flat, 0, with_indices=True)
-    assert ordered.keys is not None
-    assert ordered.payload is not None
     kept = duplicate(flat)
     bound = [array._binding() for array in (bindable(ordered.keys), bindable(ordered.payload), kept)]
     submit_stage(context, "arrays/keep_last.wgsl", [count], bound, count, count, True)

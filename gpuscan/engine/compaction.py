@@ -35,8 +35,8 @@ _MOVED_BYTES = (1, 2, 4, 8, 16)
 _MAX_MOVED_WORDS = 4
 # The most invocations of arrays/gather.wgsl. lavapipe takes 30 ms for 2^22 of them that find nothing to gather.
 _MAX_GATHER_INVOCATIONS = 1 << 19
-# The operator of rows of one element, which combine nothing.
-_KEEP_LEFT = operator(lambda left, right: left, name="keep left")
+# The operator of segments that give each element their first one, and of rows of one element, which combine nothing.
+KEEP_LEFT = operator(lambda left, right: left, name="keep left")
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ def _evaluate_predicate(executor: Executor, leaves: Sequence[DeviceArray], predi
     """Return the predicate's bool for each entry: rows of one element, mapped as they are loaded."""
     shape = (leaves[0].shape[0], 1)
     problem = Problem(
-        operator=_KEEP_LEFT,
+        operator=KEEP_LEFT,
         leaves=tuple(leaves),
         source=predicate.source,
         element=predicate.element,

@@ -131,8 +131,6 @@ def _undo(executor: Executor, order: Permutation, entries: DeviceArray) -> Devic
     # Words that are written far from each other take much longer than words in one part of the array.
     flat = bindable(entries)._view_as((entries.shape[0],), f"u{size}")
     moves = partition_places(executor, order.indices._view_as(flat.shape), flat)
-    assert moves.keys is not None
-    assert moves.payload is not None
     return Permutation(context, moves.keys).undo(moves.payload)._view_as(entries.shape, entries.dtype)
 
 
@@ -225,23 +223,17 @@ def sort_labels(
     if moves and problem.rows == 1 and not problem.indexed and sizes in ([4], [8]):
         words = _on_device(executor, problem.leaves[0])._view_as((length,), f"u{sizes[0]}")
         ordered = sort_device(executor, given._view_as((length,)), 0, words=words)
-        assert ordered.keys is not None
-        assert ordered.payload is not None
         return SortedLabels(ordered.keys, ordered.payload, moved=True)
     limit = executor.context.capabilities.limits[STORAGE_LIMIT]
     if with_elements and problem.rows == 1 and sizes == [4] and _are_long(executor, 4 * length) and limit > 8:
         words = _on_device(executor, problem.leaves[0])._view_as((length,), np.uint32)
         ordered = sort_device(executor, given._view_as((length,)), 0, with_indices=True, words=words, strategy=strategy)
-        assert ordered.keys is not None
-        assert ordered.payload is not None
         return SortedLabels(ordered.keys, ordered.payload, words=ordered.words)
     by_element = given.shape == problem.shape and problem.rows > 1
     if by_element:
         given = transpose_elements(given, length, inner, given.dtype.itemsize)
     rows = problem.rows if by_element else 1
     ordered = sort_device(executor, given._view_as((rows, length)), 1, with_indices=True, strategy=strategy)
-    assert ordered.keys is not None
-    assert ordered.payload is not None
     shape = (rows, length) if by_element else (length,)
     return SortedLabels(ordered.keys._view_as(shape), ordered.payload)
 

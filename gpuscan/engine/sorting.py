@@ -53,19 +53,27 @@ if TYPE_CHECKING:
 _PAYLOADS = {4: "words", 8: "pairs"}
 
 
-@dataclass(frozen=True)
 class Sorted:
-    """The result of a sort: arrays of the shape of the keys, or None for what was not asked for.
+    """The result of a sort: arrays of the shape of the keys. What was not asked for is None, and must not be read.
 
     Attributes:
-        keys: the keys in order.
-        payload: for each key in order, its index before the sort, or the word that was passed for it.
         words: the words, if indices and words were asked for.
     """
 
-    keys: DeviceArray | None
-    payload: DeviceArray | None
-    words: DeviceArray | None = None
+    def __init__(self, keys: DeviceArray | None, payload: DeviceArray | None, words: DeviceArray | None = None) -> None:
+        self._keys, self._payload, self.words = keys, payload, words
+
+    @property
+    def keys(self) -> DeviceArray:
+        """The keys in order."""
+        assert self._keys is not None
+        return self._keys
+
+    @property
+    def payload(self) -> DeviceArray:
+        """For each key in order, its index before the sort, or the word that was passed for it."""
+        assert self._payload is not None
+        return self._payload
 
 
 class SortPlanOptions(TypedDict, total=False):

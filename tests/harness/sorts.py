@@ -69,8 +69,6 @@ def sort_in_tiles(device: gs.Device, keys: Array, descending: bool, **options: A
     found = sort_device(
         device._executor, array, keys.ndim - 1, descending=descending, with_keys=True, with_indices=True, **options
     )
-    assert found.keys is not None
-    assert found.payload is not None
     return found.keys._read(), found.payload._read()
 
 

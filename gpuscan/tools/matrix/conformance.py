@@ -227,9 +227,7 @@ class TestedSort:
 def _sort_array(x: Array, axis: int, device: Device, strategy: str) -> AnyArray:
     if strategy == "auto":
         return gpuscan.sort(x, axis=axis, device=device)
-    sorted_keys = sort_device(device._executor, upload_array(device._context, x), axis, strategy=strategy).keys
-    assert sorted_keys is not None
-    keys = sorted_keys._read()
+    keys = sort_device(device._executor, upload_array(device._context, x), axis, strategy=strategy).keys._read()
     device._context.check()
     return keys
 
