@@ -453,14 +453,29 @@ class Array(DeviceArray, ArrayOperators):
     # ----- As text
 
     def __repr__(self) -> str:
-        return _represent(self)
+        """Return the numbers, the dtype and the device. Reading them may fail, but this never raises."""
+        shape, text = _text_of(self, separator=", ", prefix="gpuscan.Array(")
+        whole = shape is None or (0 < prod(shape) <= np.get_printoptions()["threshold"] and not text.startswith("<"))
+        size = "" if whole else f", shape={shape}"
+        return f"gpuscan.Array({text}{size}, dtype={self.dtype}, device={self.device.capabilities.summary!r})"
 
     def __str__(self) -> str:
-        return _plain_text(self)
+        return _text_of(self)[1]
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show."""
-        return _html_text(self)
+        """Return what notebooks show. This never raises."""
+        shape, text = _text_of(self)
+        rows = {
+            "shape": "unknown" if shape is None else shape,
+            "dtype": self.dtype,
+            "device": self.device.capabilities.summary,
+        }
+        if shape is not None:
+            rows |= {
+                "bytes": f"{prod(shape) * self.dtype.itemsize:,}",
+                "order": "C" if self.is_contiguous else f"strides {self.strides}",
+            }
+        return f"{html_table('gpuscan.Array', rows.items())}\n<pre>{escape(text)}</pre>"
 
     def _with_known_shape(self) -> Array:
         """Return the array itself. If only the device knows the length, return an array that does not check reports."""
@@ -609,40 +624,6 @@ def new_array(device: OpenedDevice, content: AnyArray | None, shape: Shape = (),
     return Array._of(device, made)
 
 
-# ----- Arrays as text, in NumPy's form. Only the numbers that are shown are read.
-
-_NAME = "gpuscan.Array("
-
-
-def _represent(array: Array) -> str:
-    """Return what `repr` shows: the numbers, the dtype and the device. Reading them may fail, but this never raises."""
-    shape, text = _text_of(array, separator=", ", prefix=_NAME)
-    whole = shape is None or (0 < prod(shape) <= np.get_printoptions()["threshold"] and not text.startswith("<"))
-    size = "" if whole else f", shape={shape}"
-    return f"{_NAME}{text}{size}, dtype={array.dtype}, device={array.device.capabilities.summary!r})"
-
-
-def _plain_text(array: Array) -> str:
-    """Return what `str` and `print` show, as NumPy does. This never raises."""
-    return _text_of(array)[1]
-
-
-def _html_text(array: Array) -> str:
-    """Return what notebooks show. This never raises."""
-    shape, text = _text_of(array)
-    rows = {
-        "shape": "unknown" if shape is None else shape,
-        "dtype": array.dtype,
-        "device": array.device.capabilities.summary,
-    }
-    if shape is not None:
-        rows |= {
-            "bytes": f"{prod(shape) * array.dtype.itemsize:,}",
-            "order": "C" if array.is_contiguous else f"strides {array.strides}",
-        }
-    return f"{html_table('gpuscan.Array', rows.items())}\n<pre>{escape(text)}</pre>"
-
-
 # An array on a device or in NumPy.
 SomeArray: TypeAlias = Array | AnyArray
 
@@ -671,7 +652,10 @@ def in_dtype(array: SomeArray, dtype: AnyDType) -> SomeArray:
 
 
 def _text_of(array: Array, **options: Any) -> tuple[tuple[int, ...] | None, str]:
-    """Return the shape, if it is known, and the numbers as text, or the error if they cannot be read."""
+    """Return the shape, if it is known, and the numbers as text, or the error if they cannot be read.
+
+    The text is in NumPy's form. Only the numbers that are shown are read.
+    """
     shape = None
     try:
         # Unread reports are left for the caller's next read, which raises what they tell of.

@@ -259,15 +259,9 @@ class _Arrays(NamedTuple, Generic[T]):
 
     def map(self, function: Callable[[T, bool], U]) -> _Arrays[U]:
         """Return a function of each array, and of True for the states, which have no axis of time."""
-        return _Arrays(
-            function(self.q, False),
-            function(self.k, False),
-            function(self.v, False),
-            function(self.g, False),
-            None if self.beta is None else function(self.beta, False),
-            None if self.initial_state is None else function(self.initial_state, True),
-            None if self.grad_o is None else function(self.grad_o, False),
-            None if self.grad_final_state is None else function(self.grad_final_state, True),
+        return _Arrays._make(
+            None if each is None else function(each, name.endswith("_state"))
+            for name, each in zip(self._fields, self, strict=True)
         )
 
 

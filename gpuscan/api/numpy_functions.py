@@ -141,7 +141,7 @@ def _mean(a: object, axis: Axes = None, dtype: Kind = None, out: Out = None, kee
     wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
     count = as_parameter(prod(array.shape[each] for each in _axes(axis, array.shape)))
     mean = reduce(array, axis=axis, dtype=wide, after=lambda total: (total / count).astype(kind), keepdims=keepdims)
-    return mean if out is None else _convert_to(out, mean)
+    return mean if out is None else by_numpy(np.positive, mean, out=out)
 
 
 def _spread_of(name: str) -> Form:
@@ -158,45 +158,35 @@ def _spread_of(name: str) -> Form:
         mean: Any = np._NoValue,
         correction: Any = np._NoValue,
     ) -> Array:
-        return _spread(name, a, axis, dtype, out, ddof if correction is np._NoValue else correction, keepdims, mean)
+        array = _array(name, a)
+        kind = array.dtype if dtype is None else np.dtype(dtype)
+        if kind.kind in "biu":
+            what = "variance" if name == "np.var" else "standard deviation"
+            raise not_on_device(f"{name} of {kind}", f"the {what} of integers is float64; pass dtype=np.float32")
+        count = prod(array.shape[each] for each in _axes(axis, array.shape))
+        freedom = as_parameter(max(count - (ddof if correction is np._NoValue else correction), 0))
+        # Halves are summed as float32, as in NumPy.
+        wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
+        is_root = name == "np.std"
+
+        def finish(squares: Value) -> object:
+            found = squares / freedom
+            return (np.sqrt(found) if is_root else found).astype(kind if kind.kind == "f" else found.dtype)
+
+        array = array.astype(wide, copy=False)
+        middle = _mean(array, axis, keepdims=True) if mean is np._NoValue else mean
+        if wide.kind == "c":
+            squares = map_arrays(lambda x, m: (x - m).real ** 2 + (x - m).imag ** 2, array, middle)
+        else:
+            squares = map_arrays(lambda x, m: (x - m) * (x - m), array, middle)
+        found = reduce(squares, axis=axis, keepdims=keepdims, after=finish)
+        return found if out is None else by_numpy(np.positive, found, out=out)
 
     return form
 
 
 _form_of(np.var)(_spread_of("np.var"))
 _form_of(np.std)(_spread_of("np.std"))
-
-
-def _spread(name: str, a: object, axis: Axes, dtype: Kind, out: Out, ddof: float, keepdims: bool, mean: Any) -> Array:
-    """Return the variance, or the standard deviation if `name` is np.std."""
-    array = _array(name, a)
-    kind = array.dtype if dtype is None else np.dtype(dtype)
-    if kind.kind in "biu":
-        what = "variance" if name == "np.var" else "standard deviation"
-        raise not_on_device(f"{name} of {kind}", f"the {what} of integers is float64; pass dtype=np.float32")
-    count = prod(array.shape[each] for each in _axes(axis, array.shape))
-    freedom = as_parameter(max(count - ddof, 0))
-    # Halves are summed as float32, as in NumPy.
-    wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
-    is_root = name == "np.std"
-
-    def finish(squares: Value) -> object:
-        found = squares / freedom
-        return (np.sqrt(found) if is_root else found).astype(kind if kind.kind == "f" else found.dtype)
-
-    array = array.astype(wide, copy=False)
-    middle = _mean(array, axis, keepdims=True) if mean is np._NoValue else mean
-    if wide.kind == "c":
-        squares = map_arrays(lambda x, m: (x - m).real ** 2 + (x - m).imag ** 2, array, middle)
-    else:
-        squares = map_arrays(lambda x, m: (x - m) * (x - m), array, middle)
-    found = reduce(squares, axis=axis, keepdims=keepdims, after=finish)
-    return found if out is None else _convert_to(out, found)
-
-
-def _convert_to(out: Array, found: Array) -> Array:
-    """Write a result to the array of `out`, in the dtype of that array."""
-    return by_numpy(np.positive, found, out=out)
 
 
 def _sorting(function: Callable[..., Array], name: str) -> Form:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -103,6 +103,7 @@ class _Constant:
 
     kind: type
     spelling: Hashable
+    value: object = field(compare=False)
 
 
 def _call_ufunc(
@@ -134,11 +135,9 @@ def _call_ufunc(
         assert isinstance(target, Device)
         leaves = [target.asarray(leaf) for leaf in leaves]
     kinds = iter(leaf.dtype for leaf in leaves)
-    key = tuple(_Constant(type(value), spelling(value)) if is_number(value) else next(kinds) for value in values)
+    key = tuple(_Constant(type(value), spelling(value), value) if is_number(value) else next(kinds) for value in values)
     wanted = tuple(target.dtype for target in targets)
-    function = _map_of(
-        ufunc, key, tuple(v for v in values if is_number(v)), None if dtype is None else np.dtype(dtype), wanted
-    )
+    function = _make_map(ufunc, key, None if dtype is None else np.dtype(dtype), wanted)
     out: object = None
     if targets:
         out = targets if function.element.structure.kind != "leaf" else targets[0]
@@ -188,41 +187,15 @@ def _as_argument(ufunc: np.ufunc, value: object, values: list[Any]) -> Any:
     return np.array(value, dtype) if limits.min <= value <= limits.max else value
 
 
-def _map_of(
-    ufunc: np.ufunc,
-    key: tuple[_Constant | AnyDType, ...],
-    constants: tuple[object, ...],
-    dtype: object,
-    wanted: tuple[AnyDType, ...],
-) -> Map:
-    """Return the ufunc as a traced function of its arrays, from an earlier call if there was one."""
-    return _make_map(ufunc, key, _Unkeyed(constants), dtype, wanted)
-
-
-class _Unkeyed:
-    """Values that a cache ignores when it compares keys. The rest of the key has them in another form."""
-
-    def __init__(self, values: tuple[object, ...]) -> None:
-        self.values = values
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Unkeyed)
-
-    def __hash__(self) -> int:
-        return 0
-
-
 @lru_cache(maxsize=512)
 def _make_map(
-    ufunc: np.ufunc,
-    key: tuple[_Constant | AnyDType, ...],
-    constants: _Unkeyed,
-    dtype: object,
-    wanted: tuple[AnyDType, ...],
+    ufunc: np.ufunc, key: tuple[_Constant | AnyDType, ...], dtype: object, wanted: tuple[AnyDType, ...]
 ) -> Map:
+    """Return the ufunc as a traced function of its arrays, from an earlier call if there was one."""
+
     def function(numbers: tuple[object, ...]) -> object:
-        arrays, others = iter(numbers), iter(constants.values)
-        operands = [next(others) if isinstance(each, _Constant) else next(arrays) for each in key]
+        arrays = iter(numbers)
+        operands = [each.value if isinstance(each, _Constant) else next(arrays) for each in key]
         if dtype is not None:
             operands = [each.astype(dtype) if hasattr(each, "astype") else each for each in operands]
         results = ufunc(*operands)
