@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
@@ -359,8 +360,9 @@ def _gradients_on_cpu(problem: Problem) -> list[AnyArray]:
 def _gradients_everywhere(problem: Problem, home: Device | None) -> tuple[SomeArray, SomeArray]:
     """Return the gradients with the same bits on every device: neighbours are brought together first."""
     a, grad_h, h = problem.leaves
-    gates = _shift_elements(problem, home, a, None, reverse=problem.reverse)
-    states = _shift_elements(problem, home, h, problem.seeds, reverse=not problem.reverse)
+    shape, axis, reverse = problem.shape, problem.axis, problem.reverse
+    gates = shift_elements(a, None, shape, axis, reverse=reverse, home=home)
+    states = shift_elements(h, problem.seeds, shape, axis, reverse=not reverse, home=home)
     assert problem.after is not None
     grad_a, grad_b = scan(
         (gates, as_some_array(grad_h), states),
@@ -374,25 +376,32 @@ def _gradients_everywhere(problem: Problem, home: Device | None) -> tuple[SomeAr
     return grad_a, grad_b
 
 
-def _shift_elements(
-    problem: Problem, home: Device | None, array: Leaf, seeds: tuple[Leaf, ...] | None, *, reverse: bool
+def shift_elements(
+    array: Leaf,
+    seeds: tuple[Leaf, ...] | None,
+    shape: tuple[int, ...],
+    axis: int,
+    *,
+    reverse: bool,
+    home: Device | None,
 ) -> SomeArray:
     """Return for each element the one before it in this order; before the first one of a row its seed, or zero."""
     element = element_of([array.dtype])
-    seeds = (np.zeros(problem.rows, array.dtype),) if seeds is None else seeds
+    rows = prod(size for i, size in enumerate(shape) if i != axis)
+    seeds = (np.zeros(rows, array.dtype),) if seeds is None else seeds
     whole = Problem(
         operator=LAST,
         leaves=(array,),
         source=element,
         element=element,
         destination=element,
-        shape=problem.shape,
-        axis=problem.axis,
+        shape=shape,
+        axis=axis,
         exclusive=True,
         reverse=reverse,
         seeds=seeds,
     )
-    (found,) = execute(whole, home, "auto", None)
+    (found,) = execute(seeds_by_rows(whole), home, "auto", None)
     return found
 
 

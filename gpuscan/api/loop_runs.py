@@ -9,10 +9,11 @@ from dataclasses import replace
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
+from gpuscan.api.linear_recurrence import shift_elements
 from gpuscan.api.loop_arguments import LoopArguments, Place
 from gpuscan.api.loop_steps import Sources, cut_inputs, own_steps
 from gpuscan.api.map import map_fields
-from gpuscan.api.outputs import execute, is_on_device
+from gpuscan.api.outputs import execute, reduce_rows
 from gpuscan.api.reduce import reduce
 from gpuscan.array_types import AnyArray
 from gpuscan.device.reports import Verdict
@@ -26,9 +27,7 @@ from gpuscan.elements import (
     element_of,
     scalar_of,
 )
-from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import seeds_by_rows
-from gpuscan.engine.host_arrays import scan_host
 from gpuscan.errors import LoopError
 from gpuscan.operators.adjoint import LAST, map_of
 from gpuscan.operators.evaluation import copy_nodes
@@ -64,7 +63,6 @@ class LoopRun:
             for component in range(field.count):
                 self.places[next(numbers).index] = Place(array, field, component)
         self.spare = next(iter(self.places.values()))
-        self.x_places = dict(self.places)
         # The last value of each number of the carry, once it is known.
         self.lasts: dict[int, SomeArray | np.generic] = {}
 
@@ -428,29 +426,9 @@ class LoopRun:
         old: SomeArray
         if isinstance(array, Array):
             seed = start if isinstance(start, Array) else np.broadcast_to(start, others).reshape(-1)
-            element = bundle_of([field])
-            problem = Problem(
-                operator=LAST,
-                leaves=(array,),
-                source=element,
-                element=element,
-                destination=element,
-                shape=self.shape,
-                axis=self.axis,
-                exclusive=True,
-                reverse=self.reverse,
-                seeds=(seed,),
-            )
-            (old,) = execute(seeds_by_rows(problem), self.home, "auto", None)
+            old = shift_elements(array, (seed,), self.shape, self.axis, reverse=self.reverse, home=self.home)
         else:
-            old = np.empty_like(array)
-            later, earlier, first = ([slice(None)] * len(self.shape) for _ in range(3))
-            later[self.axis], earlier[self.axis], first[self.axis] = slice(1, None), slice(0, -1), slice(0, 1)
-            if self.reverse:
-                later[self.axis], earlier[self.axis], first[self.axis] = slice(0, -1), slice(1, None), slice(-1, None)
-            old[tuple(later)] = array[tuple(earlier)]
-            if self.shape[self.axis]:
-                old[tuple(first)] = np.expand_dims(np.broadcast_to(start, others), self.axis)
+            old = reference.shift(array, np.broadcast_to(start, others), self.axis, reverse=self.reverse)
         self.places[self.step.states[place].index] = Place(old, field, 0)
 
     def map_nodes(self, nodes: Sequence[Sequence[Node]], fields: Sequence[Field]) -> Sequence[SomeArray]:
@@ -571,16 +549,7 @@ class LoopRun:
         if self.reverse:
             at = (slice(None),) * self.axis + (slice(None, None, -1),)
             problem = replace(problem, leaves=tuple(as_some_array(leaf)[at] for leaf in problem.leaves), reverse=False)
-        problem = problem.as_reduction()
-        found: Sequence[SomeArray]
-        if is_on_device(problem):
-            assert self.home is not None
-            found = [Array._of(self.home, each) for each in scan_device(self.home._executor, problem)]
-        elif self.home is None:
-            found = reference.reduce_rows(problem)
-        else:
-            found = scan_host(self.home._executor, problem)
-        return [each.reshape(self.arguments.others) for each in found]
+        return [each.reshape(self.arguments.others) for each in reduce_rows(problem.as_reduction(), self.home)]
 
 
 def part_of(run: LoopRun, places: Mapping[int, Place], shape: tuple[int, ...]) -> LoopRun:

@@ -177,6 +177,17 @@ def execute(
     return written(results, targets)
 
 
+def reduce_rows(problem: Problem, home: OpenedDevice | Team | None) -> Sequence[SomeArray]:
+    """Return the last result of each row, (rows, *element shape), of each field: where the problem is, or in NumPy."""
+    if home is None:
+        return reference.reduce_rows(problem)
+    if isinstance(home, Team):
+        return home.team.scan(problem)
+    if is_on_device(problem):
+        return [Array._of(home, array) for array in scan_device(home._executor, problem)]
+    return scan_host(home._executor, problem)
+
+
 def write_to_numpy(results: list[AnyArray], outputs: Sequence[SomeArray] | None) -> list[AnyArray]:
     """Write results of NumPy to the arrays of `out`, if it was passed, and return the arrays that have the results."""
     return written(results, None if outputs is None else as_numpy_arrays(outputs))

@@ -13,7 +13,7 @@ from gpuscan.api.groups import count_groups, execute_reduction
 from gpuscan.api.home import Devices, find_distributed, home_for, team_or_home
 from gpuscan.api.host_cuts import upload_reduction_cuts
 from gpuscan.api.launches import launchable_with
-from gpuscan.api.outputs import check_out, is_on_device
+from gpuscan.api.outputs import check_out, is_on_device, reduce_rows
 from gpuscan.api.reduced_axes import combine_bundle_axes, find_axes
 from gpuscan.api.reductions import make_grouped_reduction, make_segmented_reduction, reduction
 from gpuscan.api.team import Team, one_of
@@ -22,7 +22,6 @@ from gpuscan.device.device_array import upload_array
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import seeds_by_rows, seeds_on_host
 from gpuscan.engine.element_copy import write_elements
-from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.named_operators import resolve
 from gpuscan.problem.arguments import as_flag, as_numpy_arrays, check_one_cut
 from gpuscan.problem.labels import category_count
@@ -213,11 +212,7 @@ def _results(problem: Problem, home: Device | Team | None, outputs: Sequence[Som
             pairs = zip(places, shapes, strict=True)
             rows = [array.reshape(shape) if array.is_contiguous else array for array, shape in pairs]
         return [Array._of(home, result) for result in scan_device(home._executor, problem, out=rows)]
-    on_numpy = home is None or problem.empty
-    if isinstance(home, Team) and not on_numpy:
-        results = home.team.scan(problem)
-    else:
-        results = reference.reduce_rows(problem) if on_numpy else scan_host(home._executor, problem)  # type: ignore[union-attr]
+    results = as_numpy_arrays(reduce_rows(problem, None if problem.empty else home))
     targets = as_numpy_arrays(outputs or ())
     for output, result in zip(targets, results, strict=outputs is not None):
         output[...] = result.reshape(output.shape)

@@ -14,12 +14,9 @@ from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
-from gpuscan.api.outputs import execute, in_form_of, is_on_device
-from gpuscan.array_types import AnyArray
+from gpuscan.api.outputs import execute, in_form_of, is_on_device, reduce_rows
 from gpuscan.elements import Element, Field, bundle_of
-from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import seeds_by_rows
-from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.adjoint import LAST, Adjoint, Slot, adjoint, cached_adjoint, sum_of, with_flag
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.trace import Map, trace_function
@@ -337,9 +334,14 @@ class _Backward:
             ahead: True for the values of the elements ahead.
         """
         forward = self.forward
+        reverse = forward.reverse != ahead
         if forward.heads is None and not any(isinstance(array, OnDevice) for array in arrays):
-            given = as_numpy_arrays(seeds)
-            return self._copy_shifted(as_numpy_arrays(arrays), fields, given, flag, forward.reverse != ahead)
+            shape, axis = forward.shape, forward.axis
+            triples = zip(as_numpy_arrays(arrays), fields, as_numpy_arrays(seeds), strict=False)
+            others = shape[:axis] + shape[axis + 1 :]
+            pairs = [(array, seed.reshape((*others, *field.shape))) for array, field, seed in triples]
+            pairs += [(np.ones(shape, bool), np.array(False))] if flag else []
+            return [reference.shift(array, first, axis, reverse=reverse) for array, first in pairs]
         arrays, fields = arrays[: max(1, len(seeds))], fields[: max(1, len(seeds))]
         element = bundle_of(fields)
         before = with_flag(fields, len(seeds)) if flag else None
@@ -354,35 +356,12 @@ class _Backward:
                 shape=forward.shape,
                 axis=forward.axis,
                 exclusive=True,
-                reverse=forward.reverse != ahead,
+                reverse=reverse,
                 seeds=(*seeds, *([np.zeros(forward.rows, bool)] if flag else [])),
                 before=before,
                 heads=self.heads if ahead else forward.heads,
             )
         )
-
-    def _copy_shifted(
-        self, arrays: list[AnyArray], fields: Sequence[Field], seeds: Sequence[AnyArray], flag: bool, reverse: bool
-    ) -> Arrays:
-        """Return what `_shift_arrays` does, for NumPy arrays of whole rows."""
-        shape, axis = self.forward.shape, self.forward.axis
-        later, earlier, first = ([slice(None)] * len(shape) for _ in range(3))
-        later[axis], earlier[axis], first[axis] = slice(1, None), slice(0, -1), slice(0, 1)
-        if reverse:
-            later[axis], earlier[axis], first[axis] = slice(0, -1), slice(1, None), slice(-1, None)
-        others = [n if i != axis else 1 for i, n in enumerate(shape)]
-        copies: Arrays = []
-        for array, field, seed in zip(arrays, fields, seeds, strict=False):
-            shifted = np.empty_like(array)
-            shifted[tuple(later)] = array[tuple(earlier)]
-            if shape[axis]:
-                shifted[tuple(first)] = seed.reshape(*others, *field.shape)
-            copies.append(shifted)
-        if flag:
-            begun = np.ones(shape, bool)
-            begun[tuple(first)] = False
-            copies.append(begun)
-        return copies
 
     # ----- Runs
 
@@ -409,12 +388,8 @@ class _Backward:
         totals: Sequence[SomeArray]
         if problem.empty:
             totals = [np.zeros((forward.rows, *field.shape), field.scalar.dtype) for field in fields]
-        elif self.home is None:
-            totals = reference.reduce_rows(problem)
-        elif is_on_device(problem):
-            totals = [Array._of(self.home, each) for each in scan_device(self.home._executor, problem)]
         else:
-            totals = scan_host(self.home._executor, problem)
+            totals = reduce_rows(problem, self.home)
         gradients: Arrays = []
         for total, value, field in zip(totals, fields_of(initial, forward.element, "initial"), fields, strict=True):
             whole, shape, dtype = total.reshape((*others, *field.shape)), np.shape(value), field.scalar.dtype

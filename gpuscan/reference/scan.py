@@ -344,6 +344,14 @@ def heads_between(problem: Problem, start: int, stop: int) -> tuple[Array, Items
     return heads, tuple(s[row].astype(compute_dtype(f.scalar)) for s, f in zip(seeds, fields, strict=True))
 
 
+def shift(array: Array, first: object, axis: int, *, reverse: bool) -> Array:
+    """Return for each element along an axis the one before it in this order; before the first one of a row `first`."""
+    shifted = np.roll(array, -1 if reverse else 1, axis)
+    if array.shape[axis]:
+        shifted[(slice(None),) * axis + (-1 if reverse else 0,)] = first
+    return shifted
+
+
 def replace_entries(array: Array, where: Array, values: Array | np.generic) -> Array:
     """Return a copy of the array with ``copy[where] = values``."""
     copy = array.copy()

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.api.array import Array
+from gpuscan.api.outputs import reduce_rows
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray
 from gpuscan.device.guards import guarded
 from gpuscan.engine.convolution import convolve
-from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.operator import Operator, operator
 from gpuscan.problem.arguments import as_array
 from gpuscan.problem.problem import make_problem
-from gpuscan.reference import scan as reference
 from gpuscan.reference import stages
 from gpuscan.signal.sections import Floats, Section, section_of, sections_of, state_count, state_matrix, trim_zeros
 from gpuscan.signal.signals import Fields, Samples, Signal, last_samples, signal_of, states_of
@@ -402,13 +400,7 @@ def end_states(section: Section, signal: Signal, start: Floats) -> Floats:
         before=_make_sample_map(section, signal),
         after=_states,
     )
-    problem = replace(problem, keep_last_only=True)
-    if signal.device is None:
-        states = reference.reduce_rows(problem)
-    elif isinstance(signal.samples, Array):
-        states = [array._read() for array in scan_device(signal.device._executor, problem)]
-    else:
-        states = scan_host(signal.device._executor, problem)
+    states = reduce_rows(replace(problem, keep_last_only=True), signal.device)
     return np.stack([np.asarray(each, np.float64).reshape(signal.others) for each in states])
 
 
