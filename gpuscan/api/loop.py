@@ -272,13 +272,14 @@ def _all_host(value: object) -> bool:
 
 def _run(
     f: Callable[..., object], init: object, xs: object, *, axis: int, reverse: bool, method: str,
-    device: Device | str | int | None, fixed: bool, forms: list[LoopForm],
+    device: Device | str | int | None, fixed: bool, forms: list[LoopForm] | None = None,
 ) -> tuple[object, object]:  # fmt: skip
     arguments = loop_arguments(f, init, xs, axis=axis, device=device)
     if method == "sequential":
         return run_sequentially(arguments, reverse)
     derivation = arguments.derivation()
-    forms.append(form_of(derivation))
+    if forms is not None:
+        forms.append(form_of(derivation))
     carry, ys = LoopRun(arguments, derivation, reverse, fixed).run()
     if fixed:
         return carry, ys
@@ -290,12 +291,7 @@ def _run(
     return check_results(arguments, derivation, reverse) or run_sequentially(arguments, reverse)
 
 
-@launchable
-def _launch_loop(
-    f: Callable[..., object], init: object, xs: object, *, axis: int = 0, reverse: bool = False, method: str = "auto",
-    device: Device | str | int | None = None, fixed: bool = False,
-) -> tuple[object, object]:  # fmt: skip
-    return _run(f, init, xs, axis=axis, reverse=reverse, method=method, device=device, fixed=fixed, forms=[])
+_launch_loop = launchable(_run)
 
 
 # ----- Step by step

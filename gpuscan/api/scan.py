@@ -236,32 +236,6 @@ def scan(
         "after": after,
         "reproducible": reproducible,
     }
-    return _scan(
-        x,
-        op,
-        groups=groups,
-        out=out,
-        compensated=compensated,
-        return_total=return_total,
-        device=device,
-        strategy=strategy,
-        **options,
-    )
-
-
-def _scan(
-    x: object,
-    op: Operation,
-    *,
-    groups: object,
-    out: object,
-    compensated: bool,
-    return_total: bool,
-    device: Devices,
-    strategy: Strategy,
-    **options: Unpack[ProblemOptions],
-) -> object:
-    """Return the result of `scan`."""
     given = x
     if (distributed := find_distributed(x)) is not None:
         refused = {"device": device, "groups": groups, "reproducible": options.pop("reproducible")}
