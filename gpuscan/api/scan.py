@@ -300,17 +300,12 @@ def total_of(
         home: where the scan runs, as `team_or_home` returns it.
         grouped: True if labels cut the scan.
     """
-    if not grouped and last_results_are_totals(problem):
+    if not grouped and problem.row_length > 0 and not problem.exclusive and problem.heads is None:
         return partial(last_results, problem, given)
     if not grouped and completes_last_results(problem):
         return partial(compute_totals, problem, given, last_elements(problem))
     total = reduce_in_order(problem, x, op, options, home)
     return lambda results: total
-
-
-def last_results_are_totals(problem: Problem) -> bool:
-    """Return True if the last result of each row is the row's total, so that the scan has computed it."""
-    return problem.row_length > 0 and not problem.exclusive and problem.heads is None
 
 
 def completes_last_results(problem: Problem) -> bool:

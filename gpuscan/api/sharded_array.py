@@ -155,7 +155,8 @@ class ShardedArray(Distributed):
         shards = cut_shards(problems, first, segments, options["keys"])
         outputs = check_sharded_out(problems[0], out, first)
         # An error on one device must not leave the input half overwritten by the others.
-        apart = outputs is not None and may_refuse(strategy) and overlap(find_sharded_leaves(x), outputs)
+        may_fail = strategy_asked_for(strategy) not in ("auto", "three_dispatch")
+        apart = outputs is not None and may_fail and overlap(find_sharded_leaves(x), outputs)
         if outputs is not None and not apart:
             targets = [[each.shards[number] for each in outputs] for number in range(len(shards))]
             shards = [replace(shard, out=target) for shard, target in zip(shards, targets, strict=True)]
@@ -324,7 +325,8 @@ def _reduction(x: object, op: Operation, axes: ReducedAxes, options: ReductionOp
     shards = cut_shards(problems, first, segments, None)
     if axes.axis != first.axis:
         shards = [replace(shard, problem=of_segments(shard.problem)) for shard in shards]
-        return _make_bundle(shards, _join_shards(scan_apart(shards, "auto"), first, first.axis))
+        results = _join_shards(scan_apart(shards, "auto"), first, first.axis)
+        return shards[0].problem.destination.structure.build_bundle(results)
     return _reduce_segments(problems, first, segments)
 
 
@@ -348,10 +350,6 @@ def _join_shards(parts: Sequence[Sequence[DeviceArray]], first: ShardedArray, ax
         ShardedArray(tuple(Array._of(d, r[place]) for d, r in zip(devices, parts, strict=True)), axis)
         for place in range(len(parts[0]))
     ]
-
-
-def _make_bundle(shards: Sequence[Shard], arrays: Sequence[object]) -> object:
-    return shards[0].problem.destination.structure.build_bundle(arrays)
 
 
 def _last_results(problem: Problem, results: Sequence[ShardedArray]) -> object:
@@ -622,11 +620,6 @@ def check_sharded_out(problem: Problem, out: object, first: ShardedArray) -> lis
     for number in range(len(first.shards)):
         check_separate([array.shards[number] for array in arrays])
     return arrays
-
-
-def may_refuse(strategy: str) -> bool:
-    """Return True if a device may refuse to scan in place by the strategy, or time out."""
-    return strategy_asked_for(strategy) not in ("auto", "three_dispatch")
 
 
 def overlap(arrays: Sequence[ShardedArray], others: Sequence[ShardedArray]) -> bool:

@@ -96,7 +96,8 @@ class Executor:
                     self._land(job, shared, in_flight, write_backs)
                 yield from await_parts(TRANSFERS.parts_writing_back)
                 buffers = None
-                if self._waits_for(job, shared, part):
+                # To read results, or a report that may tell of a failure.
+                if shared.has_host_arrays or self.needs_report(self._plan_of(job, part)):
                     waits = True
                     if not idle:
                         taken.append(self._buffers(job, part))
@@ -117,12 +118,6 @@ class Executor:
             context.check()
         else:
             context.check_if_many()
-
-    def _waits_for(self, job: Job, shared: SharedBuffers, part: Part) -> bool:
-        """Return True if the part's run is waited for: to read results, or a report that may tell of a failure."""
-        if shared.has_host_arrays:
-            return True
-        return self.needs_report(self._plan_of(job, part))
 
     def _plan_of(self, job: Job, part: Part) -> ScanPlan:
         # Later jobs use the kept plans, too. A job in which a strategy timed out makes plans of its own instead.
@@ -158,7 +153,9 @@ class Executor:
         context, part, buffers = self.context, flight.part, flight.buffers
         plan = self._plan_of(job, part)
         if job.placement is not None and job.placement.in_place:
-            plan = self._find_verified_plan(job, part, plan)
+            # A run in place that fails because of its subgroup size would have overwritten its input.
+            while not check_subgroup_size(self.context, plan):
+                plan = self._plan_of(job, part)
         sources, upload_sizes, kept = self._bind_sources(job, part, buffers)
         destinations, read_sizes, temporaries = self._bind_sinks(job, part, buffers, sources)
         with context.lock:
@@ -305,12 +302,6 @@ class Executor:
         if outcome is Outcome.TIMEOUT:
             in_place = job.placement is not None and job.placement.in_place
             handle_timeout(self.context, run.plan.strategy, job.strategy, job.failed, may_try_again=not in_place)
-
-    def _find_verified_plan(self, job: Job, part: Part, plan: ScanPlan) -> ScanPlan:
-        """Return a plan with a verified subgroup size. A run in place that fails would have overwritten its input."""
-        while not check_subgroup_size(self.context, plan):
-            plan = self._plan_of(job, part)
-        return plan
 
     # ----- Reports
 

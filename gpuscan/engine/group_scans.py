@@ -114,19 +114,15 @@ def scan_groups(
             if missing_error(problem) is None:
                 scanned = scan_in_order(executor, problem, labels, strategy, None)
                 return written(mark_missing(problem, scanned, given), out)
-            _check_missing(executor, problem, given)
+            # The answer is read with the reports.
+            found = search_missing(executor, given)
+            report_largest(executor.context, found, _error_if_any, (missing_error(problem),))
         return scan_in_order(executor, problem, labels, strategy, out)
 
 
 def _are_counted(labels: object) -> bool:
     """Return True if no label is negative, which was seen when the largest of them was read as an unsigned number."""
     return isinstance(labels, TabledGroups) and labels.labels.dtype.itemsize > 1
-
-
-def _check_missing(executor: Executor, problem: Problem, labels: DeviceArray) -> None:
-    """Look for missing labels on the device, for results that cannot be NaN. The answer is read with the reports."""
-    context = executor.context
-    report_largest(context, search_missing(executor, labels), _error_if_any, (missing_error(problem),))
 
 
 def _plan_labels(executor: Executor, problem: Problem, labels: object) -> UncountedLabels | None:

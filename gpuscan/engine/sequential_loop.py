@@ -79,7 +79,8 @@ def run_loop(
             known.packs_halves,
         )
         carries = [_in_words(context, value, scalar, others) for value, scalar in zip(init, states, strict=True)]
-        sources = [_contiguous(xs[index]) for index in text.read]
+        given = [xs[index] for index in text.read]
+        sources = [array if array._is_writable_in_vectors else duplicate(array) for array in given]
         wide = code.result.fields[len(states) :]
         starts = np.cumsum([0, *(field.count for field in outputs)])
         targets = [
@@ -132,8 +133,3 @@ def _in_words(context: DeviceContext, value: object, scalar: Scalar, shape: tupl
     rows = empty(context, shape, dtype)
     write_elements(broadcast(in_dtype(value, dtype), shape), rows)
     return rows
-
-
-def _contiguous(array: DeviceArray) -> DeviceArray:
-    """Return the array, or a copy of it, in C order at an offset that a shader can bind."""
-    return array if array._is_writable_in_vectors else duplicate(array)

@@ -365,7 +365,8 @@ def scan_spec(
         everywhere=problem.everywhere,
         steps=_step_codes(problem, native, captures) if takes_steps(problem) else None,
     )
-    if spec.steps is not None and not pays_to_take_steps(spec):
+    if spec.steps is not None and spec.element.words <= spec.source.words and spec.combine.light:
+        # Maps of steps take no more words than their sources, and a few instructions to combine.
         spec = replace(spec, steps=None)
     if problem.everywhere:
         return replace(spec, combine=replace(spec.combine, order_free=False, commutes=False, atomic=None, neutral=None))
@@ -382,11 +383,6 @@ def takes_steps(problem: Problem) -> bool:
     if problem.everywhere or problem.keep_last_only or problem.heads is not None or not problem.initial:
         return False
     return len(problem.source.fields) > 1 or problem.source.fields[0].storage_bytes >= 4
-
-
-def pays_to_take_steps(spec: ScanSpec) -> bool:
-    """Return True if maps of steps take more words than their sources, or more than a few instructions to combine."""
-    return spec.element.words > spec.source.words or not spec.combine.light
 
 
 def _step_codes(problem: Problem, native: bool, captures: bool) -> StepCodes:

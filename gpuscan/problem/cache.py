@@ -59,11 +59,6 @@ def find_or_make_problem(x: object, op: object, **options: Unpack[ProblemOptions
     return problem
 
 
-def operator_key(op: object) -> Hashable | None:
-    """Return a value that is equal for operators that compute the same; None if that cannot be told."""
-    return op if isinstance(op, (str, np.ufunc, Operator)) else function_key(op)
-
-
 def _key(x: object, op: object, options: Mapping[str, object]) -> tuple[Hashable, ...] | None:
     """Return a key that identifies the kind of problem; None if the problem cannot be kept."""
     arrays = x if type(x) is tuple else (x,)
@@ -77,7 +72,7 @@ def _key(x: object, op: object, options: Mapping[str, object]) -> tuple[Hashable
     # 1.0 and True are equal to 1, but they are no axes; 1 is equal to True.
     if (axis is not None and type(axis) is not int) or type(exclusive) is not bool or type(reverse) is not bool:
         return None
-    functions = [operator_key(op)]
+    functions = [op if isinstance(op, (str, np.ufunc, Operator)) else function_key(op)]
     # Initial values are numbers, short arrays, and tuples of those.
     for name in ("before", "after", "initial"):
         value = options.get(name)

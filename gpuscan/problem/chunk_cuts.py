@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -11,21 +11,6 @@ from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import OnDevice, as_array, check_one_cut
 from gpuscan.problem.segments import Flags, ascending_offsets
-
-
-class ChunkCuts(Protocol):
-    """The places where the row restarts, given chunk by chunk."""
-
-    def marks(self, number: int, count: int) -> Flags:
-        """Return a bool for each element of the next chunk: True if a segment begins there.
-
-        Args:
-            number: the number of the chunk, counted from 1.
-            count: the number of its elements.
-        """
-
-    def finish(self, chunks: int) -> None:
-        """Raise ValueError if the chunks have ended, but the segments or keys have not."""
 
 
 def chunk_cuts(segments: object, keys: object) -> ChunkCuts | None:
@@ -54,6 +39,7 @@ class _CutsByOffsets:
         self._start = 0
 
     def marks(self, number: int, count: int) -> Flags:
+        """Return a bool for each of `count` elements of a chunk, counted from 1: True if a segment begins there."""
         start, stop, end = self._start, self._start + count, int(self._offsets[-1])
         if stop > end:
             raise ValueError(
@@ -68,6 +54,7 @@ class _CutsByOffsets:
         return flags
 
     def finish(self, chunks: int) -> None:
+        """Raise ValueError if the chunks have ended, but the segments have not."""
         if self._start != self._offsets[-1]:
             raise ValueError(
                 f"segments up to {self._offsets[-1]} were passed, but the {chunks} chunks have {self._start} elements; "
@@ -128,3 +115,6 @@ class _CutsByKeys:
                 f"keys for more than {chunks} chunks were passed, but there are only {chunks}; pass an array of keys "
                 "for each chunk"
             )
+
+
+ChunkCuts: TypeAlias = _CutsByOffsets | _CutsByKeys

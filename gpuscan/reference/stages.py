@@ -212,26 +212,11 @@ def scan_tile(join: Joiner, shape: TileShape, loaded: Items) -> TileSums:
         array.reshape(*axes, *array.shape[1:]).transpose(4, 3, 2, 1, 0, *range(5, 4 + array.ndim))
         for array in pad_items(loaded, shape.tile_size)
     )
-    local = scan_chunk(join, shared)
-    lanes = scan_lanes(join, last(local))
+    local = left_to_right(join, shared)
+    lanes = kogge_stone(join, last(local))
     carries = left_to_right(join, last(lanes))
-    subgroups = scan_subgroups(join, last(carries))
+    subgroups = kogge_stone(join, last(carries))
     return TileSums(shape, len(loaded[0]), local, lanes, carries, subgroups)
-
-
-def scan_chunk(join: Joiner, chunk: Items) -> Items:
-    """Scan the neighbouring elements of one invocation, left to right."""
-    return left_to_right(join, chunk)
-
-
-def scan_lanes(join: Joiner, totals: Items) -> Items:
-    """Scan over the lanes of a subgroup, in a Kogge-Stone tree."""
-    return kogge_stone(join, totals)
-
-
-def scan_subgroups(join: Joiner, totals: Items) -> Items:
-    """Scan over the subgroups of a workgroup, in a Kogge-Stone tree."""
-    return kogge_stone(join, totals)
 
 
 def reduce(sums: TileSums) -> Items:

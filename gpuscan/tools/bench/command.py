@@ -25,7 +25,16 @@ from gpuscan.replaced_file import replace_file
 from gpuscan.tools.bench.cases import ScanCase, takes
 from gpuscan.tools.bench.contenders import Contender, copy_contender, run_suite, scan_contenders
 from gpuscan.tools.bench.peers import CALLS, Call, peer_contenders
-from gpuscan.tools.bench.results import OURS, Measurement, failures, need_matplotlib, report, save_plot, tables
+from gpuscan.tools.bench.results import (
+    OURS,
+    Measurement,
+    failures,
+    need_matplotlib,
+    report,
+    save_plot,
+    tables,
+    tabulate_reasons,
+)
 from gpuscan.tools.bench.timing import GpuTimer
 from gpuscan.tools.output import STDOUT, fail_to_write, progress_console, table_console, write_text
 
@@ -278,7 +287,6 @@ def calls_table(times: Sequence[CallTime]) -> list[RenderableType]:
     """Return the table of the times, with a section for each size, and the reasons for missing times."""
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     title = "Calls from Python, wall-clock time"
     table = Table(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -286,29 +294,15 @@ def calls_table(times: Sequence[CallTime]) -> list[RenderableType]:
     table.add_column("call", overflow="fold")
     table.add_column("µs", justify="right", no_wrap=True)
     table.add_column("least", justify="right", no_wrap=True)
-    missing = Table.grid(padding=(0, 2))
-    for (library, note), sizes in _list_reasons(times).items():
-        missing.add_row(Text(f"no time for {library} at {', '.join(sizes)}"), Text(note, "dim"))
+    missing = tabulate_reasons((each.library, each.note, f"{each.size:,}") for each in times if each.seconds is None)
     for size, group in groupby([each for each in times if each.seconds is not None], key=lambda each: each.size):
         section = list(group)
         for place, each in enumerate(section):
             first, last = place == 0, place + 1 == len(section)
             called = f"{each.library} {each.call}{'' if each.right else ', WRONG'}".strip()
-            table.add_row(f"{size:,}" if first else "", called, *_microseconds(each), end_section=last)
+            microseconds = [f"{1e6 * value:,.1f}" for value in (each.seconds, each.least) if value is not None]
+            table.add_row(f"{size:,}" if first else "", called, *microseconds, end_section=last)
     return [table, missing]
-
-
-def _list_reasons(times: Sequence[CallTime]) -> dict[tuple[str, str], list[str]]:
-    """Return the sizes at which a library could not be called, by the library and the reason."""
-    sizes_by_reason: dict[tuple[str, str], list[str]] = {}
-    for each in times:
-        if each.seconds is None:
-            sizes_by_reason.setdefault((each.library, each.note), []).append(f"{each.size:,}")
-    return sizes_by_reason
-
-
-def _microseconds(each: CallTime) -> list[str]:
-    return [f"{1e6 * value:,.1f}" for value in (each.seconds, each.least) if value is not None]
 
 
 def _time(library: str, name: str, size: int, call: Callable[[], object]) -> CallTime:

@@ -152,7 +152,8 @@ def tables(measurements: Sequence[Measurement]) -> list[RenderableType]:
         shown.append(_tabulate_times(series, timed, measurements, shared))
         shown += [Text(f"{library}: {note}", "dim") for library, note in shared.items()]
         if untimed := [m for m in rows if m.seconds is None]:
-            shown.append(_tabulate_reasons(untimed, len({m.case for m in rows})))
+            triples = [(who(m), m.note, m.case.size) for m in untimed]
+            shown.append(tabulate_reasons(triples, len({m.case for m in rows})))
     return shown
 
 
@@ -189,14 +190,14 @@ def _tabulate_times(
     return table
 
 
-def _tabulate_reasons(rows: Sequence[Measurement], cases: int) -> RenderableType:
-    """Return a row for each reason why there is no time, not for each size."""
+def tabulate_reasons(rows: Iterable[tuple[str, str, str]], cases: int = 0) -> RenderableType:
+    """Return a row for each contender and reason why there is no time: it names the sizes, if these are not all."""
     from rich.table import Table
     from rich.text import Text
 
     reasons: dict[tuple[str, str], list[str]] = {}
-    for m in rows:
-        reasons.setdefault((who(m), m.note), []).append(m.case.size)
+    for name, note, size in rows:
+        reasons.setdefault((name, note), []).append(size)
     grid = Table.grid(padding=(0, 2))
     for (name, note), sizes in reasons.items():
         at = "" if len(sizes) == cases else f" at {', '.join(sizes)}"
@@ -268,7 +269,8 @@ def save_plot(path: Path, measurements: Sequence[Measurement], title: str, sourc
     for axes, (series, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
         for (library, name), line in lines.items():
             points = sorted((m.case.elements, (m.bytes_per_second or 0.0) / 1e9) for m in line)
-            axes.plot(*zip(*points, strict=True), label=_label(library, name), **_style(library))
+            label = "copy of the same bytes" if library == COPY else f"{library} {name}"
+            axes.plot(*zip(*points, strict=True), label=label, **_style(library))
         axes.set_xscale("log", base=2)
         sizes = sorted({m.case.elements for line in lines.values() for m in line})
         axes.set_xticks(sizes, [_power(size) for size in sizes])
@@ -296,10 +298,6 @@ def _power(elements: int) -> str:
     """Return the label of a size, with its exponent set high."""
     base, power, exponent = power_or_number(elements).partition("^")
     return f"${base}^{{{exponent}}}$" if power else base
-
-
-def _label(library: str, name: str) -> str:
-    return "copy of the same bytes" if library == COPY else f"{library} {name}"
 
 
 def _style(library: str) -> dict[str, object]:
