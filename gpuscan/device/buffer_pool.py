@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gpuscan.errors import DeviceMemoryError
@@ -38,6 +39,7 @@ class MemoryUsage:
     allocations: int
 
 
+@lru_cache(maxsize=256)
 def size_class(nbytes: int) -> int:
     """Return the size of the buffer that serves a request for `nbytes`.
 

@@ -66,7 +66,7 @@ from gpuscan.planning.strategies import (
 )
 from gpuscan.planning.workgroup_memory import check_room
 from gpuscan.recent_values import RecentValues
-from gpuscan.sizes import Size, apply, concrete, has_size
+from gpuscan.sizes import Size, apply, concrete
 from gpuscan.templates import render
 
 if TYPE_CHECKING:
@@ -554,8 +554,10 @@ class DeviceContext:
             more: uses of the memory that arrays do not have.
         """
         flags = self.usage
-        allocation: Any = self.pool.lend(concrete(nbytes), flags.STORAGE | flags.COPY_SRC | flags.COPY_DST | more)
-        if has_size((nbytes,)):
+        given: Any = nbytes
+        number: Any = given.value if type(given) is Size else given
+        allocation: Any = self.pool.lend(number, flags.STORAGE | flags.COPY_SRC | flags.COPY_DST | more)
+        if number is not nbytes:
             kind = allocation.kind[0], apply(self.pool.size_of, nbytes)
             allocation = SizedAllocation(allocation, nbytes, kind)
         if (recording := self.recording) is not None:

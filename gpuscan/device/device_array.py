@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, Never
 
@@ -19,6 +20,7 @@ from gpuscan.device.transfer import download, round_up, upload
 from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.operators.parameters import Expression, Parameter, present
+from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.problem.arguments import OnDevice, tuple_of_integers
 from gpuscan.problem.filled_array import FilledArray
 from gpuscan.sizes import apply, concrete, has_size
@@ -234,7 +236,11 @@ def check_dtype(dtype: object) -> AnyDType:
     Raises:
         UnsupportedDtypeError: they cannot.
     """
-    given = dtype_from(dtype)
+    return _native_dtype(dtype_from(dtype))
+
+
+@lru_cache(maxsize=64)
+def _native_dtype(given: AnyDType) -> AnyDType:
     if given.names:
         raise UnsupportedDtypeError(
             f"an array of the structured dtype {given} was asked for on a device, but arrays there hold plain numbers. "
@@ -264,14 +270,22 @@ def upload_array(context: DeviceContext, given: AnyArray, dtype: object = None) 
     Calls are recorded only if what they do is decided by their key, so all calls of a kind upload the same numbers. A
     program of the kind uses this copy.
     """
-    array = empty(context, given.shape, given.dtype if dtype is None else dtype)
-    context.note_constant(array.buffer, array._owner)
-    if array.nbytes:
-        with guarded(context), context.pause_recording():
-            if given.dtype.newbyteorder("=") == array.dtype or not given.flags.c_contiguous:
-                given = np.ascontiguousarray(given, array.dtype)
-            upload(context.queue, given, array.buffer, pool=context.pool, dtype=array.dtype)
-    return array
+    kind = _native_dtype(given.dtype) if dtype is None else check_dtype(dtype)
+    nbytes = given.size * kind.itemsize
+    with guarded(context):
+        owner = context.allocate(nbytes)
+        if context.queue.recording is not None:
+            context.note_constant(owner.buffer, owner)
+        if 0 < nbytes <= TRANSFERS.held_upload_bytes:
+            padded = np.zeros(-(-nbytes // 4), np.uint32).view(np.uint8)
+            padded[:nbytes].view(kind).reshape(given.shape)[...] = given
+            context.queue.write_held(owner.buffer, 0, padded)
+        elif nbytes:
+            with context.pause_recording():
+                if given.dtype.newbyteorder("=") == kind or not given.flags.c_contiguous:
+                    given = np.ascontiguousarray(given, kind)
+                upload(context.queue, given, owner.buffer, pool=context.pool, dtype=kind)
+    return DeviceArray(context, owner.buffer, given.shape, kind, 0, owner)
 
 
 def upload_changing(

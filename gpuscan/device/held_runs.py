@@ -13,6 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
+import numpy as np
+
+from gpuscan.device.backends import webgpu
 from gpuscan.device.interrupts import interrupts_held
 from gpuscan.device.steps import Binding, Clear, Copy
 from gpuscan.planning.transfer_heuristics import TRANSFERS
@@ -54,6 +57,10 @@ class HoldingQueue(ABC):
         # How many runs they belong to.
         self._held_runs = 0
         self._held_bytes = 0
+        # The buffer that held copies read, what it will contain, and how many of its bytes are used.
+        self._uploads: wgpu.GPUBuffer | None = None
+        self._uploaded = np.empty(0, np.uint8)
+        self._upload_bytes = 0
         # The time until which the GPU has work, at least, and the time at which the list was full.
         self._busy_until = 0.0
         self._last_full = 0.0
@@ -84,6 +91,14 @@ class HoldingQueue(ABC):
     def _send(self, commands: object) -> None:
         """Submit the commands. Ctrl-C is held back meanwhile."""
 
+    @abstractmethod
+    def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Any) -> None:
+        """Write whole words of contiguous bytes to a buffer."""
+
+    @abstractmethod
+    def write_unread(self, buffer: wgpu.GPUBuffer, offset: int, data: Any) -> None:
+        """Write whole words to bytes of a buffer that no run has read yet, so that the held runs may come later."""
+
     @property
     def is_holding(self) -> bool:
         """True if there are held runs."""
@@ -112,6 +127,29 @@ class HoldingQueue(ABC):
             self.flush()
             self._last_full = time.perf_counter()
 
+    def write_held(self, buffer: wgpu.GPUBuffer, offset: int, data: Any) -> None:
+        """Write whole words to a buffer of the pool after the held runs, which may still use it.
+
+        Few words are copied there by the GPU, so that nothing is submitted. Each submission writes the words of all
+        copies to one buffer.
+        """
+        nbytes = data.nbytes
+        if nbytes > TRANSFERS.held_upload_bytes:
+            self.write(buffer, offset, data)
+            return
+        with self._lock:
+            if self._uploads is None:
+                usage = webgpu().BufferUsage.COPY_SRC | webgpu().BufferUsage.COPY_DST
+                self._uploads = self._device.create_buffer(size=TRANSFERS.held_uploads_bytes, usage=usage)
+                self._uploaded = np.empty(TRANSFERS.held_uploads_bytes, np.uint8)
+            if self._upload_bytes + nbytes > len(self._uploaded):
+                self.flush()
+            start = self._upload_bytes
+            self._uploaded[start : start + nbytes] = data
+            self._upload_bytes += nbytes
+            self._held.append(Copy(self._uploads, start, buffer, offset, nbytes))
+            self._held_bytes += nbytes
+
     def _is_full(self) -> bool:
         """Return True if the held runs are to be submitted now."""
         if self._held_runs >= TRANSFERS.held_runs:
@@ -132,6 +170,10 @@ class HoldingQueue(ABC):
         if not self._held and not copies:
             return
         with self._lock:
+            uploaded = self._upload_bytes
+            if uploaded:
+                assert self._uploads is not None
+                self.write_unread(self._uploads, 0, self._uploaded[:uploaded])
             encoder = self.encoder()
             # Other threads may add runs meanwhile.
             taken = len(self._held)
@@ -145,7 +187,7 @@ class HoldingQueue(ABC):
                     self._send(commands)
                     seconds = self._held_bytes / TRANSFERS.most_bytes_per_second
                     self._busy_until = max(self._busy_until, time.perf_counter()) + seconds
-                    self._forget(taken)
+                    self._forget(taken, uploaded)
                     taken = 0
             except Exception:
                 if taken and copies:
@@ -153,7 +195,7 @@ class HoldingQueue(ABC):
                     self.flush()
                 else:
                     # What cannot be submitted now, cannot be submitted later.
-                    self._forget(taken)
+                    self._forget(taken, uploaded)
                 raise
 
     def submit(self, encoder: object) -> None:
@@ -165,10 +207,12 @@ class HoldingQueue(ABC):
             with interrupts_held():
                 self._send(commands)
 
-    def _forget(self, taken: int) -> None:
-        """Take runs off the list."""
+    def _forget(self, taken: int, uploaded: int) -> None:
+        """Take runs off the list, and use the buffer of uploads from its begin again if nothing was added to it."""
         del self._held[:taken]
         self._held_bytes = self._held_runs = 0
+        if self._upload_bytes == uploaded:
+            self._upload_bytes = 0
 
     def end_recording(self) -> None:
         """End the recording of this thread's call, because the call does what a program cannot do again."""

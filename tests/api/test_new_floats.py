@@ -208,6 +208,7 @@ def test_new_floats_need_no_program(device: gs.Device, name: str, monkeypatch: p
     """Assert that a new float needs few Python calls, no wait, no trace and no further program."""
     make = READING_NOTHING[name]
     a = device.asarray(X)
+    device.synchronize()  # no run of an earlier test is held
     # The first launch of a kernel may wait, to see how large its subgroups are, and a program has a few buffers.
     for n in range(20):
         gs.map(make(n / 3 + 0.001), a)
