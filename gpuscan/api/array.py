@@ -621,7 +621,7 @@ def new_array(device: OpenedDevice, content: AnyArray | None, shape: Shape = (),
     """Return a new array on the device: a copy of `content`, or with arbitrary contents if it is None."""
     context = device._context
     made = empty(context, shape, dtype) if content is None else upload_array(context, content)
-    return Array._of(device, made)
+    return Array(device, made.buffer, made._shape, made._dtype, 0, made._owner)
 
 
 # An array on a device or in NumPy.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, answer_protocols, as_some_array, new_array
-from gpuscan.api.launches import MAX_ARRAY_BYTES, launchable
+from gpuscan.api.launches import Numbered, launchable
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.picked import Picked
 from gpuscan.array_types import AnyArray
@@ -19,10 +20,19 @@ from gpuscan.engine.array_indices import IndexedArray, put, resolve_indices, tak
 from gpuscan.engine.compaction import all_indices, compact_on_device
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.elementwise import broadcast
-from gpuscan.problem.arguments import OnDevice, elements_of
+from gpuscan.problem.arguments import OnDevice, as_array, elements_of
 from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.problem.filled_array import is_float_parameter
-from gpuscan.problem.indices import check_indices, check_rows, is_mask, parts_of, rows_of, split_index
+from gpuscan.problem.indices import (
+    ArrayIndex,
+    check_indices,
+    check_rows,
+    is_array_index,
+    is_mask,
+    parts_of,
+    rows_of,
+    split_index,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -34,13 +44,26 @@ def take_item(array: Array, index: object) -> Array:
     Raises:
         IndexError: the index does not fit the array. Indices on a device are checked there.
     """
-    given = index if isinstance(index, tuple) else (index,)
-    if any(type(part) is np.ndarray and part.nbytes > MAX_ARRAY_BYTES for part in given):
-        # The indices are checked and uploaded first, so that the call launches the program of other ones.
-        uploaded = _upload(array, index)
-        if uploaded is not None:
-            return _take_places(array, uploaded)
+    # The indices are checked and uploaded first, so that the call launches the program of other ones.
+    uploaded = _upload(array, index)
+    if uploaded is not None:
+        return _take_places(array, uploaded)
     return _take_item(array, index)
+
+
+class _Layout(Numbered):
+    """What an index with arrays means, apart from their contents.
+
+    Attributes:
+        view, axes, numbers, place, unique: as in `gpuscan.problem.indices.ArrayIndex`.
+        lengths: the lengths of the indexed axes.
+    """
+
+    def __init__(self, index: ArrayIndex, shape: tuple[int, ...]) -> None:
+        self.view, self.axes, self.numbers = index.view, index.axes, index.numbers
+        self.place, self.unique = index.place, index.unique
+        self.lengths = tuple(shape[number] for number in index.numbers)
+        check_rows(self.lengths)
 
 
 class UploadedIndex(NamedTuple):
@@ -48,24 +71,77 @@ class UploadedIndex(NamedTuple):
 
     Attributes:
         places: the rows of the indexed axes that it names.
-        view, axes, place, unique: as in `gpuscan.problem.indices.ArrayIndex`.
+        layout: where these axes are.
     """
 
     places: Array
-    view: tuple[slice | None, ...]
-    axes: tuple[int, ...]
-    place: int
-    unique: bool
+    layout: _Layout
 
 
 def _upload(array: Array, index: object) -> UploadedIndex | None:
-    """Return an index with its places on the device; None if a part of it was there before."""
-    found = split_index(parts_of(index, array.shape), array.shape, lambda mask: _true_places(array, mask))
-    if any(isinstance(each, OnDevice) for each in found.indices):
+    """Return an index with its places on the device; None if no part of it is an array of NumPy, or some are not.
+
+    Raises:
+        IndexError: as `take_item`.
+    """
+    context = array._context
+    if context.recording is not None:
         return None
-    lengths = tuple(array[found.view].shape[axis] for axis in found.axes)
-    places = Array._of(array.device, _places(array, found.indices, found.shape, found.numbers, lengths))
-    return UploadedIndex(places, found.view, found.axes, found.place, found.unique)
+    parts: list[Hashable] = []
+    indices: list[Any] = []
+    part: Any
+    for part in index if isinstance(index, tuple) else (index,):
+        kind = type(part)
+        given: Any = as_array(part) if kind is list else part
+        if type(given) is np.ndarray and given.size and given.ndim and given.dtype.kind in "iu":
+            parts.append(given.shape)
+            indices.append(given)
+        elif type(given) is np.ndarray and given.dtype == np.bool_ and given.any() and given.ndim:
+            places = np.nonzero(given)
+            parts.append((np.bool_, given.shape, len(places[0])))
+            indices += places
+        elif kind is int or isinstance(given, np.integer):
+            parts.append(int)
+            indices.append(int(given))
+        elif kind is slice:
+            parts.append((slice, given.start, given.stop, given.step))
+        elif given is None or given is Ellipsis:
+            parts.append(given)
+        else:
+            return None
+    try:
+        layout = _layout_of(tuple(parts), array._shape)
+    except TypeError:  # a slice has something that cannot be hashed
+        return None
+    rows: Any = None
+    for along, number, length in zip(indices, layout.numbers, layout.lengths, strict=True):
+        places = check_indices(along, number, length)
+        rows = places if rows is None else rows * length + places
+    return UploadedIndex(new_array(array.device, rows.astype(np.uint32)), layout)
+
+
+@lru_cache(maxsize=256)
+def _layout_of(parts: tuple[Any, ...], shape: tuple[int, ...]) -> _Layout:
+    """Return what an index means that has arrays of indices of some shapes, masks, numbers and slices."""
+    given: list[object] = []
+    # Of each mask, the number of its true elements.
+    counts: dict[int, int] = {}
+    for part in parts:
+        if part is int:
+            given.append(0)
+        elif type(part) is tuple and part and part[0] is slice:
+            given.append(slice(*part[1:]))
+        elif type(part) is tuple and part and part[0] is np.bool_:
+            mask = np.broadcast_to(np.False_, part[1])
+            counts[id(mask)] = part[2]
+            given.append(mask)
+        else:
+            given.append(np.zeros(part, np.intp) if type(part) is tuple else part)
+
+    def places_of(mask: AnyArray) -> Sequence[AnyArray]:
+        return [np.zeros(counts[id(mask)], np.intp)] * mask.ndim
+
+    return _Layout(split_index(parts_of(tuple(given), shape), shape, places_of), shape)
 
 
 def upload_index(given: dict[str, Any]) -> dict[str, Any] | None:
@@ -75,13 +151,20 @@ def upload_index(given: dict[str, Any]) -> dict[str, Any] | None:
         IndexError, ValueError, TypeError, OverflowError: as ``Array.__setitem__`` does.
     """
     array, index, value = given["self"], given.get("index"), given.get("value")
-    if type(index) is not np.ndarray or index.dtype.kind not in "iu" or not index.size or not index.ndim:
-        return None
-    array._check_separate()
-    uploaded = _upload(array, index)
-    if type(value) is np.ndarray:
-        value = new_array(array.device, elements_of(value, array.dtype))
-    return {"self": array, "index": uploaded, "value": value}
+    device, moved = array.device, index
+    has_values = type(value) is np.ndarray or type(value) is list
+    if is_array_index(index):
+        array._check_separate()
+        is_whole = type(index) is np.ndarray and index.dtype == np.bool_ and index.shape == array._shape[: index.ndim]
+        if index is not None and is_whole and index.size and not has_values and not isinstance(value, Array):
+            moved = new_array(device, index)
+        else:
+            moved = _upload(array, index)
+        if moved is None:
+            return None
+    if has_values:
+        value = new_array(device, elements_of(value, array.dtype))
+    return {"self": array, "index": moved, "value": value}
 
 
 @launchable
@@ -90,7 +173,8 @@ def _take_places(array: Array, index: UploadedIndex) -> Array:
 
 
 def _at_places(array: Array, index: UploadedIndex) -> IndexedArray:
-    return _make_indexed_array(array[index.view], index.axes, index.place, index.places)
+    places, layout = index
+    return _make_indexed_array(array[layout.view], layout.axes, layout.place, places)
 
 
 @launchable
@@ -113,7 +197,7 @@ def put_item(array: Array, index: object, value: ArrayLike) -> None:
     """
     if isinstance(index, UploadedIndex):
         indexed = _at_places(array, index)
-        put(array.device._executor, indexed, array._values_for(value, indexed.shape), unique=index.unique)
+        put(array.device._executor, indexed, array._values_for(value, indexed.shape), unique=index.layout.unique)
         return
     parts = parts_of(index, array.shape)
     is_number = is_float_parameter(value) or not np.shape(value)

@@ -10,7 +10,7 @@ import numpy as np
 from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array, new_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, team_or_home
-from gpuscan.api.launches import launchable
+from gpuscan.api.launches import launchable_with
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_place, check_separate
 from gpuscan.api.picked import Picked
@@ -41,7 +41,7 @@ def compact(x: B, mask: ArrayLike | Mapped, *, out: Bundle | None = ..., device:
 def compact(
     x: ArrayLike, mask: ArrayLike | Mapped, *, out: AnyArray | None = ..., device: Devices = ...
 ) -> AnyArray: ...
-@launchable
+@launchable_with(data=["mask"])
 def compact(x: object, mask: object, *, out: object = None, device: Devices = None) -> object:
     """Return the entries of an array that a mask picks, in their order: ``x[mask]`` along the first axis.
 

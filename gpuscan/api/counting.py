@@ -10,7 +10,7 @@ from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.array_indices import take_at
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, first_home
-from gpuscan.api.launches import launchable
+from gpuscan.api.launches import launchable, launchable_with
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
@@ -424,7 +424,7 @@ def searchsorted(
 def searchsorted(
     a: ArrayLike, v: ArrayLike, /, *, side: Side = ..., sorter: ArrayLike | None = ..., device: Devices = ...
 ) -> Any: ...
-@launchable
+@launchable_with(data=["a", "v"])
 def searchsorted(
     a: object, v: object, /, *, side: Side = "left", sorter: object = None, device: Devices = None
 ) -> object:

@@ -28,9 +28,9 @@ def upload_scan_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
     if device is None or len(cuts) != 1:
         return None
     (name,) = cuts
-    cut = given[name]
+    cut = _in_numpy(given[name])
     uploaded: object = None
-    if type(cut) is not np.ndarray or not cut.ndim or not cut.size:
+    if cut is None:
         return None
     if name == "segments":
         uploaded = _upload_offsets(device, cut, given)
@@ -45,22 +45,30 @@ def upload_scan_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
 
 def upload_reduction_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
     """Return the arguments of `gpuscan.reduce` with what cuts the array on its device; None if it is not in NumPy."""
-    device, groups, count = _device_of(given), given.get("groups"), given.get("num_groups")
-    segments = given.get("segments")
-    if device is not None and groups is None and count is None and type(segments) is np.ndarray:
+    device, groups, count = _device_of(given), _in_numpy(given.get("groups")), given.get("num_groups")
+    segments = _in_numpy(given.get("segments"))
+    if device is not None and given.get("groups") is None and count is None and segments is not None:
         # The error for an empty segment without a result is raised at once.
         full = given.get("op", "add") == "add" or (segments.ndim == 1 and (segments[1:] != segments[:-1]).all())
         uploaded = _upload_offsets(device, segments, given) if full else None
         return None if uploaded is None else given | {"segments": uploaded}
-    if device is None or type(groups) is not np.ndarray or groups.dtype.kind not in "iub":
-        return None
-    if not groups.ndim or not groups.size or segments is not None:
+    if device is None or groups is None or groups.dtype.kind not in "iub" or given.get("segments") is not None:
         return None
     least, largest = int(groups.min()), int(groups.max())
     count = largest + 1 if count is None else count
     if type(count) is not int or least < MISSING or not largest < count < 1 << 31 or not count:
         return None
     return given | {"groups": new_array(device, narrow_labels(groups, count)), "num_groups": count}
+
+
+def _in_numpy(cut: object) -> AnyArray | None:
+    """Return labels, keys or offsets in NumPy; None if they are elsewhere, or if there are none."""
+    if type(cut) is list or type(cut) is tuple:
+        try:
+            cut = np.asarray(cut)
+        except ValueError:
+            return None  # lists of different lengths, for which the function raises the error
+    return cut if type(cut) is np.ndarray and cut.ndim and cut.size else None
 
 
 def _device_of(given: dict[str, Any]) -> OpenedDevice | None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Container, Hashable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from types import EllipsisType, FunctionType, NoneType
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from gpuscan.device.context import strategy_key
-from gpuscan.device.device_array import DeviceArray
+from gpuscan.device.device_array import DeviceArray, upload_array
 from gpuscan.engine.launch import launch
 from gpuscan.operators.function_keys import NumpyFunction, function_key, with_parameters
 from gpuscan.operators.named_operators import name_of_ufunc
@@ -25,13 +25,20 @@ from gpuscan.operators.parameters import FLOATS, Parameter, Parameters
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Arrays of NumPy up to this many bytes are a part of the key, by their contents.
-MAX_ARRAY_BYTES = 1024
+# Arrays of NumPy up to this many bytes are a part of the key, by their contents, where they are not uploaded.
+_MAX_ARRAY_BYTES = 1024
+# The dtypes of arrays of NumPy that every device takes, as they are.
+_UPLOADED = frozenset(
+    {np.dtype(each) for each in ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "c8")}
+)
 # Tuples and lists of up to this many values are.
 _MAX_LENGTH = 128
 # Values of these types are equal only if they are the same for every function. The type is a part of the key, since
 # True and 1.0 are equal to 1.
 _PLAIN = frozenset({NoneType, bool, int, str, EllipsisType})
+# Arguments of several values, and of arrays.
+_BUNDLES = (tuple, list, dict)
+_IN_NUMPY = frozenset({np.ndarray, list, tuple})
 # The types of functions that may have floats of their own.
 _FUNCTIONS = (FunctionType, functools.partial)
 
@@ -167,7 +174,7 @@ class CallKey:
             return kind, value
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return kind, *map(self.of, value)
-        if kind is np.ndarray and value.nbytes <= MAX_ARRAY_BYTES and not value.dtype.hasobject:
+        if kind is np.ndarray and value.nbytes <= _MAX_ARRAY_BYTES and not value.dtype.hasobject:
             return np.ndarray, value.dtype, value.shape, value.tobytes()
         if isinstance(value, Numbered):
             return kind, value.number
@@ -204,15 +211,18 @@ class CallKey:
 Upload: TypeAlias = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
-def launchable(function: F, operands: Container[int | str] = (), upload: Upload | None = None) -> F:
+def launchable(
+    function: F, operands: Container[int | str] = (), data: frozenset[str] = frozenset(), upload: Upload | None = None
+) -> F:
     """Let a function launch the program of an earlier call of the same kind, if there was one.
 
     Args:
         function: the function.
         operands: the names of the parameters that take numbers to compute from. Calls with other floats in their place
             launch the same program.
-        upload: uploads arrays of NumPy among the arguments if one of them is long. The call launches a program over
-            the uploaded ones then. Short arrays are a part of the key, since calls often repeat them.
+        data: the names of the parameters that take arrays of NumPy and arrays on a device, with the same results. If
+            an argument is on a device, arrays of NumPy are uploaded there, and the call launches a program over them.
+        upload: uploads what else is in NumPy among the arguments, and has to be checked or converted before.
     """
     parameters = inspect.signature(function).parameters
     defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
@@ -248,11 +258,16 @@ def launchable(function: F, operands: Container[int | str] = (), upload: Upload 
         # Too many arguments have no names, and the function raises the error for them.
         if upload is not None and len(arguments) <= len(by_position):
             for _, value in given:
-                if type(value) is np.ndarray and value.nbytes > MAX_ARRAY_BYTES:
+                if type(value) in _IN_NUMPY:
                     uploaded = upload(dict(given))
                     if uploaded is not None:
-                        return call(**uploaded)
+                        arguments, options, given = (), uploaded, list(uploaded.items())
                     break
+        if data:
+            moved = _upload_data(given, data)
+            if moved is not None:
+                count, given = len(arguments), moved
+                arguments, options = tuple([value for _, value in given[:count]]), dict(given[count:])
         making = CallKey()
         key: list[Hashable] = [name]
         whole: tuple[Hashable, ...] = ()
@@ -311,9 +326,66 @@ def launchable(function: F, operands: Container[int | str] = (), upload: Upload 
     return call  # type: ignore[return-value]
 
 
-def launchable_with(*operands: str, upload: Upload | None = None) -> Callable[[F], F]:
+def launchable_with(*operands: str, data: Iterable[str] = (), upload: Upload | None = None) -> Callable[[F], F]:
     """Return `launchable` for functions with numbers to compute from as these arguments."""
-    return functools.partial(launchable, operands=frozenset(operands), upload=upload)
+    return functools.partial(launchable, operands=frozenset(operands), data=frozenset(data), upload=upload)
+
+
+def _upload_data(given: Sequence[tuple[Any, Any]], data: Container[object]) -> list[tuple[Any, Any]] | None:
+    """Return arguments with arrays of NumPy uploaded to the device of the others; None if there are none to upload.
+
+    Args:
+        given: the arguments by their names, or by their numbers within ``*arrays``.
+        data: the names of the arguments with arrays to upload, as in `launchable`.
+    """
+    leaves: list[object] = []
+    for _, value in given:
+        if isinstance(value, _BUNDLES):
+            _collect(value, leaves)
+        else:
+            leaves.append(value)
+    if np.ndarray not in map(type, leaves):
+        return None
+    for beside in leaves:
+        if isinstance(beside, DeviceArray):
+            break
+    else:
+        return None
+    device = dict(given).get("device")
+    if device is not None and device is not getattr(beside, "device", None):
+        return None
+    return [
+        (option, _upload_leaves(value, beside))
+        if (type(option) is int or option in data) and (type(value) is np.ndarray or isinstance(value, _BUNDLES))
+        else (option, value)
+        for option, value in given
+    ]
+
+
+def _upload_leaves(value: Any, beside: DeviceArray) -> Any:
+    """Return an argument with its arrays of NumPy on the device of another array."""
+    kind = type(value)
+    if kind is np.ndarray:
+        if value.dtype not in _UPLOADED or not value.size:
+            return value
+        made = upload_array(beside._context, value)
+        assert made._owner is not None
+        return beside._made(made._owner, made._shape, made._dtype, 0, None)
+    if kind is tuple or kind is list:
+        return kind([_upload_leaves(each, beside) for each in value])
+    if kind is dict:
+        return {name: _upload_leaves(each, beside) for name, each in value.items()}
+    return value
+
+
+def _collect(bundle: Any, into: list[object]) -> None:
+    """Add the leaves of a bundle to a list, and its parts."""
+    if len(bundle) <= _MAX_LENGTH:
+        parts = bundle.values() if isinstance(bundle, dict) else bundle
+        into += parts
+        for each in parts:
+            if isinstance(each, _BUNDLES):
+                _collect(each, into)
 
 
 def _is_float(value: object) -> bool:

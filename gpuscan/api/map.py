@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array, new_array
+from gpuscan.api.array import Array, SomeArray, arrays_on_device, as_some_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
-from gpuscan.api.launches import MAX_ARRAY_BYTES, launchable
+from gpuscan.api.launches import launchable_with
 from gpuscan.api.outputs import check_out
 from gpuscan.array_types import AnyArray
 from gpuscan.elements import Element, element_of, tuple_of
@@ -27,10 +27,6 @@ from gpuscan.reference.scan import map_arrays
 if TYPE_CHECKING:
     from gpuscan.api.annotations import C, Mapped, P, Plain, Q, Several, Value
 
-# The dtypes of NumPy arrays that every device takes, as they are.
-_UPLOADED = frozenset(
-    {np.dtype(each) for each in ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "c8")}
-)
 # The most bytes of NumPy arrays, inputs and results together, that are on a device at a time. Not tuned.
 _PIECE_BYTES = 256 << 20
 
@@ -147,8 +143,6 @@ def map(
         raise TypeError(f"function={function!r} was passed to gpuscan.map; pass a function of one parameter an array")
     if not FLOATS.isdisjoint([type(each) for each in arrays]):
         function, arrays = _with_numbers(function, arrays)
-    if device is None and np.ndarray in [type(each) for each in arrays]:
-        arrays = upload_beside_arrays(arrays)
     return _map(function, *arrays, out=out, device=device)
 
 
@@ -166,21 +160,7 @@ def _with_numbers(
     return of_arrays, tuple([each for each in arguments if type(each) not in FLOATS])
 
 
-def upload_beside_arrays(arguments: Sequence[object]) -> tuple[object, ...]:
-    """Return arguments of a map, with NumPy arrays on the device if another argument is there.
-
-    The call launches the program of earlier ones then. Short arrays are a part of its key, so they stay in NumPy.
-    """
-    device = next((each.device for each in arguments if isinstance(each, Array)), None)
-
-    def on_device(value: Any) -> object:
-        uploads = type(value) is np.ndarray and value.nbytes > MAX_ARRAY_BYTES and value.dtype in _UPLOADED
-        return new_array(device, value) if uploads and device is not None else value
-
-    return tuple([on_device(each) for each in arguments])
-
-
-@launchable
+@launchable_with(data=["arrays"])
 def _map(
     function: Callable[..., object], *arrays: object, out: object = None, device: Device | str | int | None = None
 ) -> object:

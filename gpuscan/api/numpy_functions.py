@@ -625,11 +625,17 @@ def _tile(A: object, reps: object) -> Array:  # noqa: N803 (NumPy's name)
 
 # Functions that compute from the floats among their arguments. Of other functions, floats are options.
 _OF_FLOATS = frozenset({np.where, np.clip, np.full_like, np.sum, np.prod, np.max, np.min})
+# Functions that take arrays of NumPy together with arrays on a device.
+_OF_ARRAYS = frozenset({np.where, np.clip, np.concatenate, np.stack, np.vstack, np.hstack, np.searchsorted})
+_OPERANDS = frozenset({"args", "options"})
 _launch = launchable(apply_function)
-_launch_with_floats = launchable(apply_function, operands={"args", "options"})
+_launch_with_floats = launchable(apply_function, operands=_OPERANDS)
+_launch_with_arrays = launchable(apply_function, operands=_OPERANDS, data=frozenset({"args"}))
 
 
 def _answer(function: Callable[..., object], args: Sequence[object], options: Mapping[str, object]) -> object:
+    if function in _OF_ARRAYS:
+        return _launch_with_arrays(function, args, options)
     return (_launch_with_floats if function in _OF_FLOATS else _launch)(function, args, options)
 
 

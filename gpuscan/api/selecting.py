@@ -11,7 +11,7 @@ from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.compact import check_mask
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, first_home
-from gpuscan.api.launches import launchable
+from gpuscan.api.launches import launchable, launchable_with
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.picked import Picked
 from gpuscan.api.sort import as_dates, check_keys, sort
@@ -161,7 +161,7 @@ def partition_by(x: Of[S], mask: ArrayLike, /, *, device: Devices = ...) -> tupl
 def partition_by(x: B, mask: ArrayLike, /, *, device: Devices = ...) -> tuple[B, B]: ...
 @overload
 def partition_by(x: ArrayLike, mask: ArrayLike, /, *, device: Devices = ...) -> tuple[AnyArray, AnyArray]: ...
-@launchable
+@launchable_with(data=["mask"])
 def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple[object, object]:
     """Return the entries that a mask picks, and the others: ``(x[mask], x[~mask])``, each in their order.
 

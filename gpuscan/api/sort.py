@@ -11,7 +11,7 @@ from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.array_indices import take_along_axis, take_at
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
-from gpuscan.api.launches import launchable
+from gpuscan.api.launches import launchable, launchable_with
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyDType
 from gpuscan.elements import scalar_of
@@ -167,7 +167,7 @@ def sort_by_key(keys: Of[S], values: Of[T], *, descending: bool = ...) -> tuple[
 def sort_by_key(keys: ArrayLike, values: Several, *, descending: bool = ...) -> tuple[Any, Any]: ...
 @overload
 def sort_by_key(keys: ArrayLike, values: ArrayLike, *, descending: bool = ...) -> tuple[AnyArray, AnyArray]: ...
-@launchable
+@launchable_with(data=["keys", "values"])
 def sort_by_key(keys: object, values: object, *, descending: bool = False) -> tuple[object, object]:
     """Sort keys, and move values along with them: ``(keys[p], values[p])`` with ``p = argsort(keys)``.
 

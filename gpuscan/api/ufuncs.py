@@ -15,7 +15,7 @@ from gpuscan.api.cumulative_sums import promote_dtype
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.launches import launchable
-from gpuscan.api.map import common_shape, is_number, map_leaves, numbers_of, upload_beside_arrays
+from gpuscan.api.map import common_shape, is_number, map_leaves, numbers_of
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyArray, AnyDType
@@ -308,14 +308,15 @@ def _check_indices(name: str, indices: object, length: int) -> AnyArray:
     return given.astype(np.int64)
 
 
-_launch = launchable(apply_ufunc, operands={"inputs", "options"})
+_OPERANDS = frozenset({"inputs", "options"})
+_launch = launchable(apply_ufunc, operands=_OPERANDS)
+_launch_with_data = launchable(apply_ufunc, operands=_OPERANDS, data=frozenset({"inputs"}))
 
 
 def _answer(ufunc: np.ufunc, method: str, inputs: tuple[object, ...], options: dict[str, object]) -> object:
-    if np.ndarray in [type(each) for each in inputs] and method == "__call__" and not options:
-        # Exponents are checked in NumPy.
-        inputs = inputs if ufunc in _WITH_CONSTANTS else upload_beside_arrays(inputs)
-    return _launch(ufunc, method, inputs, options)
+    # Exponents and the indices of other methods are checked in NumPy.
+    takes_data = method == "__call__" and ufunc not in _WITH_CONSTANTS
+    return (_launch_with_data if takes_data else _launch)(ufunc, method, inputs, options)
 
 
 answer_protocols(ufunc=_answer)

@@ -45,8 +45,10 @@ class ArrayIndex:
 
 def is_array_index(index: object) -> bool:
     """Return True if an index picks elements by arrays, lists or bools, so that the result is no view."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return any(isinstance(part, (list, tuple, bool)) or is_mask(part) or getattr(part, "shape", ()) for part in parts)
+    for part in index if isinstance(index, tuple) else (index,):
+        if isinstance(part, (list, tuple, bool)) or is_mask(part) or getattr(part, "shape", None):
+            return True
+    return False
 
 
 def parts_of(index: object, shape: Axes) -> list[Any]:
@@ -176,19 +178,15 @@ def check_indices(index: object, axis: int, length: int) -> Any:
             raise IndexError(f"indices were asked for along axis {axis}, which has 0 entries; pass a slice")
         return index
     given = np.asarray(index)
-    if given.size:
-        least, largest = int(given.min()), int(given.max())
-        error = outside_error(axis, length, largest if largest >= length else least)
-        if error is not None:
-            raise error
+    least, largest = (int(given.min()), int(given.max())) if given.size else (0, -1)
+    if least < -length or largest >= length:
+        raise outside_error(axis, length, largest if largest >= length else least)
     wide = given.astype(np.int64)
-    return np.where(wide < 0, wide + length, wide)
+    return wide + length * (wide < 0) if least < 0 else wide
 
 
-def outside_error(axis: int, length: int, index: int) -> IndexError | None:
-    """Return the error for an index that is outside its axis; None if it is inside."""
-    if -length <= index < length:
-        return None
+def outside_error(axis: int, length: int, index: int) -> IndexError:
+    """Return the error for an index that is outside its axis."""
     advice = f"pass indices from {-length} to {length - 1}" if length else "pass a slice"
     # The device counts indices of more than 32 bits as 2**32 - 1.
     shown = f"{index}" if abs(index) <= MAX_PLACES else "2**32 - 1 or more" if index > 0 else "1 - 2**32 or less"
@@ -205,7 +203,7 @@ def index_error(axis: int, length: int, words: Sequence[int]) -> IndexError | No
     """
     above, below, *_ = words
     index = above or -below
-    return outside_error(axis, length, index) if index else None
+    return outside_error(axis, length, index) if index and not -length <= index < length else None
 
 
 def rows_of(indices: Sequence[AnyArray], lengths: Axes) -> AnyArray:
