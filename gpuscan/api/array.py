@@ -31,8 +31,8 @@ from gpuscan.engine.elementwise import broadcast, convert_array
 from gpuscan.html_table import html_table
 from gpuscan.operators.parameters import reveal
 from gpuscan.problem.arguments import as_array, as_integer, elements_of, native, resolve_axis
-from gpuscan.problem.filled_array import is_float_parameter
 from gpuscan.problem.indices import is_array_index
+from gpuscan.problem.parameter_array import is_float_parameter
 
 if TYPE_CHECKING:
     import wgpu

@@ -22,7 +22,6 @@ from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.problem.arguments import OnDevice, as_array, elements_of
 from gpuscan.problem.broadcasting import broadcast_shapes
-from gpuscan.problem.filled_array import is_float_parameter
 from gpuscan.problem.indices import (
     ArrayIndex,
     check_indices,
@@ -33,6 +32,7 @@ from gpuscan.problem.indices import (
     rows_of,
     split_index,
 )
+from gpuscan.problem.parameter_array import is_float_parameter
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -24,8 +24,8 @@ from gpuscan.operators.operator import operator
 from gpuscan.operators.parameters import reveal
 from gpuscan.problem.arguments import Leaf, as_array, as_flag, initial_rows, native, resolve_axis
 from gpuscan.problem.broadcasting import find_repeated_axes
-from gpuscan.problem.filled_array import cast_parameter, is_float_parameter
 from gpuscan.problem.fixed_bits import EVERYWHERE, is_everywhere
+from gpuscan.problem.parameter_array import cast_parameter, is_float_parameter
 from gpuscan.problem.problem import Problem
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.operators.parameters import Expression, Parameter, present
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.problem.arguments import OnDevice, tuple_of_integers
-from gpuscan.problem.filled_array import FilledArray
+from gpuscan.problem.parameter_array import ParameterArray, fill_array
 from gpuscan.sizes import apply, concrete, has_size
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def empty(context: DeviceContext, shape: Shape, dtype: object) -> DeviceArray:
     return DeviceArray(context, owner.buffer, axes, kind, 0, owner)
 
 
-def upload_array(context: DeviceContext, given: AnyArray, dtype: object = None) -> DeviceArray:
+def upload_array(context: DeviceContext, given: AnyArray | ParameterArray, dtype: object = None) -> DeviceArray:
     """Return a copy of a NumPy array on the device, in C order.
 
     Args:
@@ -268,8 +268,11 @@ def upload_array(context: DeviceContext, given: AnyArray, dtype: object = None) 
         dtype: the dtype of the copy, to which numbers are cast as they are copied (default: the array's dtype).
 
     Calls are recorded only if what they do is decided by their key, so all calls of a kind upload the same numbers. A
-    program of the kind uses this copy.
+    program of the kind uses this copy. Numbers that parameters give are others for each call.
     """
+    if isinstance(given, ParameterArray):
+        array = given if dtype is None else given.astype(check_dtype(dtype))
+        return upload_changing(context, array.content, array.shape, array.dtype)
     kind = _native_dtype(given.dtype) if dtype is None else check_dtype(dtype)
     nbytes = given.size * kind.itemsize
     with guarded(context):
@@ -300,7 +303,7 @@ def upload_changing(
 
 def upload_number(context: DeviceContext, number: Parameter, dtype: AnyDType) -> DeviceArray:
     """Return a number on the device, as an array of shape (). For other floats of the call it is another one."""
-    return upload_changing(context, FilledArray(number, (), dtype).content, (), dtype)
+    return upload_array(context, fill_array(number, (), dtype))
 
 
 def upload_words(context: DeviceContext, numbers: Sequence[int]) -> DeviceArray:

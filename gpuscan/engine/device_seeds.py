@@ -19,7 +19,7 @@ from gpuscan.engine.elementwise import broadcast, in_dtype
 from gpuscan.engine.preparation import check_seeds, seed_words
 from gpuscan.operators.parameters import derive
 from gpuscan.problem.arguments import Leaf
-from gpuscan.problem.filled_array import FilledArray
+from gpuscan.problem.parameter_array import ParameterArray
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -97,7 +97,7 @@ def bind_seeds(
 def _bind_parameters(problem: Problem, spec: ScanSpec, context: DeviceContext) -> DeviceArray | None:
     """Return the words of initial values with parameters of the call among them; None if there are none, or many."""
     seeds: Sequence[object] = problem.seeds or ()
-    if not any(isinstance(seed, FilledArray) for seed in seeds):
+    if not any(isinstance(seed, ParameterArray) for seed in seeds):
         return None
     fields, rows = problem.seed_element.fields, int(problem.rows)  # not a size, since the content depends on it
     width = sum(field.words for field in fields)
@@ -105,7 +105,7 @@ def _bind_parameters(problem: Problem, spec: ScanSpec, context: DeviceContext) -
         return None
     columns = []
     for seed, field in zip(seeds, fields, strict=True):
-        if isinstance(seed, FilledArray):
+        if isinstance(seed, ParameterArray):
             columns.append(seed.astype(word_dtype(field.scalar)).content)
         else:
             words = words_of(Element((field,)), [np.asarray(seed)])

@@ -92,7 +92,8 @@ class Expression:
         if type(self.value) is Size:
             return reveal_size(self.value)
         kind = type(self.value)
-        shown: Any = self if kind in _EXACT else derive(bits_of if kind in FLOATS else repr, self)
+        has_bits = kind in FLOATS or kind is np.ndarray
+        shown: Any = self if kind in _EXACT else derive(bits_of if has_bits else repr, self)
         self.parameters.revealed.setdefault(shown.structure, shown)
         return self.value
 
@@ -154,7 +155,7 @@ _bits = struct.Struct("<d").pack
 
 
 def bits_of(value: Any) -> bytes:
-    """Return the bits of a float of a known type."""
+    """Return the bits of a float of a known type, or of an array of a known shape and dtype."""
     return _bits(value) if type(value) is float else value.tobytes()
 
 

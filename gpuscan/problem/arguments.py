@@ -15,8 +15,8 @@ from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import LEAF, Element, Scalar, Structure, scalar_of
 from gpuscan.errors import abbreviate
 from gpuscan.operators.trace import structure_of
-from gpuscan.problem.filled_array import FilledArray, is_float_parameter
 from gpuscan.problem.indexed_maps import compose_maps
+from gpuscan.problem.parameter_array import fill_array, is_float_parameter
 from gpuscan.problem.results import holds_arrays
 from gpuscan.sizes import Size
 
@@ -400,7 +400,7 @@ def initial_rows(
 
     With `stays_on_device`, arrays on a device are returned as they are, in a shape that broadcasts to (*rows_shape,
     *element shape). Integers that may not fit the element's dtype are read all the same. Parameters of the call stay
-    parameters, as a `FilledArray`.
+    parameters, as a `ParameterArray`.
     """
     values = fields_of(initial, element, "initial")
     rows = int(np.prod(rows_shape, dtype=np.int64))
@@ -409,7 +409,7 @@ def initial_rows(
         if stays_on_device and is_float_parameter(value):
             number = as_array(value.present)
             cast = as_scalars(number, f.scalar, "initial")
-            seeds.append(FilledArray(value, (rows, *f.shape), number.dtype, cast.dtype))
+            seeds.append(fill_array(value, (rows, *f.shape), number.dtype, cast.dtype))
             continue
         on_device = stays_on_device and isinstance(value, OnDevice) and _is_held(value.dtype, f.scalar)
         cast = value if on_device else as_scalars(as_array(value), f.scalar, "initial")

@@ -15,7 +15,7 @@ import numpy as np
 from gpuscan.elements import Element, Structure, bundle_of
 from gpuscan.operators.operator import Operator
 from gpuscan.problem.arguments import OnDevice
-from gpuscan.problem.filled_array import FilledArray
+from gpuscan.problem.parameter_array import ParameterArray
 from gpuscan.problem.problem import Problem
 
 
@@ -72,7 +72,7 @@ def vectors_in(arrays: Sequence[Any], shape: tuple[int, ...], count: int) -> tup
     """Return arrays as arrays of vectors of this many numbers, in the same memory if they are in C order."""
     whole = (*shape, count)
     # `OnDevice` says nothing of views, which the arrays of the engine have.
-    in_numpy = (np.ndarray, FilledArray)
+    in_numpy = (np.ndarray, ParameterArray)
     return tuple(each.reshape(*whole) if isinstance(each, in_numpy) else each._view_as(whole) for each in arrays)
 
 

@@ -1,0 +1,145 @@
+"""Arrays of NumPy that the parameters of a call give, such as an initial value that is a float."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.operators.parameters import FLOATS, Expression, Parameter, derive, reveal
+
+
+class ParameterArray:
+    """An array of NumPy that is computed from the parameters of a call.
+
+    Only what is written here leaves the parameters unknown. Everything else reads the array, which reveals it.
+
+    Args:
+        expression: gives the array.
+    """
+
+    def __init__(self, expression: Expression) -> None:
+        self._expression = expression
+        array: AnyArray = expression.value  # type: ignore[assignment]
+        self.shape, self.dtype, self.ndim = array.shape, array.dtype, array.ndim
+        self.size, self.nbytes = array.size, array.nbytes
+
+    def astype(self, dtype: AnyDType, copy: bool = True) -> Any:
+        """Return the array in another dtype."""
+        return self if dtype == self.dtype else self._derive(_as_dtype, np.dtype(dtype))
+
+    def reshape(self, *shape: int) -> Any:
+        """Return the array in another shape. One length may be -1."""
+        return self._derive(np.reshape, shape)
+
+    def broadcast_to(self, shape: tuple[int, ...]) -> Any:
+        """Return the array, broadcast to a shape."""
+        return self if shape == self.shape else self._derive(_broadcast_to, shape)
+
+    def __getitem__(self, index: object) -> Any:
+        return self._derive(_item, index)
+
+    def _derive(self, function: Callable[..., object], *constants: object) -> Any:
+        return _array_of(derive(function, self._expression, *constants))
+
+    @property
+    def content(self) -> bytes | Expression:
+        """The bytes of the array, filled up with zeros to whole words."""
+        return derive(_bytes_of, self._expression)
+
+    def holds(self, predicate: Callable[[AnyArray], bool]) -> bool:
+        """Return what a predicate says, which becomes a part of the key of the program."""
+        return bool(reveal(derive(predicate, self._expression)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
+        return np.array(reveal(self._expression), dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)  # protocols ask whether there is such a thing
+        return getattr(np.asarray(self), name)
+
+
+def fill_array(number: Parameter, shape: tuple[int, ...], *dtypes: AnyDType) -> Any:
+    """Return an array with the same parameter in all places.
+
+    Args:
+        number: the parameter.
+        shape: the array's shape.
+        dtypes: the dtypes that the number is cast to, in this order.
+    """
+    return _array_of(derive(_fill, number._expression, shape, dtypes))
+
+
+def combine_arrays(function: Callable[..., Sequence[AnyArray]], arrays: Sequence[Any]) -> list[Any]:
+    """Return the arrays that a function of arrays returns. Parameters among these stay unknown.
+
+    Args:
+        function: depends on its arguments alone.
+        arrays: arrays of NumPy, and of parameters.
+    """
+    unknown = [each._expression for each in arrays if isinstance(each, ParameterArray)]
+    if not unknown:
+        return list(function(*arrays))
+
+    def of_unknown(*values: AnyArray) -> Sequence[AnyArray]:
+        following = iter(values)
+        return function(*[next(following) if isinstance(each, ParameterArray) else each for each in arrays])
+
+    found = derive(of_unknown, *unknown)
+    if not isinstance(found, Expression):
+        return list(found)
+    results: Any = found.value
+    return [_array_of(derive(operator.getitem, found, place)) for place in range(len(results))]
+
+
+def is_float_parameter(value: object) -> TypeGuard[Parameter]:
+    """Return True for a parameter in the place of a float of Python or NumPy."""
+    return type(value) is Parameter and value.kind in FLOATS
+
+
+def cast_parameter(number: Parameter, *dtypes: AnyDType) -> Any:
+    """Return a parameter cast to some dtypes, in this order, as a number of NumPy."""
+    found = derive(_cast, number._expression, dtypes)
+    return Parameter(found) if isinstance(found, Expression) else found
+
+
+def _array_of(found: Any) -> Any:
+    # What takes too many operations is revealed already, and is a constant.
+    return ParameterArray(found) if isinstance(found, Expression) else found
+
+
+def _cast(number: object, dtypes: tuple[AnyDType, ...]) -> Any:
+    array = np.asarray(number)
+    for dtype in dtypes:
+        array = array.astype(dtype)
+    return array[()]
+
+
+def _fill(number: object, shape: tuple[int, ...], dtypes: tuple[AnyDType, ...]) -> AnyArray:
+    cast = np.asarray(number)
+    for dtype in dtypes:
+        cast = cast.astype(dtype)
+    array: AnyArray = np.empty(shape, cast.dtype)
+    array[...] = cast
+    return array
+
+
+def _as_dtype(array: AnyArray, dtype: AnyDType) -> AnyArray:
+    return array.astype(dtype)
+
+
+def _broadcast_to(array: AnyArray, shape: tuple[int, ...]) -> AnyArray:
+    return np.broadcast_to(array, shape)
+
+
+def _item(array: AnyArray, index: Any) -> AnyArray:
+    return np.asarray(array[index])
+
+
+def _bytes_of(array: AnyArray) -> bytes:
+    content = array.tobytes()
+    return content + bytes(-len(content) % 4)
