@@ -61,6 +61,8 @@ class HoldingQueue(ABC):
         self._uploads: wgpu.GPUBuffer | None = None
         self._uploaded = np.empty(0, np.uint8)
         self._upload_bytes = 0
+        # How many times held runs could not be submitted.
+        self.failures = 0
         # The time until which the GPU has work, at least, and the time at which the list was full.
         self._busy_until = 0.0
         self._last_full = 0.0
@@ -190,6 +192,7 @@ class HoldingQueue(ABC):
                     self._forget(taken, uploaded)
                     taken = 0
             except Exception:
+                self.failures += 1
                 if taken and copies:
                     # The copies may be at fault, and not the runs.
                     self.flush()

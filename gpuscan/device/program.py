@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -32,10 +31,6 @@ if TYPE_CHECKING:
     from gpuscan.device.tile_state import Begun, RunKind, TileState
     from gpuscan.operators.parameters import Parameters
     from gpuscan.planning.plan import ScanPlan
-
-# The most buffers that a program has for contents of one uniform.
-_MAX_CONTENTS = 16
-
 
 # ----- Steps
 
@@ -130,42 +125,31 @@ Item = Stage | ClearPart | CopyPart | RunStart
 
 
 class ChangingConstant:
-    """Buffers for the contents that launches of a program read in one place.
+    """A buffer for the contents that launches of a program read in one place.
 
-    A buffer gets new contents only when no held run reads it. What was submitted reads the old ones, because a write
-    takes its place in the queue.
+    Other contents are copied there after the held runs, which read the earlier ones.
 
     Args:
-        size: the bytes of a buffer.
+        size: the bytes of the buffer.
         usage: what it is used for.
     """
 
     def __init__(self, size: int, usage: int) -> None:
         self._size, self._usage = size, usage
-        # By its contents, each buffer, and at which flush it was used; the most recently used is the last.
-        self._buffers: OrderedDict[bytes, tuple[wgpu.GPUBuffer, int]] = OrderedDict()
-        self._flushes = 0
+        self._buffer: wgpu.GPUBuffer | None = None
+        # What the buffer contains once the held runs are done, and how many runs had failed when it was written.
+        self._content: tuple[bytes, int] = b"", 0
 
     def with_content(self, context: Submitting, content: bytes) -> wgpu.GPUBuffer:
-        """Return a buffer with these bytes, for a run that is appended before the next call. The lock is held."""
-        buffers, queue = self._buffers, context.queue
-        found = buffers.pop(content, None)
-        if found is not None:
-            buffer = found[0]
-        else:
-            if not queue.is_holding:
-                self._flushes += 1
-            full = len(buffers) == _MAX_CONTENTS
-            if buffers and (full or next(iter(buffers.values()))[1] < self._flushes):
-                _, (buffer, used) = buffers.popitem(last=False)
-                if used == self._flushes:
-                    queue.flush()
-                    self._flushes += 1
-            else:
-                usage = self._usage | context.usage.COPY_DST
-                buffer = context.wgpu_device.create_buffer(size=self._size, usage=usage)
-            queue.write_unread(buffer, 0, np.frombuffer(content, np.uint8))
-        buffers[content] = buffer, self._flushes
+        """Return the buffer with these bytes, for a run that is appended before the next call. The lock is held."""
+        buffer, queue = self._buffer, context.queue
+        if buffer is None:
+            usage = self._usage | context.usage.COPY_DST
+            buffer = self._buffer = context.wgpu_device.create_buffer(size=self._size, usage=usage)
+        wanted = content, queue.failures
+        if wanted != self._content:
+            queue.write_held(buffer, 0, np.frombuffer(content, np.uint8))
+            self._content = wanted
         return buffer
 
 
