@@ -29,10 +29,10 @@ from gpuscan.device.transfer import round_up, start_call
 from gpuscan.engine.element_copy import contiguous, duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, convert_array
 from gpuscan.html_table import html_table
+from gpuscan.operators.parameter_array import HostArray, is_float_parameter
 from gpuscan.operators.parameters import reveal
 from gpuscan.problem.arguments import as_array, as_integer, elements_of, native, resolve_axis
 from gpuscan.problem.indices import is_array_index
-from gpuscan.problem.parameter_array import is_float_parameter
 
 if TYPE_CHECKING:
     import wgpu
@@ -617,7 +617,7 @@ def by_numpy(function: Callable[..., Any], *arguments: object, **options: object
     return found
 
 
-def new_array(device: OpenedDevice, content: AnyArray | None, shape: Shape = (), dtype: object = None) -> Array:
+def new_array(device: OpenedDevice, content: HostArray | None, shape: Shape = (), dtype: object = None) -> Array:
     """Return a new array on the device: a copy of `content`, or with arbitrary contents if it is None."""
     context = device._context
     made = empty(context, shape, dtype) if content is None else upload_array(context, content)

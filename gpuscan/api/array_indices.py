@@ -20,6 +20,7 @@ from gpuscan.engine.array_indices import IndexedArray, put, resolve_indices, tak
 from gpuscan.engine.compaction import all_indices, compact_on_device
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.elementwise import broadcast
+from gpuscan.operators.parameter_array import is_float_parameter
 from gpuscan.problem.arguments import OnDevice, as_array, elements_of
 from gpuscan.problem.broadcasting import broadcast_shapes
 from gpuscan.problem.indices import (
@@ -32,7 +33,6 @@ from gpuscan.problem.indices import (
     rows_of,
     split_index,
 )
-from gpuscan.problem.parameter_array import is_float_parameter
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

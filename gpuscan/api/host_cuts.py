@@ -23,9 +23,9 @@ _MAX_KEY_BYTES = 1 << 20
 
 def upload_scan_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
     """Return the arguments of `gpuscan.scan` with what cuts the array on its device; None if it is not in NumPy."""
-    device = _device_of(given)
+    array = _array_of(given)
     cuts = [name for name in ("segments", "keys", "groups") if given.get(name) is not None]
-    if device is None or len(cuts) != 1:
+    if array is None or len(cuts) != 1:
         return None
     (name,) = cuts
     cut = _in_numpy(given[name])
@@ -33,32 +33,32 @@ def upload_scan_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
     if cut is None:
         return None
     if name == "segments":
-        uploaded = _upload_offsets(device, cut, given)
+        uploaded = _upload_offsets(array, cut, given.get("axis"))
     elif name == "keys" and cut.dtype.kind in "iub" and cut.dtype.isnative and cut.nbytes <= _MAX_KEY_BYTES:
-        uploaded = new_array(device, cut)
-    elif name == "groups" and cut.dtype.kind in "iub" and cut.shape in (given["x"].shape, (len(cut),)):
+        uploaded = new_array(array.device, cut)
+    elif name == "groups" and cut.dtype.kind in "iub" and cut.shape in (array._shape, (len(cut),)):
         axis = given.get("axis") if cut.ndim > 1 else 0
         if isinstance(axis, int) and -cut.ndim <= axis < cut.ndim:
-            uploaded = _upload_labels(device, cut, axis)
+            uploaded = _upload_labels(array.device, cut, axis)
     return None if uploaded is None else given | {name: uploaded}
 
 
 def upload_reduction_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
     """Return the arguments of `gpuscan.reduce` with what cuts the array on its device; None if it is not in NumPy."""
-    device, groups, count = _device_of(given), _in_numpy(given.get("groups")), given.get("num_groups")
+    array, groups, count = _array_of(given), _in_numpy(given.get("groups")), given.get("num_groups")
     segments = _in_numpy(given.get("segments"))
-    if device is not None and given.get("groups") is None and count is None and segments is not None:
+    if array is not None and given.get("groups") is None and count is None and segments is not None:
         # The error for an empty segment without a result is raised at once.
         full = given.get("op", "add") == "add" or (segments.ndim == 1 and (segments[1:] != segments[:-1]).all())
-        uploaded = _upload_offsets(device, segments, given) if full else None
+        uploaded = _upload_offsets(array, segments, given.get("axis")) if full else None
         return None if uploaded is None else given | {"segments": uploaded}
-    if device is None or groups is None or groups.dtype.kind not in "iub" or given.get("segments") is not None:
+    if array is None or groups is None or groups.dtype.kind not in "iub" or given.get("segments") is not None:
         return None
     least, largest = int(groups.min()), int(groups.max())
     count = largest + 1 if count is None else count
     if type(count) is not int or least < MISSING or not largest < count < 1 << 31 or not count:
         return None
-    return given | {"groups": new_array(device, narrow_labels(groups, count)), "num_groups": count}
+    return given | {"groups": new_array(array.device, narrow_labels(groups, count)), "num_groups": count}
 
 
 def _in_numpy(cut: object) -> AnyArray | None:
@@ -71,30 +71,35 @@ def _in_numpy(cut: object) -> AnyArray | None:
     return cut if type(cut) is np.ndarray and cut.ndim and cut.size else None
 
 
-def _device_of(given: dict[str, Any]) -> OpenedDevice | None:
+def _array_of(given: dict[str, Any]) -> Array | None:
+    """Return the array of a call, or one of its arrays, if all have one shape and are on the device of the call."""
     x = given.get("x")
-    return x.device if isinstance(x, Array) and given.get("device") is None else None
+    arrays = [x] if isinstance(x, Array) else list(x.values() if type(x) is dict else x if type(x) is tuple else ())
+    for each in arrays:
+        if not isinstance(each, Array) or each._shape != arrays[0]._shape:
+            return None
+    return arrays[0] if arrays and given.get("device") in (None, arrays[0].device) else None
 
 
 def _upload_labels(device: OpenedDevice, labels: AnyArray, axis: int) -> CountedLabels | None:
     """Return the labels of a scan on the device; None if some are missing, or if they are far from each other."""
-    if missing_labels(labels) is not None:
+    least, largest = bounds = int(labels.min()), int(labels.max())
+    if largest - least >= 1 << 31 or (least <= MISSING <= largest and missing_labels(labels) is not None):
         return None
-    numbers = number_labels(labels)
-    largest = int(numbers.max())
-    if numbers.dtype.itemsize == 8 or largest >= 1 << 31:
-        return None
-    narrow = new_array(device, numbers.astype(np.min_scalar_type(largest)))
-    return CountedLabels(narrow, largest + 1, in_order(numbers, axis))
+    if labels.dtype == np.bool_:
+        numbers = labels.view(np.uint8)
+    else:
+        numbers, largest = number_labels(labels, bounds), largest - least
+    return CountedLabels(new_array(device, numbers), largest + 1, in_order(numbers, axis))
 
 
-def _upload_offsets(device: OpenedDevice, offsets: AnyArray, given: dict[str, Any]) -> Array | None:
+def _upload_offsets(array: Array, offsets: AnyArray, axis: object) -> Array | None:
     """Return the offsets of segments on the device; None if they are wrong, or if a row may have 2^32 elements."""
-    shape, axis = given["x"].shape, given.get("axis")
+    shape = array._shape
     axis = 0 if axis is None and len(shape) == 1 else axis
     if type(axis) is not int or not -len(shape) <= axis < len(shape) or not 0 < shape[axis] < 1 << 32:
         return None
     if offsets.dtype.kind not in "iu" or offsets.ndim != 1 or len(offsets) < 2:
         return None
     right = offsets[0] == 0 and offsets[-1] == shape[axis] and (offsets[1:] >= offsets[:-1]).all()
-    return new_array(device, offsets.astype(np.uint32)) if right else None
+    return new_array(array.device, offsets.astype(np.uint32)) if right else None

@@ -21,7 +21,8 @@ from gpuscan.engine.launch import launch
 from gpuscan.operators.function_keys import NumpyFunction, function_key, with_parameters
 from gpuscan.operators.named_operators import name_of_ufunc
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.parameters import FLOATS, Parameter, Parameters
+from gpuscan.operators.parameter_array import ParameterArray
+from gpuscan.operators.parameters import FLOATS, Expression, Parameter, Parameters
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,16 +72,18 @@ class CallKey:
         functions: the keys of these arguments, without the floats.
         places: the argument that each of them is, by its name or its number, and the index of its first float.
         operand: True while the key of an operand is made.
+        array_operands: True if operands can be short arrays of NumPy, which are parameters as floats are.
         has_operands: True if a float is an operand.
     """
 
-    __slots__ = ("arrays", "floats", "functions", "has_operands", "operand", "places", "sizes")
+    __slots__ = ("array_operands", "arrays", "floats", "functions", "has_operands", "operand", "places", "sizes")
 
-    def __init__(self) -> None:
+    def __init__(self, array_operands: bool) -> None:
         self.operand = self.has_operands = False
+        self.array_operands = array_operands
         self.arrays: list[DeviceArray] = []
         self.sizes: list[int] = []
-        self.floats: list[float] = []
+        self.floats: list[Any] = []
         self.functions: list[Hashable] = []
         self.places: dict[int | str, int] = {}
 
@@ -95,6 +98,8 @@ class CallKey:
         Raises:
             _NoKeyError: the argument may change without notice.
         """
+        if isinstance(value, DeviceArray):
+            return self._of_array(value)
         first = len(self.floats)
         if isinstance(value, _FUNCTIONS):
             found = function_key(value, floats=self.floats)
@@ -151,10 +156,10 @@ class CallKey:
             return kind, *map(self.of, value)
         if kind is dict:
             return dict, tuple(value), *map(self.of, value.values())
-        if self.operand and kind in FLOATS:
+        if self.operand and (kind in FLOATS or (self.array_operands and kind is np.ndarray and _is_number(value))):
             self.floats.append(value)
             self.has_operands = True
-            return Parameter, kind
+            return (Parameter, value.dtype, value.shape) if kind is np.ndarray else (Parameter, kind)
         if isinstance(value, np.generic):
             return kind, value.dtype, value.tobytes()
         if kind is float or kind is complex:
@@ -212,7 +217,12 @@ Upload: TypeAlias = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
 def launchable(
-    function: F, operands: Container[int | str] = (), data: frozenset[str] = frozenset(), upload: Upload | None = None
+    function: F,
+    operands: Container[int | str] = (),
+    data: frozenset[str] = frozenset(),
+    upload: Upload | None = None,
+    *,
+    array_operands: bool = False,
 ) -> F:
     """Let a function launch the program of an earlier call of the same kind, if there was one.
 
@@ -220,6 +230,8 @@ def launchable(
         function: the function.
         operands: the names of the parameters that take numbers to compute from. Calls with other floats in their place
             launch the same program.
+        array_operands: True if these parameters take arrays of numbers as well. Short ones are parameters of the
+            program as floats are.
         data: the names of the parameters that take arrays of NumPy and arrays on a device, with the same results. If
             an argument is on a device, arrays of NumPy are uploaded there, and the call launches a program over them.
         upload: uploads what else is in NumPy among the arguments, and has to be checked or converted before.
@@ -253,7 +265,9 @@ def launchable(
         if options:
             if not options.keys().isdisjoint(by_position[: len(arguments)]):
                 return function(*arguments, **options)  # which raises the error for an argument that is passed twice
-            named = sorted(options, key=lambda option: order.get(option, -1)) if len(options) > 1 else options
+            named = options
+            if len(options) > 1 and options.keys() <= order.keys():
+                named = sorted(options, key=order.__getitem__)  # type: ignore[assignment]
             given += [(option, options[option]) for option in named]
         # Too many arguments have no names, and the function raises the error for them.
         if upload is not None and len(arguments) <= len(by_position):
@@ -264,11 +278,11 @@ def launchable(
                         arguments, options, given = (), uploaded, list(uploaded.items())
                     break
         if data:
-            moved = _upload_data(given, data)
+            moved = _upload_data(given, data, operands if array_operands else ())
             if moved is not None:
                 count, given = len(arguments), moved
                 arguments, options = tuple([value for _, value in given[:count]]), dict(given[count:])
-        making = CallKey()
+        making = CallKey(array_operands)
         key: list[Hashable] = [name]
         whole: tuple[Hashable, ...] = ()
         try:
@@ -310,7 +324,9 @@ def launchable(
                     if isinstance(passed[option], _FUNCTIONS):
                         passed[option] = with_parameters(passed[option], parameters, first)
                     else:
-                        passed[option] = _replace(passed[option], _is_float, map(Parameter, parameters.leaves[first:]))
+                        is_replaced = _is_number if array_operands else _is_float
+                        numbers = map(_parameter_of, parameters.leaves[first:])
+                        passed[option] = _replace(passed[option], is_replaced, numbers)
             if others is not arrays:
                 following = iter(others)
                 passed = {option: _replace(value, _is_array, following) for option, value in passed.items()}
@@ -327,16 +343,20 @@ def launchable(
 
 
 def launchable_with(*operands: str, data: Iterable[str] = (), upload: Upload | None = None) -> Callable[[F], F]:
-    """Return `launchable` for functions with numbers to compute from as these arguments."""
-    return functools.partial(launchable, operands=frozenset(operands), data=frozenset(data), upload=upload)
+    """Return `launchable` for functions with numbers, or arrays of numbers, to compute from as these arguments."""
+    named = frozenset(operands)
+    return functools.partial(launchable, operands=named, data=frozenset(data), upload=upload, array_operands=True)
 
 
-def _upload_data(given: Sequence[tuple[Any, Any]], data: Container[object]) -> list[tuple[Any, Any]] | None:
+def _upload_data(
+    given: Sequence[tuple[Any, Any]], data: Container[object], short: Container[object]
+) -> list[tuple[Any, Any]] | None:
     """Return arguments with arrays of NumPy uploaded to the device of the others; None if there are none to upload.
 
     Args:
         given: the arguments by their names, or by their numbers within ``*arrays``.
         data: the names of the arguments with arrays to upload, as in `launchable`.
+        short: the names of those with short arrays that are parameters.
     """
     leaves: list[object] = []
     for _, value in given:
@@ -355,26 +375,26 @@ def _upload_data(given: Sequence[tuple[Any, Any]], data: Container[object]) -> l
     if device is not None and device is not getattr(beside, "device", None):
         return None
     return [
-        (option, _upload_leaves(value, beside))
+        (option, _upload_leaves(value, beside, option in short))
         if (type(option) is int or option in data) and (type(value) is np.ndarray or isinstance(value, _BUNDLES))
         else (option, value)
         for option, value in given
     ]
 
 
-def _upload_leaves(value: Any, beside: DeviceArray) -> Any:
-    """Return an argument with its arrays of NumPy on the device of another array."""
+def _upload_leaves(value: Any, beside: DeviceArray, stay_short: bool) -> Any:
+    """Return an argument with its arrays of NumPy on the device of another array, or with those that are not short."""
     kind = type(value)
     if kind is np.ndarray:
-        if value.dtype not in _UPLOADED or not value.size:
+        if value.dtype not in _UPLOADED or not value.size or (stay_short and value.nbytes <= _MAX_ARRAY_BYTES):
             return value
         made = upload_array(beside._context, value)
         assert made._owner is not None
         return beside._made(made._owner, made._shape, made._dtype, 0, None)
     if kind is tuple or kind is list:
-        return kind([_upload_leaves(each, beside) for each in value])
+        return kind([_upload_leaves(each, beside, stay_short) for each in value])
     if kind is dict:
-        return {name: _upload_leaves(each, beside) for name, each in value.items()}
+        return {name: _upload_leaves(each, beside, stay_short) for name, each in value.items()}
     return value
 
 
@@ -388,8 +408,20 @@ def _collect(bundle: Any, into: list[object]) -> None:
                 _collect(each, into)
 
 
+def _is_number(value: object) -> bool:
+    """Return True for a float, or for a short array of numbers."""
+    if type(value) is not np.ndarray:
+        return type(value) in FLOATS
+    return value.dtype.kind in "biufc" and 0 < value.nbytes <= _MAX_ARRAY_BYTES
+
+
 def _is_float(value: object) -> bool:
     return type(value) in FLOATS
+
+
+def _parameter_of(leaf: Expression) -> Parameter | ParameterArray:
+    """Return what takes the place of a number of the call."""
+    return ParameterArray(leaf) if type(leaf.value) is np.ndarray else Parameter(leaf)
 
 
 def _is_array(value: object) -> bool:

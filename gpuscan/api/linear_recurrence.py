@@ -21,11 +21,11 @@ from gpuscan.elements import compute_dtype, dtype_from, element_of, tuple_of
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.operators.adjoint import LAST
 from gpuscan.operators.operator import operator
+from gpuscan.operators.parameter_array import ParameterArray, cast_parameter, is_float_parameter
 from gpuscan.operators.parameters import reveal
 from gpuscan.problem.arguments import Leaf, as_array, as_flag, initial_rows, native, resolve_axis
 from gpuscan.problem.broadcasting import find_repeated_axes
 from gpuscan.problem.fixed_bits import EVERYWHERE, is_everywhere
-from gpuscan.problem.parameter_array import cast_parameter, is_float_parameter
 from gpuscan.problem.problem import Problem
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def linear_recurrence(
 def linear_recurrence(
     a: ArrayLike, b: ArrayLike, *, dtype: DTypeLike | None = ..., **options: Unpack[RecurrenceOptions]
 ) -> AnyArray: ...
-@launchable_with("a", "initial")
+@launchable_with("a", "initial", data=["b", "initial"])
 def linear_recurrence(
     a: Any,
     b: Any,
@@ -125,6 +125,7 @@ def linear_recurrence(
                [5.  , 3.5 , 2.75]], dtype=float32)
     """
     b = _array(b)
+    a = _gate(a, b)
     number = a if is_float_parameter(a) else None
     a = _array_like(a if number is None else number.present, b)
     kind = common_dtype("a", a, "b", b) if dtype is None else dtype_from(dtype)
@@ -201,7 +202,7 @@ def linear_recurrence_vjp(
     reverse: bool = ...,
     reproducible: str | None = ...,
 ) -> tuple[Any, Any, Any]: ...
-@launchable_with("a")
+@launchable_with("a", "initial", data=["grad_h"])
 def linear_recurrence_vjp(
     a: object,
     h: object,
@@ -267,6 +268,8 @@ def gradients(
     if is_float_parameter(a) and isinstance(states, Array):
         kind = _array_like(a.present, states).dtype
         gates: SomeArray = Array._of(states.device, upload_number(states._context, a, kind))
+    elif isinstance(a, ParameterArray) and isinstance(states, Array):
+        gates = new_array(states.device, a)
     else:
         gates = _array_like(reveal(a), states)
     if states.shape != grads.shape:
@@ -322,12 +325,13 @@ def gradients(
     if initial is None:
         return grad_a, grad_b, None
     # The gradient of the first state passes through the first gate.
+    initial_shape = () if is_float_parameter(initial) else np.shape(initial)
     if shape[axis]:
         at = (slice(None),) * axis + (-1 if reverse else 0,)
         pair = (whole[at], grad_b[at])
-        first: SomeArray = gradient_of_broadcast(pair, np.shape(initial), dtype, where, _product, reproducible)
+        first: SomeArray = gradient_of_broadcast(pair, initial_shape, dtype, where, _product, reproducible)
     else:
-        first = np.zeros(np.shape(initial), dtype)
+        first = np.zeros(initial_shape, dtype)
         first = home.asarray(first) if home is not None and is_on_device(problem) else first
     return grad_a, grad_b, first
 
@@ -496,6 +500,15 @@ def broadcast_to(one: str, x: SomeArray, other: str, y: SomeArray) -> SomeArray:
 def _array(x: object) -> SomeArray:
     """Return an array in native byte order."""
     return x if isinstance(x, Array) else native(as_array(x))
+
+
+def _gate(a: object, b: SomeArray) -> object:
+    """Return a gate of the call's parameters as one number, or on the device of `b`. Return other gates as they are."""
+    if not isinstance(a, ParameterArray):
+        return a
+    if a.size == 1 and a.ndim <= b.ndim:
+        return a.number()
+    return new_array(b.device, a) if isinstance(b, Array) else np.asarray(a)
 
 
 def _array_like(x: object, other: SomeArray) -> SomeArray:

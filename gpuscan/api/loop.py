@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuscan.api.array import Array, SomeArray
 from gpuscan.api.device import Device
-from gpuscan.api.launches import launchable
+from gpuscan.api.launches import launchable_with
 from gpuscan.api.loop_arguments import LoopArguments, Place, loop_arguments
 from gpuscan.api.loop_runs import LoopRun, stack_numbers
 from gpuscan.api.outputs import execute
@@ -193,8 +193,9 @@ def loop(
     """
     reverse = as_flag("reverse", reverse)
     check_choice("method", method, _METHODS)
-    tolerance, max_iterations = _check_limits(tolerance, max_iterations)
-    fixed = is_everywhere(reproducible)
+    if tolerance is not None or type(max_iterations) is not int or max_iterations < 1:
+        tolerance, max_iterations = _check_limits(tolerance, max_iterations)
+    fixed = reproducible is not None and is_everywhere(reproducible)
     if fixed and (method != "auto" or not _all_host(init)):
         found = f"method={method!r}" if method != "auto" else "an init on a device"
         raise OperatorError(
@@ -291,7 +292,12 @@ def _run(
     return check_results(arguments, derivation, reverse) or run_sequentially(arguments, reverse)
 
 
-_launch_loop = launchable(_run)
+@launchable_with("init")
+def _launch_loop(
+    f: Callable[..., object], init: object, xs: object, *, axis: int = 0, reverse: bool = False, method: str = "auto",
+    device: Device | str | int | None = None, fixed: bool = False,
+) -> tuple[object, object]:  # fmt: skip
+    return _run(f, init, xs, axis=axis, reverse=reverse, method=method, device=device, fixed=fixed, forms=[])
 
 
 # ----- Step by step
@@ -301,7 +307,7 @@ def run_sequentially(arguments: LoopArguments, reverse: bool) -> tuple[object, o
     """Return the last carry and the outputs of the loop itself, which takes one invocation for each row."""
     step, home = arguments.step, arguments.home
     outputs = [] if step.output is None else list(step.output.fields)
-    numbers: list[SomeArray] = []
+    numbers: list[Any] = []
     for leaf, field in zip(arguments.init, step.carry.fields, strict=True):
         numbers += [leaf[(..., *at)] if field.shape else leaf for at in np.ndindex(field.shape)]
     function = _step_of_numbers(step, whole_words=home is not None)

@@ -13,12 +13,13 @@ import numpy as np
 from gpuscan.api.array import Array, SomeArray, as_some_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
-from gpuscan.array_types import AnyArray, AnyDType
+from gpuscan.array_types import AnyDType
 from gpuscan.elements import LEAF, Element, Field, Structure, element_of, scalar_of
 from gpuscan.errors import OperatorError, abbreviate
 from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.loops.classes import Derivation, derive
 from gpuscan.operators.loops.step import Step, keeps_weak, trace_step
+from gpuscan.operators.parameter_array import HostArray, ParameterArray, fill_array, is_float_parameter
 from gpuscan.operators.parameters import Parameter, Switch, reveal
 from gpuscan.operators.source_location import SingleNumberError
 from gpuscan.problem.arguments import native, resolve_axis, structure_and_leaves
@@ -70,7 +71,7 @@ class LoopArguments:
     """
 
     step: Step
-    init: tuple[SomeArray, ...]
+    init: tuple[SomeArray | ParameterArray, ...]
     xs: tuple[SomeArray, ...]
     shape: tuple[int, ...]
     axis: int
@@ -87,9 +88,9 @@ class LoopArguments:
     def length(self) -> int:
         return self.shape[self.axis]
 
-    def initial_numbers(self) -> list[AnyArray | None]:
+    def initial_numbers(self) -> list[HostArray | None]:
         """Return the first value of each number of the carry, from `init`; None for a number on a device."""
-        found: list[AnyArray | None] = []
+        found: list[Any] = []
         for leaf, field in zip(self.init, self.step.carry.fields, strict=True):
             if isinstance(leaf, Array):
                 found += [None] * field.count
@@ -104,8 +105,9 @@ class LoopArguments:
         Raises:
             LoopError: it has no associative form.
         """
-        on_host = [leaf for leaf in self.init if isinstance(leaf, np.ndarray)]
-        if self.key is None or any(leaf.nbytes > _MAX_KEY_BYTES for leaf in on_host):
+        on_host = [leaf for leaf in self.init if not isinstance(leaf, Array)]
+        is_known = not any(isinstance(leaf, ParameterArray) for leaf in on_host)
+        if self.key is None or not is_known or any(leaf.nbytes > _MAX_KEY_BYTES for leaf in on_host):
             return derive(self.step, self.initial_numbers())
         key = (self.key, *(leaf.tobytes() if isinstance(leaf, np.ndarray) else None for leaf in self.init))
         known = _derivations.find(key)
@@ -163,7 +165,7 @@ def loop_arguments(
     # What is found if a sum over the entries of a carry means a sum over one number.
     single: LoopArguments | None = None
     for carry, given in tries:
-        splits = _splits([leaf.shape for leaf in leaves], [np.shape(each) for each in given], axis)
+        splits = _splits([leaf.shape for leaf in leaves], [_shape_of(each) for each in given], axis)
         if any(map(any, (split[2] for split in splits))) and _takes_numbers(f, structure, leaves, carry, given):
             # The function takes numbers, so all axes of init are rows.
             splits = [split for split in splits if not any(split[2])]
@@ -180,7 +182,7 @@ def loop_arguments(
     if single is not None:
         return single
     if not refusals:
-        raise _no_split([leaf.shape for leaf in leaves], [np.shape(each) for each in tries[0][1]], axis)
+        raise _no_split([leaf.shape for leaf in leaves], [_shape_of(each) for each in tries[0][1]], axis)
     raise next((each for each in refusals if not isinstance(each, SingleNumberError)), refusals[0])
 
 
@@ -230,12 +232,21 @@ def _takes_numbers(
 # ----- init
 
 # A leaf of init: an array, or a Python number, which takes the dtype that the step gives it.
-Initial: TypeAlias = SomeArray | int | float | complex | Parameter
+Initial: TypeAlias = SomeArray | ParameterArray | int | float | complex | Parameter
+# The types of the arrays among them.
+_ARRAYS = (Array, np.ndarray, ParameterArray)
 
 
 def _is_weak(value: object) -> TypeGuard[int | float | complex | Parameter]:
-    kinds = (int, float, complex)
-    return type(value) in kinds or type(value) is Parameter
+    return _kind_of(value) in (int, float, complex)
+
+
+def _kind_of(value: object) -> type:
+    return value.kind if type(value) is Parameter else type(value)
+
+
+def _shape_of(value: Initial) -> tuple[int, ...]:
+    return value.shape if isinstance(value, _ARRAYS) else ()
 
 
 def _carries(init: object) -> list[tuple[Structure, list[Initial]]]:
@@ -262,6 +273,11 @@ def _flatten(value: object, *, lists: bool) -> tuple[Structure, list[Initial]]:
         keys, parts = tuple(getattr(value, "_fields", range(len(value)))), list(value)
         factory = type(value) if named else None
     elif _is_weak(value):
+        return LEAF, [value]
+    elif is_float_parameter(value):
+        return LEAF, [fill_array(value, (), np.dtype(value.kind))]
+    elif isinstance(value, ParameterArray):
+        scalar_of(value.dtype)
         return LEAF, [value]
     else:
         leaf = as_some_array(value)
@@ -356,13 +372,16 @@ def _with_split(
             found = _steps.keep(key, found)
     step = found
     on_device = any(isinstance(each, Array) for each in (*leaves, *given))
-    arrays: list[SomeArray] = []
+    arrays: list[SomeArray | ParameterArray] = []
     for value, field in zip(given, step.carry.fields, strict=True):
         if isinstance(value, Array):
             arrays.append(value)
-            continue
-        value = reveal(value)
-        arrays.append(np.asarray(value).astype(field.scalar.dtype))
+        elif on_device and is_float_parameter(value):
+            arrays.append(fill_array(value, (), np.asarray(value.present).dtype, field.scalar.dtype))
+        elif on_device and isinstance(value, ParameterArray):
+            arrays.append(value.astype(field.scalar.dtype))
+        else:
+            arrays.append(np.asarray(reveal(value)).astype(field.scalar.dtype))
     moved = [home.asarray(leaf) if on_device and home is not None else leaf for leaf in leaves]
     place = resolve_axis(axis, tuple(_find_shared([leaf.shape for leaf in leaves])))
     return LoopArguments(step, tuple(arrays), tuple(moved), shape, place, home, on_device, key)
@@ -374,7 +393,7 @@ def _step_key(
     key = f if isinstance(f, FixedStep) else None if isinstance(f, Switch) else function_key(f)
     if key is None:
         return None
-    kinds = tuple((None, each.dtype) if isinstance(each, (Array, np.ndarray)) else (type(each), None) for each in given)
+    kinds = tuple((None, each.dtype) if isinstance(each, _ARRAYS) else (_kind_of(each), None) for each in given)
     whole = (key, carry, kinds, source, tuple(states))
     try:
         hash(whole)
@@ -392,7 +411,7 @@ def _trace(
     weak: Sequence[bool],
 ) -> Step:
     """Return the step with the first dtypes for the Python numbers of init that fit."""
-    choices = [[each.dtype] if isinstance(each, (Array, np.ndarray)) else _dtypes(each, source) for each in given]
+    choices = [[each.dtype] if isinstance(each, _ARRAYS) else _dtypes(each, source) for each in given]
     narrow = [is_weak and _is_narrow(kinds[0]) for kinds, is_weak in zip(choices, weak, strict=True)]
     if any(narrow):
         first = [np.int32 if each else kinds[0] for each, kinds in zip(narrow, choices, strict=True)]
@@ -416,7 +435,7 @@ def _is_narrow(dtype: AnyDType) -> bool:
 
 def _dtypes(value: object, source: Element) -> list[AnyDType]:
     """Return the dtypes that a Python number of init may take, the likeliest first."""
-    kind = value.kind if type(value) is Parameter else type(value)
+    kind = _kind_of(value)
     own = [field.scalar for field in source.fields]
 
     def of(*kinds: str) -> list[AnyDType]:

@@ -16,6 +16,7 @@ from gpuscan.api.map import map_fields
 from gpuscan.api.outputs import execute, reduce_rows
 from gpuscan.api.reduce import reduce
 from gpuscan.array_types import AnyArray
+from gpuscan.device.device_array import upload_array
 from gpuscan.device.reports import Verdict
 from gpuscan.device.strides import broadcast_strides
 from gpuscan.elements import (
@@ -36,6 +37,7 @@ from gpuscan.operators.loops.classes import Derivation
 from gpuscan.operators.loops.finite_state import TableMaps
 from gpuscan.operators.loops.stage import Stage, operator_of, trace_node
 from gpuscan.operators.loops.step import Step
+from gpuscan.operators.parameter_array import ParameterArray, broadcast_array, combine_arrays
 from gpuscan.operators.trace import Map
 from gpuscan.problem.problem import Problem
 from gpuscan.reference import scan as reference
@@ -343,7 +345,7 @@ class LoopRun:
 
     # ----- Initial values
 
-    def initial(self, place: int) -> SomeArray:
+    def initial(self, place: int) -> SomeArray | ParameterArray:
         """Return the values of a number of the carry in init, in a shape that broadcasts to the other axes."""
         start = 0
         for leaf, field in zip(self.arguments.init, self.step.carry.fields, strict=True):
@@ -364,24 +366,33 @@ class LoopRun:
             assert self.home is not None
             seeds: list[SomeArray] = list(self._seeds_on_device(stage, element, given))
         else:
-            wide = [
-                np.ascontiguousarray(np.broadcast_to(each, self.arguments.others))
-                .reshape(rows)
-                .astype(compute_dtype(scalar_of(np.asarray(each).dtype)))
-                for each in given
-            ]
-            with np.errstate(all="ignore"):
+            others = self.arguments.others
+            kinds = [field.scalar.dtype for field in element.fields[:count]]
+            wide_kinds = [compute_dtype(scalar_of(each.dtype)) for each in given]
+
+            def start_of(*arrays: AnyArray) -> list[AnyArray]:
+                wide = []
+                for each, kind in zip(arrays, wide_kinds, strict=True):
+                    whole = np.empty(others, kind)
+                    whole[...] = each
+                    wide.append(whole.reshape(rows))
                 numbers = stage.composition.start(wide)
-            seeds = [
-                np.asarray(number).astype(field.scalar.dtype)
-                for number, field in zip(numbers, element.fields[:count], strict=True)
-            ]
+                return [np.asarray(number).astype(kind) for number, kind in zip(numbers, kinds, strict=True)]
+
+            with np.errstate(all="ignore"):
+                seeds = combine_arrays(start_of, given)
         seeds += [np.full((rows,), value, scalar.dtype) for scalar, value in rest]
         return tuple(seeds)
 
     def _seeds_on_device(self, stage: Stage, element: Element, given: Sequence[object]) -> Sequence[SomeArray]:
         assert self.home is not None
-        arrays = [self.home.asarray(each) for each in given]
+        context = self.home._context
+        arrays = [
+            Array._of(self.home, upload_array(context, each))
+            if isinstance(each, ParameterArray)
+            else self.home.asarray(each)
+            for each in given
+        ]
         source = bundle_of([Field("f", scalar_of(array.dtype)) for array in arrays])
         graph = Graph()
         inputs = [trace_node(graph, graph.input(0, i, 0, field.scalar)) for i, field in enumerate(source.fields)]
@@ -425,7 +436,7 @@ class LoopRun:
         start = self.initial(place)
         old: SomeArray
         if isinstance(array, Array):
-            seed = start if isinstance(start, Array) else np.broadcast_to(start, others).reshape(-1)
+            seed = start if isinstance(start, Array) else broadcast_array(start, others).reshape(-1)
             old = shift_elements(array, (seed,), self.shape, self.axis, reverse=self.reverse, home=self.home)
         else:
             old = reference.shift(array, np.broadcast_to(start, others), self.axis, reverse=self.reverse)

@@ -19,10 +19,10 @@ from gpuscan.device.strides import c_strides, index_layout, is_c_order, reach
 from gpuscan.device.transfer import download, round_up, upload
 from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.errors import UnsupportedDtypeError
+from gpuscan.operators.parameter_array import ParameterArray, fill_array
 from gpuscan.operators.parameters import Expression, Parameter, present
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.problem.arguments import OnDevice, tuple_of_integers
-from gpuscan.problem.parameter_array import ParameterArray, fill_array
 from gpuscan.sizes import apply, concrete, has_size
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from gpuscan.elements import Element, word_dtype, words_of
 from gpuscan.engine.element_copy import StridedView, elements_of, scatter, write_elements
 from gpuscan.engine.elementwise import broadcast, in_dtype
 from gpuscan.engine.preparation import check_seeds, seed_words
+from gpuscan.operators.parameter_array import ParameterArray
 from gpuscan.operators.parameters import derive
 from gpuscan.problem.arguments import Leaf
-from gpuscan.problem.parameter_array import ParameterArray
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -103,17 +103,25 @@ def _bind_parameters(problem: Problem, spec: ScanSpec, context: DeviceContext) -
     width = sum(field.words for field in fields)
     if 4 * rows * width > _MAX_PARAMETER_BYTES:
         return None
-    columns = []
+    columns: list[object] = []
     for seed, field in zip(seeds, fields, strict=True):
         if isinstance(seed, ParameterArray):
-            columns.append(seed.astype(word_dtype(field.scalar)).content)
+            column = seed.astype(word_dtype(field.scalar))
+            column = column[::-1] if spec.backwards_as_one else column
+            columns.append(column.expression if isinstance(column, ParameterArray) else column.tobytes())
         else:
             words = words_of(Element((field,)), [np.asarray(seed)])
             columns.append((words[::-1] if spec.backwards_as_one else words).tobytes())
-    content = columns[0] if len(columns) == 1 else derive(_join_columns, rows, *columns)
-    return upload_changing(context, content, (rows, width), np.dtype(np.uint32))
+    return upload_changing(context, derive(_join_columns, rows, width, *columns), (rows, width), np.dtype(np.uint32))
 
 
-def _join_columns(rows: int, *columns: bytes) -> bytes:
-    """Return the words of rows, which have parts of their words in each of some columns."""
-    return np.concatenate([np.frombuffer(each, np.uint32).reshape(rows, -1) for each in columns], axis=1).tobytes()
+def _join_columns(rows: int, width: int, *columns: Any) -> bytes:
+    """Return the words of rows, which have parts of their words in each of some columns: arrays, or their bytes."""
+    words = np.empty((rows, width), np.uint32)
+    start = 0
+    for column in columns:
+        whole = column if isinstance(column, bytes) else np.ascontiguousarray(column)
+        part = np.frombuffer(whole, np.uint32).reshape(rows, -1)
+        words[:, start : start + part.shape[1]] = part
+        start += part.shape[1]
+    return words.tobytes()

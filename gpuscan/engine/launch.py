@@ -44,7 +44,7 @@ def launch(
     arrays: Sequence[DeviceArray],
     compute: Callable[[Parameters | None, Sequence[DeviceArray]], tuple[R, object]],
     out: object = None,
-    floats: Sequence[float] = (),
+    floats: Sequence[Any] = (),
     functions: Hashable = None,
 ) -> R:
     """Return the result of a call: by the program of an earlier call of the same key, or computed and recorded.
@@ -57,7 +57,7 @@ def launch(
         compute: computes the result in the long way over these arrays, with parameters in the place of the floats if
             there are some; returns it, and what it was passed as `out`.
         out: what the call returns if it returns it as it was passed.
-        floats: the floats that the functions of the call close over.
+        floats: the floats that the functions of the call close over, and its operands: floats and short arrays.
         functions: the keys of these functions, without the floats.
     """
     with guarded(context), context.lock:
@@ -86,7 +86,7 @@ class _Variants:
         self.owners: tuple[object, ...] = ()
         self._compute = Computation(expressions)
 
-    def key(self, floats: Sequence[float]) -> Hashable:
+    def key(self, floats: Sequence[Any]) -> Hashable:
         """Return the key of the programs for these floats."""
         return self, *self._compute(floats)
 
@@ -150,7 +150,7 @@ class _Kept(NamedTuple):
 
 
 def _find(
-    context: DeviceContext, key: Hashable, sizes: tuple[int, ...], floats: Sequence[float]
+    context: DeviceContext, key: Hashable, sizes: tuple[int, ...], floats: Sequence[Any]
 ) -> tuple[_Kept, Sequence[bytes]] | None:
     """Return the program of a call, and the contents of its changing constants; None if there is no program."""
     programs = context.programs
@@ -168,7 +168,7 @@ def _find(
     return None if FAILED in contents else (known, contents)
 
 
-def _key_for(context: DeviceContext, key: Hashable, floats: Sequence[float]) -> Hashable:
+def _key_for(context: DeviceContext, key: Hashable, floats: Sequence[Any]) -> Hashable:
     """Return the key of the programs for these floats."""
     variants = context.programs.find(key)
     return variants.key(floats) if type(variants) is _Variants else key
@@ -181,7 +181,7 @@ def _record(
     arrays: Sequence[DeviceArray],
     compute: Callable[[Parameters | None, Sequence[DeviceArray]], tuple[R, object]],
     out: object,
-    floats: Sequence[float],
+    floats: Sequence[Any],
     functions: Hashable,
 ) -> R:
     """Return what a call computes, and keep its program if it has one."""

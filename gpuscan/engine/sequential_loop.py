@@ -18,6 +18,7 @@ from gpuscan.engine.element_copy import duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, check_numbers, in_dtype
 from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import GpuscanError, smaller
+from gpuscan.operators.parameter_array import ParameterArray
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
 from gpuscan.sizes import spans
 
@@ -129,7 +130,8 @@ def _in_words(context: DeviceContext, value: object, scalar: Scalar, shape: tupl
     """Return the first numbers of the carry, one for each row, in whole words and in memory of their own."""
     dtype = word_dtype(scalar)
     if not isinstance(value, DeviceArray):
-        value = upload_array(context, np.asarray(value).astype(dtype))
+        given = value if isinstance(value, ParameterArray) else np.asarray(value)
+        value = upload_array(context, given.astype(dtype))
     rows = empty(context, shape, dtype)
     write_elements(broadcast(in_dtype(value, dtype), shape), rows)
     return rows

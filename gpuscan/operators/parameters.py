@@ -196,7 +196,7 @@ class Computation:
         self._steps: list[tuple[Any, tuple[int, ...]]] = [(each, tuple(map(index, given))) for each, given in steps]
         self._results = [index(each) for each in results]
 
-    def __call__(self, floats: Sequence[float]) -> list[object]:
+    def __call__(self, floats: Sequence[Any]) -> list[object]:
         """Return the values of the expressions; `FAILED` for each that is not defined for these floats."""
         values: list[Any] = [*self._constants, *floats]
         value_of = values.__getitem__
@@ -230,17 +230,18 @@ class Computation:
 
 
 class Parameters:
-    """The floats of a call.
+    """The floats of a call, and its short arrays that are parameters.
 
     Attributes:
         floats: their values, in the order in which `gpuscan.operators.function_keys` finds them.
         revealed: the expressions with values that programs of the call depend on, by their structure. It only grows.
     """
 
-    def __init__(self, floats: Sequence[float]) -> None:
-        self.floats = tuple(floats)
+    def __init__(self, floats: Sequence[Any]) -> None:
+        # The caller may write to its arrays later.
+        self.floats = tuple([each.copy() if type(each) is np.ndarray else each for each in floats])
         self.revealed: dict[Hashable, Expression] = {}
-        self.leaves = [Expression(self, None, (), value, index) for index, value in enumerate(floats)]
+        self.leaves = [Expression(self, None, (), value, index) for index, value in enumerate(self.floats)]
 
     def reveal_all(self) -> None:
         """Make programs of the call depend on all the floats."""
@@ -252,7 +253,7 @@ _sets: RecentValues[Hashable, Parameters] = RecentValues(_MAX_SETS)
 _lock = threading.Lock()
 
 
-def parameters_of(functions: Hashable, floats: Sequence[float]) -> Parameters:
+def parameters_of(functions: Hashable, floats: Sequence[Any]) -> Parameters:
     """Return the parameters of a call. Calls of the same functions and floats share them, with what is revealed.
 
     Args:

@@ -14,9 +14,9 @@ import numpy as np
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import LEAF, Element, Scalar, Structure, scalar_of
 from gpuscan.errors import abbreviate
+from gpuscan.operators.parameter_array import ParameterArray, broadcast_array, fill_array, is_float_parameter
 from gpuscan.operators.trace import structure_of
 from gpuscan.problem.indexed_maps import compose_maps
-from gpuscan.problem.parameter_array import fill_array, is_float_parameter
 from gpuscan.problem.results import holds_arrays
 from gpuscan.sizes import Size
 
@@ -405,6 +405,7 @@ def initial_rows(
     values = fields_of(initial, element, "initial")
     rows = int(np.prod(rows_shape, dtype=np.int64))
     seeds: list[Any] = []
+    cast: Any
     for value, f in zip(values, element.fields, strict=True):
         if stays_on_device and is_float_parameter(value):
             number = as_array(value.present)
@@ -412,7 +413,12 @@ def initial_rows(
             seeds.append(fill_array(value, (rows, *f.shape), number.dtype, cast.dtype))
             continue
         on_device = stays_on_device and isinstance(value, OnDevice) and _is_held(value.dtype, f.scalar)
-        cast = value if on_device else as_scalars(as_array(value), f.scalar, "initial")
+        if on_device:
+            cast = value
+        elif stays_on_device and isinstance(value, ParameterArray):
+            cast = value.derive(as_scalars, f.scalar, "initial")
+        else:
+            cast = as_scalars(as_array(value), f.scalar, "initial")
         if not rows_shape and cast.shape == (1, *f.shape):
             # One value for the one row of a 1-D scan.
             cast = cast[0]
@@ -423,7 +429,8 @@ def initial_rows(
                 "without the scanned axis. Pass one value, or one for each row"
             )
         if not on_device:
-            cast = np.ascontiguousarray(np.broadcast_to(cast, shape)).reshape(rows, *f.shape)
+            cast = broadcast_array(cast, shape).reshape(rows, *f.shape)
+            cast = cast if isinstance(cast, ParameterArray) else np.ascontiguousarray(cast)
         seeds.append(cast)
     return tuple(seeds)
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from gpuscan.elements import Element, Structure, bundle_of
 from gpuscan.operators.operator import Operator
+from gpuscan.operators.parameter_array import ParameterArray
 from gpuscan.problem.arguments import OnDevice
-from gpuscan.problem.parameter_array import ParameterArray
 from gpuscan.problem.problem import Problem
 
 

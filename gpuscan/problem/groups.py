@@ -41,8 +41,10 @@ def check_labels(groups: object, shape: tuple[int, ...], axis: int) -> Any:
     return labels
 
 
-def number_labels(labels: AnyArray) -> AnyArray:
+def number_labels(labels: AnyArray, bounds: tuple[int, int] | None = None) -> AnyArray:
     """Return labels in the same order, counted from the smallest one, in the narrowest unsigned dtype that holds them.
+
+    The `bounds` are the smallest and the largest label, if they are known.
 
     Example:
         >>> import numpy as np
@@ -51,8 +53,8 @@ def number_labels(labels: AnyArray) -> AnyArray:
     """
     if labels.dtype == np.bool_ or not labels.size:
         return labels
-    least, largest = int(labels.min()), int(labels.max())
-    dtype = next(kind for kind in (np.uint8, np.uint16, np.uint32, np.uint64) if largest - least <= np.iinfo(kind).max)
+    least, largest = bounds or (int(labels.min()), int(labels.max()))
+    dtype = np.min_scalar_type(largest - least)
     if dtype == np.uint64:
         return labels
     # The difference wraps where a narrow dtype does not hold it, and the conversion takes its low bits.
@@ -63,7 +65,7 @@ def number_labels(labels: AnyArray) -> AnyArray:
 
 def in_order(labels: AnyArray, axis: int) -> bool:
     """Return True if no label is smaller than the one before it along its axis; labels of one axis ignore `axis`."""
-    rows = np.moveaxis(labels, axis if labels.ndim > 1 else 0, 0)
+    rows = labels.swapaxes(axis if labels.ndim > 1 else 0, 0)
     return bool((rows[:-1] <= rows[1:]).all())
 
 

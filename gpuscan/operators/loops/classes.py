@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuscan.array_types import AnyArray
 from gpuscan.errors import LoopError
 from gpuscan.operators.expression_graph import MAX_OPERATIONS, Graph, Node, TooManyOperationsError, reachable
 from gpuscan.operators.loops import (
@@ -30,6 +29,7 @@ from gpuscan.operators.loops import (
 from gpuscan.operators.loops.finite_state import TooManyStatesError
 from gpuscan.operators.loops.stage import LeavesClassError, Part, Stage
 from gpuscan.operators.loops.step import Step, nodes_on
+from gpuscan.operators.parameter_array import HostArray
 from gpuscan.operators.source_location import quote_definition
 
 # The classes, in the order in which they are tried. Each takes a part, and returns a stage or raises LeavesClassError.
@@ -96,7 +96,7 @@ class Derivation:
     direct: tuple[int, ...]
 
 
-def derive(step: Step, initial: Sequence[AnyArray | None]) -> Derivation:
+def derive(step: Step, initial: Sequence[HostArray | None]) -> Derivation:
     """Return the stages of a step.
 
     Args:
@@ -170,7 +170,7 @@ def _leaves(step: Step) -> list[tuple[int, ...]]:
     return found
 
 
-def _part(step: Step, places: Sequence[int], initial: Sequence[AnyArray | None]) -> Part:
+def _part(step: Step, places: Sequence[int], initial: Sequence[HostArray | None]) -> Part:
     return Part(step, tuple(places), tuple(initial[place] for place in places))
 
 

@@ -19,8 +19,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.operators.expression_graph import Node
 from gpuscan.operators.loops.stage import SWAPPED, Composition, LeavesClassError, Numbers, Part, Stage
+from gpuscan.operators.parameter_array import arrays_hold
 from gpuscan.operators.traced_array import Number
 
 
@@ -72,11 +74,15 @@ def derive(part: Part) -> Stage:
     if found[0] != found[1]:
         raise LeavesClassError(results[0], rank=-1)
     firsts = [each for each in (part.initial if largest_first else part.initial[::-1]) if each is not None]
-    if len(firsts) != 2 or not np.all(firsts[0] >= firsts[1]):
+    if len(firsts) != 2 or not arrays_hold(_are_in_order, *firsts):
         raise LeavesClassError(results[0], "begins with a largest product that may be below the least one", rank=1)
     factor, other = (part.calculus.wide(node) for node in found[0])
     law = "(hi, lo)[t] = the largest and the least of a hi[t-1], a lo[t-1] and b"
     return Stage("max-times", law, part.places, (factor, other, other), None, Hulls(largest_first))
+
+
+def _are_in_order(high: AnyArray, low: AnyArray) -> np.bool_:
+    return np.all(high >= low)
 
 
 def _terms(part: Part, node: Node, op: str, high: Node, low: Node) -> tuple[Node, Node]:

@@ -34,6 +34,7 @@ from gpuscan.operators.loops.stage import (
     maximum_of_choice,
     minimum_of_choice,
 )
+from gpuscan.operators.parameter_array import arrays_hold
 from gpuscan.operators.traced_array import Number
 
 _NEGATIVE = "multiplies the carry by a number that may be negative"
@@ -186,9 +187,13 @@ def is_nonnegative(node: Node, known: Collection[int] = ()) -> bool:
     return False
 
 
+def _are_nonnegative(values: AnyArray) -> np.bool_:
+    return np.all(values >= 0)
+
+
 def _stays_nonnegative(part: Part) -> bool:
     """Return True if no number of the carry is ever negative: `init` is not, nor is the step of such numbers."""
-    begins = all(values is not None and bool(np.all(values >= 0)) for values in part.initial)
+    begins = all(values is not None and arrays_hold(_are_nonnegative, values) for values in part.initial)
     known = {node.index for node in part.states}
     return bool(part.initial) and begins and all(is_nonnegative(node, known) for node in part.results)
 

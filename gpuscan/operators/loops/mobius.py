@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.loops.polynomials import simplify
 from gpuscan.operators.loops.stage import (
@@ -41,6 +42,7 @@ from gpuscan.operators.loops.stage import (
     negate_condition,
     power_of_two,
 )
+from gpuscan.operators.parameter_array import arrays_hold
 from gpuscan.operators.traced_array import Number
 
 # The highest degree of a polynomial of the state.
@@ -316,7 +318,11 @@ def _is_below_zero(value: Any) -> bool:
 
 
 def _begins_as_probability(part: Part) -> bool:
-    return all(values is None or bool(np.all((values >= 0) & (values <= 1))) for values in part.initial)
+    return all(values is None or arrays_hold(_are_probabilities, values) for values in part.initial)
+
+
+def _are_probabilities(values: AnyArray) -> np.bool_:
+    return np.all((values >= 0) & (values <= 1))
 
 
 def _highest(part: Part) -> Node:

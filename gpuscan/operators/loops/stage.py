@@ -17,6 +17,7 @@ from gpuscan.operators.expression_graph import BOOL, Graph, Node, is_nan, reacha
 from gpuscan.operators.loops import canonical, polynomials
 from gpuscan.operators.loops.step import Step, nodes_on
 from gpuscan.operators.operator import Operator
+from gpuscan.operators.parameter_array import HostArray
 from gpuscan.operators.traced_array import Number, Traced
 
 Numbers = Sequence[Number]
@@ -52,7 +53,7 @@ class Part:
 
     step: Step
     places: tuple[int, ...]
-    initial: tuple[AnyArray | None, ...] = ()
+    initial: tuple[HostArray | None, ...] = ()
 
     @property
     def graph(self) -> Graph:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, TypeGuard
+from functools import lru_cache
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -12,55 +13,84 @@ from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.operators.parameters import FLOATS, Expression, Parameter, derive, reveal
 
 
-class ParameterArray:
+class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
     """An array of NumPy that is computed from the parameters of a call.
 
     Only what is written here leaves the parameters unknown. Everything else reads the array, which reveals it.
 
     Args:
         expression: gives the array.
+
+    Attributes:
+        shape, dtype, ndim, size, nbytes: as NumPy defines them.
     """
 
     def __init__(self, expression: Expression) -> None:
-        self._expression = expression
+        self.expression = expression
         array: AnyArray = expression.value  # type: ignore[assignment]
         self.shape, self.dtype, self.ndim = array.shape, array.dtype, array.ndim
         self.size, self.nbytes = array.size, array.nbytes
 
     def astype(self, dtype: AnyDType, copy: bool = True) -> Any:
         """Return the array in another dtype."""
-        return self if dtype == self.dtype else self._derive(_as_dtype, np.dtype(dtype))
+        return self if dtype == self.dtype else self.derive(_as_dtype, np.dtype(dtype))
 
     def reshape(self, *shape: int) -> Any:
         """Return the array in another shape. One length may be -1."""
-        return self._derive(np.reshape, shape)
+        return self.derive(_reshape, shape)
 
     def broadcast_to(self, shape: tuple[int, ...]) -> Any:
         """Return the array, broadcast to a shape."""
-        return self if shape == self.shape else self._derive(_broadcast_to, shape)
+        return self if shape == self.shape else self.derive(_broadcast_to, shape)
 
     def __getitem__(self, index: object) -> Any:
-        return self._derive(_item, index)
+        return self.derive(_item, index)
 
-    def _derive(self, function: Callable[..., object], *constants: object) -> Any:
-        return _array_of(derive(function, self._expression, *constants))
+    def derive(self, function: Callable[..., AnyArray], *constants: object) -> Any:
+        """Return the array that a function of this one and of constants returns.
+
+        The function depends on its arguments alone. The shape and dtype of its result do not depend on the numbers.
+        """
+        return _array_of(derive(function, self.expression, *constants))
+
+    def number(self) -> Any:
+        """Return the number of an array of one number."""
+        found = derive(_number, self.expression)
+        return Parameter(found) if isinstance(found, Expression) else found
 
     @property
     def content(self) -> bytes | Expression:
         """The bytes of the array, filled up with zeros to whole words."""
-        return derive(_bytes_of, self._expression)
-
-    def holds(self, predicate: Callable[[AnyArray], bool]) -> bool:
-        """Return what a predicate says, which becomes a part of the key of the program."""
-        return bool(reveal(derive(predicate, self._expression)))
+        return derive(_bytes_of, self.expression)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
-        return np.array(reveal(self._expression), dtype)
+        return np.array(reveal(self.expression), dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> object:
+        known = [np.asarray(each) if isinstance(each, ParameterArray) else each for each in inputs]
+        return getattr(ufunc, method)(*known, **options)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)  # protocols ask whether there is such a thing
         return getattr(np.asarray(self), name)
+
+
+# An array that is not on a device.
+HostArray: TypeAlias = AnyArray | ParameterArray
+
+
+def broadcast_array(array: Any, shape: tuple[int, ...]) -> Any:
+    """Return an array of NumPy or of parameters, broadcast to a shape."""
+    return array.broadcast_to(shape) if isinstance(array, ParameterArray) else np.broadcast_to(array, shape)
+
+
+def arrays_hold(predicate: Callable[..., Any], *arrays: HostArray) -> bool:
+    """Return what a predicate of all numbers of some arrays says. Of parameters, nothing else is revealed."""
+    unknown = [each.expression for each in arrays if isinstance(each, ParameterArray)]
+    if len(unknown) < len(arrays):
+        return bool(predicate(*map(np.asarray, arrays)))
+    return reveal(derive(_truth(predicate), *unknown)) is True
 
 
 def fill_array(number: Parameter, shape: tuple[int, ...], *dtypes: AnyDType) -> Any:
@@ -81,7 +111,7 @@ def combine_arrays(function: Callable[..., Sequence[AnyArray]], arrays: Sequence
         function: depends on its arguments alone.
         arrays: arrays of NumPy, and of parameters.
     """
-    unknown = [each._expression for each in arrays if isinstance(each, ParameterArray)]
+    unknown = [each.expression for each in arrays if isinstance(each, ParameterArray)]
     if not unknown:
         return list(function(*arrays))
 
@@ -89,7 +119,7 @@ def combine_arrays(function: Callable[..., Sequence[AnyArray]], arrays: Sequence
         following = iter(values)
         return function(*[next(following) if isinstance(each, ParameterArray) else each for each in arrays])
 
-    found = derive(of_unknown, *unknown)
+    found = derive(function if len(unknown) == len(arrays) else of_unknown, *unknown)
     if not isinstance(found, Expression):
         return list(found)
     results: Any = found.value
@@ -133,11 +163,27 @@ def _as_dtype(array: AnyArray, dtype: AnyDType) -> AnyArray:
 
 
 def _broadcast_to(array: AnyArray, shape: tuple[int, ...]) -> AnyArray:
-    return np.broadcast_to(array, shape)
+    whole = np.empty(shape, array.dtype)
+    whole[...] = array
+    return whole
+
+
+def _reshape(array: AnyArray, shape: tuple[int, ...]) -> AnyArray:
+    return array.reshape(shape)
+
+
+def _number(array: AnyArray) -> Any:
+    return array.reshape(())[()]
 
 
 def _item(array: AnyArray, index: Any) -> AnyArray:
     return np.asarray(array[index])
+
+
+@lru_cache(maxsize=64)
+def _truth(predicate: Callable[..., Any]) -> Callable[..., bool]:
+    """Return the predicate with results that are Python's."""
+    return lambda *arrays: bool(predicate(*arrays))
 
 
 def _bytes_of(array: AnyArray) -> bytes:

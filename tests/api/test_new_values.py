@@ -1,0 +1,197 @@
+"""Calls with other values each time launch the program of earlier calls: other floats, and other arrays of NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from tests.api.test_launches import EACH_RESULT, EACH_STAGE, FIRST, Counted, results_of
+from tests.harness.builds import count_waits
+from tests.harness.devices import count_programs
+from tests.oracle import assert_same
+
+Array = np.ndarray[Any, Any]
+N = 1024
+RNG = np.random.default_rng(7)
+INTEGERS = RNG.integers(-9, 9, N).astype(np.int32)
+# The numbers are small integers, so that sums are exact in any order.
+X = INTEGERS.astype(np.float32)
+SIGNS = RNG.choice([-1, 1], N).astype(np.float32)
+
+
+class Arrays:
+    """Arrays on a device, or the same in NumPy.
+
+    Args:
+        put: brings an array there.
+        on: the options of a call that computes there.
+    """
+
+    def __init__(self, put: Callable[[Array], Any], on: dict[str, Any]) -> None:
+        self.on = on
+        self.x, self.i, self.signs = put(X), put(INTEGERS), put(SIGNS)
+        self.rows, self.others = put(X.reshape(32, 32)), put(SIGNS.reshape(32, 32))
+        self.sorted = put(np.sort(INTEGERS))
+        self.groups, self.offsets = put(np.arange(N, dtype=np.uint8) % 7), put(np.array([0, 100, 300, N], np.int32))
+        self.out, self.part = put(X), put(X[:100])
+
+
+# What makes a value: each time another one.
+MAKERS: dict[str, Callable[[np.random.Generator], Any]] = {
+    "float": lambda rng: float(rng.integers(-50, 50)) / 4,
+    "float32": lambda rng: np.float32(rng.integers(-50, 50)) / 4,
+    "one": lambda rng: np.array(rng.integers(-50, 50), np.float32),
+    "row": lambda rng: rng.integers(-9, 9, 32).astype(np.float32),
+    "doubles": lambda rng: rng.integers(-9, 9, 32).astype(np.float64),
+    "signs": lambda rng: rng.choice([-1, 1], (32, 1)).astype(np.float32),
+    "square": lambda rng: np.asfortranarray(rng.integers(-9, 9, (32, 32)).astype(np.float32)),
+    "array": lambda rng: rng.integers(-9, 9, N).astype(np.float32),
+    "strided": lambda rng: rng.integers(-9, 9, 200).astype(np.int16)[::-2],
+    "indices": lambda rng: rng.integers(-32, 32, 40),
+    "unique": lambda rng: rng.permutation(N)[:40],
+    "list": lambda rng: rng.permutation(N)[:40].tolist(),
+    "offsets": lambda rng: np.array([0, *np.sort(rng.choice(np.arange(1, N), 5, replace=False)), N]),
+    "listed_offsets": lambda rng: [0, *np.sort(rng.choice(np.arange(1, N), 5, replace=False)).tolist(), N],
+    "labels": lambda rng: rng.permutation(N) % 9,
+    "few_labels": lambda rng: rng.permutation(100) % 9,
+    "keys": lambda rng: np.sort(rng.integers(0, 9, 100)),
+    "mask": lambda rng: rng.permutation(N) < N // 2,
+}
+
+
+def assign(array: Any, index: Any, value: Any) -> Any:
+    """Return the array after an assignment."""
+    array[index] = value
+    return array
+
+
+def affine(left: Any, right: Any) -> Any:
+    """Compose two affine maps."""
+    return left[0] * right[0], right[0] * left[1] + right[1]
+
+
+# Each call, and the values that it takes.
+Call: TypeAlias = tuple[Callable[..., Any], str]
+CALLS: dict[str, Call] = {
+    "initial": (lambda a, k: gs.scan(a.x, initial=k, **a.on), "float"),
+    "initial of NumPy's": (lambda a, k: gs.scan(a.x, exclusive=True, initial=k, **a.on), "one"),
+    "initial of rows": (lambda a, k: gs.scan(a.rows, axis=1, initial=k, **a.on), "row"),
+    "initial of rows from the end": (lambda a, k: gs.scan(a.rows, axis=1, reverse=True, initial=k, **a.on), "row"),
+    "initial of columns": (lambda a, k: gs.scan(a.rows, axis=0, initial=k, **a.on), "doubles"),
+    "initial of pairs": (
+        lambda a, k, j: gs.scan((a.others, a.rows), affine, axis=1, initial=(k, j), **a.on),
+        "float32 float",
+    ),
+    "initial of groups": (lambda a, k: gs.scan(a.x, groups=a.groups, initial=k, **a.on), "float"),
+    "initial of segments": (lambda a, k: gs.scan(a.x, segments=a.offsets, initial=k, **a.on), "float"),
+    "initial and a total": (lambda a, k: gs.scan(a.x, initial=k, return_total=True, **a.on), "float"),
+    "initial everywhere": (lambda a, k: gs.scan(a.x, initial=k, reproducible="everywhere", **a.on), "float"),
+    "initial of a compensated sum": (lambda a, k: gs.scan(a.x, initial=k, compensated=True, **a.on), "float"),
+    "reduce": (lambda a, k: gs.reduce(a.x, "maximum", initial=k, **a.on), "float"),
+    "reduce rows": (lambda a, k: gs.reduce(a.rows, axis=1, initial=k, **a.on), "row"),
+    "gate": (lambda a, k: gs.linear_recurrence(k, a.rows, axis=1, **a.on), "signs"),
+    "first state": (lambda a, k: gs.linear_recurrence(a.signs, a.x, initial=k, **a.on), "float"),
+    "first states": (lambda a, k: gs.linear_recurrence(a.others, a.rows, axis=1, initial=k, **a.on), "row"),
+    "gradient of first states": (
+        lambda a, k: gs.linear_recurrence_vjp(a.others, a.rows, a.rows, axis=1, initial=k),
+        "row",
+    ),
+    "loop": (lambda a, k: gs.loop(lambda h, x: np.clip(h + x, -20, 20), k, a.x, **a.on)[:2], "float"),
+    "loop of a tuple": (
+        lambda a, k: gs.loop(lambda h, x: (np.maximum(h[0], x), h[1] - x), (k, k), a.x, **a.on)[:2],
+        "float32",
+    ),
+    "loop of rows": (lambda a, k: gs.loop(lambda h, x: h + x, k, a.rows, axis=1, **a.on)[:2], "row"),
+    "loop from the end": (lambda a, k: gs.loop(lambda h, x: (h + x, h), k, a.x, reverse=True, **a.on)[:2], "float"),
+    "sequential loop": (
+        lambda a, k: gs.loop(lambda h, x: abs(h - x), k, a.x, method="sequential", **a.on)[:2],
+        "float",
+    ),
+    "map": (lambda a, x: gs.map(lambda v, w: v - w, a.x, x, **a.on), "array"),
+    "map of rows": (lambda a, x: gs.map(lambda v, w: v - w, a.rows, x, **a.on), "row"),
+    "map of a square": (lambda a, x: gs.map(lambda v, w: v - w, x, a.rows, **a.on), "square"),
+    "ufunc": (lambda a, x: x - a.rows, "row"),
+    "ufunc into out": (lambda a, x: np.maximum(a.x, x, out=a.out), "array"),
+    "where": (lambda a, m, x: np.where(m, a.x, x), "mask array"),
+    "concatenate": (lambda a, x: np.concatenate([a.x, x]), "row"),
+    "scan of segments": (lambda a, o: gs.scan(a.x, segments=o, **a.on), "offsets"),
+    "scan of listed segments": (lambda a, o: gs.scan(a.x, segments=o, **a.on), "listed_offsets"),
+    "scan of a tuple in segments": (
+        lambda a, o: gs.scan((a.signs, a.x), affine, segments=o, **a.on),
+        "offsets",
+    ),
+    "scan of groups": (lambda a, g: gs.scan(a.x, groups=g, **a.on), "labels"),
+    "scan of few labels": (lambda a, g: gs.scan(a.part, groups=g, **a.on), "few_labels"),
+    "scan of keys": (lambda a, g: gs.scan(a.part, keys=g, **a.on), "keys"),
+    "reduce segments": (lambda a, o: gs.reduce(a.x, segments=o, **a.on), "offsets"),
+    "reduce groups": (lambda a, g: gs.reduce(a.part, groups=g, **a.on), "few_labels"),
+    "index": (lambda a, i: a.x[i], "indices"),
+    "listed index": (lambda a, i: a.x[i], "list"),
+    "index of columns": (lambda a, i: a.rows[:, i], "indices"),
+    "index of both axes": (lambda a, i, j: a.rows[i, j], "indices indices"),
+    "index in a row": (lambda a, i: a.rows[3, ..., i], "indices"),
+    "index by a mask": (lambda a, m: a.x[m], "mask"),
+    "assigned number": (lambda a, i, k: assign(a.out, i, k), "indices float"),
+    "assigned numbers": (lambda a, i, x: assign(a.out, i, x[:10].repeat(4)), "unique row"),
+    "assigned to a list": (lambda a, i, k: assign(a.out, i, k), "list float"),
+    "assigned to a mask": (lambda a, m, k: assign(a.out, m, k), "mask float"),
+    "assigned to a slice": (lambda a, x: assign(a.out, np.s_[3:35], x), "doubles"),
+    "compact": (lambda a, m: gs.compact(a.x, m, **a.on), "mask"),
+    "partition_by": (lambda a, m: gs.partition_by(a.x, m, **a.on), "mask"),
+    "searchsorted": (lambda a, x: gs.searchsorted(a.sorted, x.astype(np.int32), **a.on), "strided"),
+    "sort_by_key": (lambda a, x: gs.sort_by_key(a.i, x), "array"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_new_values(device: gs.Device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that other values need no other program, no wait and few Python calls, and have NumPy's results."""
+    call, kinds = CALLS[name]
+    makers = [MAKERS[kind] for kind in kinds.split()]
+    arrays, in_numpy = Arrays(device.asarray, {}), Arrays(np.copy, {"device": "numpy"})
+    rng = np.random.default_rng(1)
+    device.synchronize()
+    # The first calls compile, find out how large subgroups are, and bind buffers.
+    for _ in range(12):
+        call(arrays, *(make(rng) for make in makers))
+    device.synchronize()
+    known, calls = count_programs(device), []
+    arrays = Arrays(device.asarray, {})
+    for _ in range(6):
+        values = [make(rng) for make in makers]
+        wanted = results_of(call(in_numpy, *values))
+        found: list[Any] = []
+        with monkeypatch.context() as patched:
+            waits = count_waits(device, patched)
+            calls.append(Counted().of(lambda into=found, given=values: into.append(call(arrays, *given))))  # type: ignore[misc]
+            assert not waits
+        for got, expected in zip(results_of(found[0]), wanted, strict=True):
+            assert_same(got, expected.astype(got.dtype), name)
+    assert count_programs(device) == known
+    values = [make(rng) for make in makers]
+    with device.profile() as profile:
+        call(arrays, *values)
+    # To write a value takes as much as a stage.
+    stages = max(1, len(profile.spans)) + len(values)
+    assert min(calls) <= FIRST + EACH_STAGE * (stages - 1) + EACH_RESULT * (len(wanted) - 1), (calls, stages)
+
+
+def test_memory(device: gs.Device) -> None:
+    """Assert that other values do not fill memory: neither that of the device, nor the programs that it keeps."""
+    arrays = Arrays(device.asarray, {})
+    chosen = [CALLS[name] for name in ("initial", "initial of rows", "loop", "ufunc", "index", "scan of segments")]
+    rng = np.random.default_rng(2)
+
+    def reserve() -> tuple[int, int]:
+        for call, kinds in chosen:
+            for _ in range(40):
+                call(arrays, *(MAKERS[kind](rng) for kind in kinds.split()))
+        device.synchronize()
+        return device.memory_usage().bytes_reserved, count_programs(device)
+
+    reserve()
+    assert reserve() == reserve()
