@@ -50,7 +50,7 @@ fn read_chunk(at: u32) -> ChunkPost {
 fn await_chunk(at: u32, found: ChunkPost) -> ChunkPost {
     var post = found;
 {% call wait("post.ready", "given_up()") %}
-            post = read_chunk(at);
+        post = read_chunk(at);
 {% endcall %}
     return post;
 }

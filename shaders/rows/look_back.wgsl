@@ -22,7 +22,7 @@ fn combine_posts(part: u32, parts: u32, invocation: u32, aggregate: Item) -> Ite
     for (var other = begin + invocation; other < part; other += LANES) {
         var post = read_post(aggregate_of(other));
 {% call wait("post.ready", "given_up()") %}
-            post = read_post(aggregate_of(other));
+        post = read_post(aggregate_of(other));
 {% endcall %}
         if (!post.ready) {
             report_timeout();

@@ -14,7 +14,7 @@ const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
 fn await_post(at: u32, wanted: bool, found: Post) -> Post {
     var post = found;
 {% call wait("!" ~ any_lane("wanted & !post.ready"), run_given_up) %}
-            post = read_post(at);
+        post = read_post(at);
 {% endcall %}
     return post;
 }
@@ -33,7 +33,7 @@ fn waited_for(wanted: bool, post: Post) -> u32 {
 fn await_aggregates(at: u32, wanted: bool) -> Post {
     var post = read_post(at);
 {% call wait("waited_for(wanted, post) == 0u", run_given_up) %}
-            post = read_post(at);
+        post = read_post(at);
 {% endcall %}
     return post;
 }

@@ -27,7 +27,7 @@ fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
         let at = aggregate_of(min(seen, tile - 1u));
         var post = read_post(at);
 {% call wait("!" ~ any_lane("wanted & !post.ready"), any_lane("given_up()")) %}
-            post = read_post(at);
+        post = read_post(at);
 {% endcall %}
         if ({{ any_lane("wanted & !post.ready") }}) {
             shared_late = 1u;

@@ -23,7 +23,7 @@ var<workgroup> shared_late: u32;  // 1 if a tile is late
 fn await_post(at: u32, first: Post) -> Item {
     var post = first;
 {% call wait("post.ready", "given_up()") %}
-            post = read_post(at);
+        post = read_post(at);
 {% endcall %}
     if (!post.ready) {
         shared_late = 1u;

@@ -31,16 +31,16 @@ fn watch(tile: u32, spins: u32) -> u32 {
     var post = read_post(prefix_after(tile - 1u));
     var folds = false;
 {% call wait("(post.ready | folds)", "given_up()" if kernel.times_out else "", "spins") %}
-            post = read_post(prefix_after(tile - 1u));
+        post = read_post(prefix_after(tile - 1u));
 {% if kernel.heads_cut_off %}
-            // A head in the tile before cuts off everything before it.
-            let neighbour = read_post(aggregate_of(tile - 1u));
-            let cut = neighbour.ready && neighbour.item.head != 0u{{ " && tile < params.tiles" if spec.carry_out }};
-            post = Post(post.ready || cut, pick(post.ready, post.item, neighbour.item));
+        // A head in the tile before cuts off everything before it.
+        let neighbour = read_post(aggregate_of(tile - 1u));
+        let cut = neighbour.ready && neighbour.item.head != 0u{{ " && tile < params.tiles" if spec.carry_out }};
+        post = Post(post.ready || cut, pick(post.ready, post.item, neighbour.item));
 {% endif %}
-            if ({{ "spin % HANDOVER_SPINS == HANDOVER_SPINS - 1u && " if kernel.strategy == "lookahead" }}{{ peek("folding") }} != params.epoch) {
-                folds = atomicExchange(&state.folding, params.epoch) != params.epoch;
-            }
+        if ({{ "spin % HANDOVER_SPINS == HANDOVER_SPINS - 1u && " if kernel.strategy == "lookahead" }}{{ peek("folding") }} != params.epoch) {
+            folds = atomicExchange(&state.folding, params.epoch) != params.epoch;
+        }
 {% endcall %}
     shared_prefix = {{ text.to_shared("post.item") }};
     return select(select(LATE, FOUND, post.ready), FOLD, folds);

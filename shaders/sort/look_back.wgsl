@@ -112,9 +112,9 @@ fn count_before(tile: Tile, digit: u32) -> Found {
         let begin = (block - 1u) * BLOCK;
         var look = look_at(tile.row, begin, end, digit);
 {% call wait("look.late == NO_TILE", "given_up()") %}
-            if ({{ peek("posts[place_of_count(first + look.late, digit)]") }} >> 16u == tag()) {
-                look = look_at(tile.row, begin, end, digit);
-            }
+        if ({{ peek("posts[place_of_count(first + look.late, digit)]") }} >> 16u == tag()) {
+            look = look_at(tile.row, begin, end, digit);
+        }
 {% endcall %}
         if (look.late != NO_TILE) {
 {% if kernel.strategy != "fallback" %}
