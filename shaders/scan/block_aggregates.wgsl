@@ -2,7 +2,7 @@
     in:  the tile state
     out: the inclusive scan of the aggregates, or the number of a tile that is late -#}
 {% from "shared/wait.wgsl" import wait with context %}
-{% from "scan/by_lanes.wgsl" import any_lane, scan_block with context %}
+{% from "scan/by_lanes.wgsl" import any_lane, first_lane_where, scan_block with context %}
 {% set run_given_up = any_lane("given_up()") if kernel.times_out else "" %}
 // ----- Aggregates
 const NO_LANE = 0xffffffffu;
@@ -54,7 +54,7 @@ fn scan_aggregates(
     let near = missing & (0xffffffffu >> (31u - position));  // not after `position`
     let late = firstLeadingBit(select(missing, near, near != 0u));  // NO_LANE if there is none
 {% else %}
-    let late = first_lane_where(invocation, wanted & !post.ready);
+    let late = {{ first_lane_where("wanted & !post.ready") }};
 {% endif %}
     *sums = {{ scan_block("invocation", "pick(is_own, own, post.item)") }};
     return select(NO_TILE, first + late, late < BLOCK);

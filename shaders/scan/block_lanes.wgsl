@@ -5,15 +5,6 @@
 // ----- Lanes of a block
 {% if kernel.block_in_subgroup %}
 {{ subgroup_scan("scan_block", kernel.tile.block, kernel.loops_over_block) }}
-// Return the first lane of the block where the condition holds; BLOCK or more if there is none.
-fn first_lane_where(invocation: u32, condition: bool) -> u32 {
-{% if kernel.tile.block == 32 %}
-    return countTrailingZeros(subgroupBallot(condition & (invocation < BLOCK)).x);
-{% else %}
-    return countTrailingZeros(subgroupBallot(condition & (invocation < BLOCK)).x | {{ 2 ** kernel.tile.block }}u);
-{% endif %}
-}
-
 // Join `carry` and the items of lanes `start`, `start` - 1, …, 0, from left to right.
 fn fold_lanes(invocation: u32, known: bool, carry: Item, item: Item, start: u32) -> Item {
     let first = item_at(item, start);

@@ -6,7 +6,7 @@
     bounded number of looks.
     in:  the aggregates in the tile state
     out: the prefixes in the tile state -#}
-{% from "scan/by_lanes.wgsl" import block_item, by_lanes, scan_block with context %}
+{% from "scan/by_lanes.wgsl" import block_item, by_lanes, first_lane_where, scan_block with context %}
 {% include "scan/fold_looks.wgsl" %}
 {% if kernel.strategy != "lookahead" %}
 const STRIDE = {{ kernel.heuristics.fold_hint_blocks }}u;  // blocks from one hint to the next
@@ -18,7 +18,7 @@ fn read_aggregate(tile: u32) -> Post {
 }
 
 {% macro count_ready(post) -%}
-let {{ post }}_ready = min(first_lane_where(invocation, (invocation < BLOCK) & !{{ post }}.ready), BLOCK);
+let {{ post }}_ready = min({{ first_lane_where("!" ~ post ~ ".ready") }}, BLOCK);
 {%- endmacro %}
 {% macro fold_block(post) %}
         // Post the prefixes up to the first missing aggregate. If none is missing, go on to the next block.
@@ -78,7 +78,7 @@ fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) 
         idle++;
 {% if kernel.times_out %}
         if (idle % GLANCE == 0u) {
-            if (first_lane_where(invocation, given_up()) < BLOCK) {
+            if ({{ first_lane_where("given_up()") }} < BLOCK) {
                 break;
             }
         }

@@ -3,7 +3,7 @@
     The order of combination is the same as in scan/fold_ahead.wgsl: P(block) ⊕ K(tile).
     in:  the aggregates in the tile state
     out: the prefixes in the tile state -#}
-{% from "scan/by_lanes.wgsl" import scan_block with context %}
+{% from "scan/by_lanes.wgsl" import first_lane_where, scan_block with context %}
 {% include "scan/fold_looks.wgsl" %}
 const FOLDERS = {{ kernel.tile.subgroups_per_workgroup }}u;  // subgroups that fold
 
@@ -31,7 +31,7 @@ fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) 
         let first = place / BLOCK * BLOCK;
         let own = first + folder * BLOCK + min(lane, BLOCK - 1u);
         let post = read_post(aggregate_of(min(own, params.tiles - 1u)));
-        let ready = min(first_lane_where(lane, (lane < BLOCK) & !(post.ready & (own < params.tiles))), BLOCK);
+        let ready = min({{ first_lane_where("!(post.ready & (own < params.tiles))") }}, BLOCK);
         var sums = post.item;
         if (ready > 0u) {
             sums = {{ scan_block("lane", "post.item") }};

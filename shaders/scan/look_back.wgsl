@@ -3,7 +3,7 @@
     right. Whatever a tile finds posted when it looks, the bits are the same. Totals need no prefix, so no tile waits for a
     chain of others: one look covers BLOCK blocks.
     Assumes: workgroups that have started keep making progress. Every wait is also bounded. -#}
-{% from "scan/by_lanes.wgsl" import block_item with context %}
+{% from "scan/by_lanes.wgsl" import block_item, first_lane_where with context %}
 {% include "scan/block_aggregates.wgsl" %}
 // ----- Look-back
 {% include "scan/carry_in.wgsl" %}
@@ -51,7 +51,7 @@ fn look_back(invocation: u32, tile: u32, own: Item, prefix: ptr<function, Item>)
             let cut = total.ready & (total.item.head != 0u);  // everything before it is cut off
 {% endif %}
             let last = (seen == 0u) | block_prefix.ready{{ " | cut" if kernel.heads_cut_off }};
-            nearest = first_lane_where(invocation, (invocation < BLOCK) & last);
+            nearest = {{ first_lane_where("last") }};
             if (nearest < BLOCK) {
                 break;
             }
@@ -66,7 +66,7 @@ fn look_back(invocation: u32, tile: u32, own: Item, prefix: ptr<function, Item>)
         loop {
             let at = total_of(end - 1u - min(invocation, end - 1u));
             total = await_post(at, invocation <= nearest, total);
-            let missing = first_lane_where(invocation, (invocation <= nearest) & !total.ready);
+            let missing = {{ first_lane_where("(invocation <= nearest) & !total.ready") }};
             if (missing < BLOCK) {  // its tiles may all have posted, and only the total is late
                 var rest: Item;
                 late = scan_aggregates(invocation, (end - 1u - missing) * BLOCK, BLOCK - 1u, NO_LANE, own, position, &rest);

@@ -5,7 +5,7 @@
     fallback assumes nothing: a workgroup that has waited reduces a tile shortly before its own, and one that has waited for
     long folds even if another workgroup folds. A workgroup claims the tile that it reduces, and for a while others leave
     that tile alone. -#}
-{% from "scan/by_lanes.wgsl" import by_lanes with context %}
+{% from "scan/by_lanes.wgsl" import by_lanes, first_lane_where with context %}
 {% include "scan/fold_ahead.wgsl" %}
 {% include "scan/wait_for_prefix.wgsl" %}
 {% from "shared/peek.wgsl" import peek with context %}
@@ -40,7 +40,7 @@ fn late_before(invocation: u32, tile: u32, impatient: bool) -> u32 {
     let at = tile - 1u - distance;
     let claimed = ({{ peek("posts[claim_of(at)]", "0lu" if kernel.post_format.in_64_bits else "0u") }} == {{ claim_tag }}) & !impatient;
     let is_late = !read_post(aggregate_of(at)).ready & !claimed;
-    let nearest = first_lane_where(invocation, (invocation < min(tile, BLOCK)) & is_late);
+    let nearest = {{ first_lane_where("(invocation < min(tile, BLOCK)) & is_late") }};
     if (invocation == 0u) {
         shared_late = select(NO_TILE, tile - 1u - nearest, nearest < BLOCK);
     }
