@@ -4,6 +4,7 @@
     Where the operator has quick steps, many items are joined by these at a time if bounds of their numbers tell that no
     step meets a subnormal (see "Quick steps" in gpuscan/operators/code.py). Otherwise they are joined by exact steps, in
     loops, because these are long. -#}
+{% from "scan/subgroup_scan.wgsl" import first_of, place with context %}
 {% set chunk, steps = kernel.tile.chunk, kernel.tile.steps %}
 {% set items = chunk * steps %}
 {% set quick = spec.combine.quick %}
@@ -363,8 +364,9 @@ const CHUNKS = STEPS * WORKGROUP_SIZE;  // of a tile
 {{ join_totals() }}
 
 fn reduce_tile(tile: u32, invocation: u32) -> Item {
+    let first = {{ first_of("tile") }};
 {% for step in range(steps) %}
-    let loaded{{ step }} = load_chunk(first_of(tile, invocation){{ " + %du * WORKGROUP_SIZE * CHUNK" % step if step }});
+    let loaded{{ step }} = load_chunk({{ place(step) }});
 {% endfor %}
     join_totals(invocation, scan_chunks({{ items_of_chunks("loaded") }}));
     return {{ text.from_shared("scratch[CHUNKS - 1u]") }};

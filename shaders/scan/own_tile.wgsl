@@ -30,7 +30,7 @@
 {% endif %}
 {% if kernel.subgroups %}
     if (subgroup_size != SUBGROUP_SIZE) {
-        report_subgroup_size();
+        {{ "atomicStore(&state.subgroup_size, params.epoch)" if kernel.posts else "state.subgroup_size = params.epoch" }};
         return;
     }
 {% endif %}

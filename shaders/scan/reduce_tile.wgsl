@@ -1,9 +1,12 @@
-{% from "scan/subgroup_scan.wgsl" import place, scan_steps with context %}
+{% from "scan/subgroup_scan.wgsl" import first_of, place, scan_bands, scan_steps with context %}
 // The aggregate of a tile, by the same tree as its scan; every invocation gets it.
 fn reduce_tile(tile: u32, invocation: u32) -> Item {
-    let first = first_of(tile, invocation);
 {% if kernel.subgroups %}
     let lane = invocation % SUBGROUP_SIZE;
+    let subgroup = invocation / SUBGROUP_SIZE;
+{% endif %}
+    let first = {{ first_of("tile") }};
+{% if kernel.subgroups %}
 {% for step in range(kernel.tile.steps) %}
     let loaded{{ step }} = {{ "load(" ~ place(step) ~ ", invocation)" if kernel.exchanges_chunks else ("load_sources(" if kernel.takes_steps else "load_chunk(") ~ place(step) ~ ")" }};
 {% endfor %}
@@ -13,15 +16,11 @@ fn reduce_tile(tile: u32, invocation: u32) -> Item {
     let total{{ step }} = item_at(lanes{{ step }}, SUBGROUP_SIZE - 1u);
     let carry{{ step }} = {{ "join(carry" ~ (step - 1) ~ ", total" ~ step ~ ")" if step % band_steps else "total" ~ step }};
 {% endfor %}
-{% if kernel.tile.bands > 1 %}
-    return scan_bands(invocation, array<Item, OWN_BANDS>({% for step in range(band_steps - 1, kernel.tile.steps, band_steps) %}carry{{ step }}{{ ", " if not loop.last }}{% endfor %})).aggregate;
-{% else %}
-    return scan_bands(invocation, carry{{ kernel.tile.steps - 1 }}).aggregate;
-{% endif %}
+{{ scan_bands("carry{0}") -}}
 {% else %}
     _ = scan_invocations(invocation, {{ "compose_chunk(first, load_sources(first))" if kernel.takes_steps else "scan_chunk(load_chunk(first))[CHUNK - 1u]" }});
     let aggregate = {{ text.from_shared("scratch[WORKGROUP_SIZE - 1u]") }};
     workgroupBarrier();
-    return aggregate;
 {% endif %}
+    return aggregate;
 }

@@ -2,7 +2,7 @@
     element by element, then the elements of the one remaining chunk, and only then invocations exchange items.
     Elements past the end of the row are ignored. They come last in every order that is used here: in each chunk, among
     the lanes and among the subgroups. So no identity is needed in their place. -#}
-{% from "scan/subgroup_scan.wgsl" import joined, place with context %}
+{% from "scan/subgroup_scan.wgsl" import first_of, joined, place with context %}
 {% set for_staging = ", invocation" if kernel.exchanges_chunks else "" %}
 // Combine each position of `sums` with the same position of a chunk that begins `left` elements before the end.
 fn combine_chunks(sums: Chunk, chunk: Chunk, left: u32) -> Chunk {
@@ -20,7 +20,11 @@ fn parts_before_end(left: u32, size: u32, count: u32) -> u32 {
 
 // Return the aggregate of a tile to every invocation.
 fn reduce_tile(tile: u32, invocation: u32) -> Item {
-    let first = first_of(tile, invocation);
+{% if kernel.subgroups %}
+    let lane = invocation % SUBGROUP_SIZE;
+    let subgroup = invocation / SUBGROUP_SIZE;
+{% endif %}
+    let first = {{ first_of("tile") }};
     let end = {{ "end_of(tile)" if kernel.tile.per_row else "params.length" }};
 {% for step in range(kernel.tile.steps) %}
     let loaded{{ step }} = {{ "load" if kernel.loads_words_first else "load_chunk" }}({{ place(step) }}{{ for_staging }});
@@ -38,8 +42,6 @@ fn reduce_tile(tile: u32, invocation: u32) -> Item {
 {% endfor %}
     }
 {% if kernel.subgroups %}
-    let lane = invocation % SUBGROUP_SIZE;
-    let subgroup = invocation / SUBGROUP_SIZE;
     let begin = first - lane * CHUNK;  // of the subgroup's elements
     let lanes = parts_before_end(end - min(begin, end), CHUNK, SUBGROUP_SIZE);
 {% if kernel.loops_over_lanes %}

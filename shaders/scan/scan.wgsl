@@ -9,7 +9,7 @@
 {% set scheduler = kernel.test_build.scheduler if kernel.posts else "" %}
 {% from "scan/halves.wgsl" import chunk_place, items_of_chunks with context %}
 {% from "shared/posts.wgsl" import post_aggregate with context %}
-{% from "scan/subgroup_scan.wgsl" import place, scan_steps with context %}
+{% from "scan/subgroup_scan.wgsl" import first_of, place, scan_bands, scan_steps with context %}
 {% include "shared/header.wgsl" %}
 {% include "shared/element.wgsl" %}
 {% include "shared/operator.wgsl" %}

@@ -2,7 +2,7 @@
     is that of scan/tile_scan.wgsl.
     in:  `loaded0`, …
     out: `aggregate`, of the tile; `tile_lead`, what precedes the band (or invocation) in the tile, if `led`; where a
-         subgroup has several bands, `sums.leads` instead;
+         subgroup has several bands, `tile_lead0` and on instead;
          `chunk0`, …, scanned within the band, or where they are joined later, `local0`, … and `lead0`, … -#}
 {% set band_steps = kernel.tile.band_steps %}
     // 2. Scan in registers.
@@ -40,13 +40,8 @@
     let chunk_heads = packed_heads(array<u32, STEPS>({% for step in range(kernel.tile.steps) %}local{{ step }}[CHUNK - 1u].head{{ ", " if not loop.last }}{% endfor %}));
     let lead_heads = {% for step in range(kernel.tile.steps) %}{{ "" if loop.first else " | " }}select(0u, {{ "0x%x" % 2 ** step }}u, lead{{ step }}.head != 0u){% endfor %};
 {% endif %}
-{% if kernel.tile.bands > 1 %}
-    let sums = scan_bands(invocation, array<Item, OWN_BANDS>({% for step in range(band_steps - 1, kernel.tile.steps, band_steps) %}carry{{ step }}{{ ", " if not loop.last }}{% endfor %}));
-    let aggregate = sums.aggregate;
-{% else %}
-    let sums = scan_bands(invocation, carry{{ kernel.tile.steps - 1 }});
-    let aggregate = sums.aggregate;
-    let tile_lead = sums.lead;
+{{ scan_bands("carry{0}") -}}
+{% if kernel.tile.bands == 1 %}
     let led = subgroup > 0u;
 {% endif %}
 {% elif spec.everywhere %}

@@ -29,7 +29,7 @@ fn main(
 ) {
 {% if kernel.subgroups %}
     if (subgroup_size != SUBGROUP_SIZE) {
-        report_subgroup_size();
+        state.subgroup_size = params.epoch;
         return;
     }
 {% endif %}

@@ -5,7 +5,7 @@
 {% else %}
 {% if kernel.tile.bands > 1 %}
 {% for own in range(kernel.tile.bands) %}
-{% set own_lead = "sums.leads[" ~ own ~ "]" %}
+{% set own_lead = "tile_lead%d" % own %}
 {% if own %}
     let band_lead{{ own }} = pick(prefix.known, join(prefix.item, {{ own_lead }}), {{ own_lead }});
 {% else %}

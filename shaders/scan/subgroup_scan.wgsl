@@ -67,3 +67,48 @@ pick(lane >= {{ distance }}, join(item_up({{ item }}, {{ distance }}), {{ item }
     }
 {% endif %}
 {% endmacro %}
+{#- The index of the first element of an invocation's first chunk. -#}
+{% macro first_of(tile) -%}
+{{ "start_of(%s)" % tile if kernel.tile.per_row else "%s * TILE_SIZE" % tile }} + {{ "subgroup * (SUBGROUP_SIZE * STEPS * CHUNK) + lane * CHUNK" if kernel.subgroups else "invocation * CHUNK" }}
+{%- endmacro %}
+{#- Scan the totals of the bands of a workgroup. `total` is the total of a band of this subgroup that ends with step {0}.
+    `aggregate` is the total of the tile, and `tile_lead` what precedes the band in the tile, unless it is the first.
+    Where a subgroup has several bands, these are `tile_lead0` and on. -#}
+{% macro scan_bands(total) %}
+{% set several, through_scratch = kernel.tile.bands > 1, not kernel.totals_fit_subgroup %}
+{% macro own(band) %}subgroup{{ " * %du + %du" % (kernel.tile.bands, band) if several }}{% endmacro %}
+{% macro sums_up_to(band) -%}
+{% if through_scratch or kernel.loops_over_lanes -%}
+{{ text.from_shared("%s[%s]" % ("scratch" if through_scratch else "band_totals", band)) }}
+{%- else -%}
+item_at(sums, {{ band }})
+{%- endif %}
+{%- endmacro %}
+{% if kernel.tile.bands_per_workgroup == 1 %}
+    let aggregate = {{ total.format(kernel.tile.steps - 1) }};
+    let tile_lead = aggregate;
+{% else %}
+{% for band in range(kernel.tile.bands) %}
+    band_totals[select(BANDS, {{ own(band) }}, lane == 0u)] = {{ text.to_shared(total.format((band + 1) * kernel.tile.band_steps - 1)) }};
+{% endfor %}
+    workgroupBarrier();
+{% if through_scratch %}
+    _ = scan_totals(invocation, {{ text.from_shared("band_totals[min(invocation, BANDS - 1u)]") }});
+{% elif kernel.loops_over_lanes %}
+    if (subgroup == 0u) {  // the others would compute the same, which takes longer than to wait
+        let sums = scan_totals(lane, {{ text.from_shared("band_totals[min(lane, BANDS - 1u)]") }});
+        band_totals[min(lane, BANDS)] = {{ text.to_shared("sums") }};
+    }
+    workgroupBarrier();
+{% else %}
+    let sums = scan_totals(lane, {{ text.from_shared("band_totals[min(lane, BANDS - 1u)]") }});
+{% endif %}
+    let aggregate = {{ sums_up_to("BANDS - 1u") }};
+{% for band in range(kernel.tile.bands) %}
+    let tile_lead{{ band if several }} = {{ sums_up_to(own(band - 1) if band else "max(%s, 1u) - 1u" % own(0)) }};{{ "  // before this subgroup; the first has none" if band == 0 }}
+{% endfor %}
+{% if through_scratch %}
+    workgroupBarrier();
+{% endif %}
+{% endif %}
+{% endmacro %}

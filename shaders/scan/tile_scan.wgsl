@@ -4,7 +4,7 @@
     a Kogge-Stone tree over the workgroup. -#}
 {% from "scan/shared_scan.wgsl" import shared_scan with context %}
 {% from "scan/halves.wgsl" import chunks_in_halves, scan_in_halves, reduce_in_halves with context %}
-{% from "scan/subgroup_scan.wgsl" import place, scan_steps, subgroup_scan with context %}
+{% from "scan/subgroup_scan.wgsl" import subgroup_scan with context %}
 {% include "scan/item_exchange.wgsl" %}
 // ----- Scan of a tile
 {% if kernel.subgroups %}
@@ -12,9 +12,6 @@
 {{ subgroup_scan("scan_lanes", kernel.tile.subgroup_size) }}
 {% endif %}
 {% set bands = kernel.tile.bands_per_workgroup %}
-{% if kernel.tile.bands > 1 %}
-const OWN_BANDS = {{ kernel.tile.bands }}u;  // of a subgroup
-{% endif %}
 {% if bands > 1 %}
 const BANDS = {{ bands }}u;  // in a workgroup
 var<workgroup> band_totals: array<{{ text.shared_item }}, {{ bands + 1 }}>;  // the last place takes values that are not read
@@ -100,65 +97,6 @@ fn end_of(tile: u32) -> u32 {
     return (tile / tiles_per_row() + 1u) * params.row_length;
 }
 
-{% endif %}
-{% set start = "start_of(tile)" if kernel.tile.per_row else "tile * TILE_SIZE" %}
-// Return the index of the first element of an invocation's first chunk.
-fn first_of(tile: u32, invocation: u32) -> u32 {
-{% if kernel.subgroups %}
-    let subgroup = invocation / SUBGROUP_SIZE;
-    return {{ start }} + subgroup * (SUBGROUP_SIZE * STEPS * CHUNK) + (invocation % SUBGROUP_SIZE) * CHUNK;
-{% else %}
-    return {{ start }} + invocation * CHUNK;
-{% endif %}
-}
-{% if kernel.subgroups %}
-
-{# The items before the bands of this subgroup, each read by `item` with the place instead of AT. #}
-{% macro items_before_bands(item) -%}
-{% if kernel.tile.bands > 1 -%}
-array<Item, OWN_BANDS>({% for own in range(kernel.tile.bands) %}{{ item | replace("AT", "subgroup * OWN_BANDS + " ~ (own - 1) ~ "u" if own else "max(subgroup * OWN_BANDS, 1u) - 1u") }}{{ ", " if not loop.last }}{% endfor %})
-{%- else -%}
-{{ item | replace("AT", "max(subgroup, 1u) - 1u") }}
-{%- endif %}
-{%- endmacro %}
-// The scan over the bands of a workgroup: the prefix of {{ "each band of this subgroup" if kernel.tile.bands > 1 else "this subgroup's band" }} (the first has none), and the whole tile.
-struct BandSums {
-    {{ "leads: array<Item, OWN_BANDS>" if kernel.tile.bands > 1 else "lead: Item" }},
-    aggregate: Item,
-}
-
-fn scan_bands(invocation: u32, {{ "totals: array<Item, OWN_BANDS>" if kernel.tile.bands > 1 else "total: Item" }}) -> BandSums {
-{% if bands == 1 %}
-    return BandSums(total, total);
-{% else %}
-    let lane = invocation % SUBGROUP_SIZE;
-    let subgroup = invocation / SUBGROUP_SIZE;
-{% if kernel.tile.bands > 1 %}
-{% for own in range(kernel.tile.bands) %}
-    band_totals[select(BANDS, subgroup * OWN_BANDS + {{ own }}u, lane == 0u)] = {{ text.to_shared("totals[" ~ own ~ "]") }};
-{% endfor %}
-{% else %}
-    band_totals[select(BANDS, subgroup, lane == 0u)] = {{ text.to_shared("total") }};
-{% endif %}
-    workgroupBarrier();
-{% if kernel.totals_fit_subgroup and kernel.loops_over_lanes %}
-    if (subgroup == 0u) {  // the others would compute the same, which takes longer than to wait
-        let sums = scan_totals(lane, {{ text.from_shared("band_totals[min(lane, BANDS - 1u)]") }});
-        band_totals[min(lane, BANDS)] = {{ text.to_shared("sums") }};
-    }
-    workgroupBarrier();
-    return BandSums({{ items_before_bands(text.from_shared("band_totals[AT]")) }}, {{ text.from_shared("band_totals[BANDS - 1u]") }});
-{% elif kernel.totals_fit_subgroup %}
-    let sums = scan_totals(lane, {{ text.from_shared("band_totals[min(lane, BANDS - 1u)]") }});
-    return BandSums({{ items_before_bands("item_at(sums, AT)") }}, item_at(sums, BANDS - 1u));
-{% else %}
-    _ = scan_totals(invocation, {{ text.from_shared("band_totals[min(invocation, BANDS - 1u)]") }});
-    let sums = BandSums({{ items_before_bands(text.from_shared("scratch[AT]")) }}, {{ text.from_shared("scratch[BANDS - 1u]") }});
-    workgroupBarrier();
-    return sums;
-{% endif %}
-{% endif %}
-}
 {% endif %}
 {% if spec.everywhere %}
 {{ reduce_in_halves() if kernel.reduces else scan_in_halves() }}

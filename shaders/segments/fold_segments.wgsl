@@ -5,7 +5,7 @@
     out: the destinations; memory: what is left of segments that cross the ends of tiles -#}
 {% from "shared/chunk_access.wgsl" import load_elements with context %}
 {% from "scan/chunk_places.wgsl" import find_heads, find_indices, find_places with context %}
-{% from "scan/subgroup_scan.wgsl" import subgroup_scan with context %}
+{% from "scan/subgroup_scan.wgsl" import scan_bands, subgroup_scan with context %}
 {% from "segments/call.wgsl" import write_element with context %}
 {% include "segments/call.wgsl" %}
 alias Chunk = array<Item, CHUNK>;
@@ -121,9 +121,9 @@ fn store_whole(segment: u32, span: Span, begin: u32, end: u32) {
     let subgroup = invocation / SUBGROUP_SIZE;
     let scanned = scan_subgroup(lane, item);
     let before = item_up(scanned, 1u);
-    let lead = scan_bands(invocation, item_at(scanned, SUBGROUP_SIZE - 1u)).lead;
-    let joined = pick(subgroup > 0u, join(lead, before), before);
-    let carry = pick(lane > 0u, joined, lead);
+{{ scan_bands("item_at(scanned, SUBGROUP_SIZE - 1u)") -}}
+    let joined = pick(subgroup > 0u, join(tile_lead, before), before);
+    let carry = pick(lane > 0u, joined, tile_lead);
 {% else %}
     _ = scan_invocations(invocation, item);
     let carry = {{ text.from_shared("scratch[max(invocation, 1u) - 1u]") }};

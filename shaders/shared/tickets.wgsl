@@ -4,12 +4,6 @@ fn report_timeout() {
     atomicStore(&state.status, params.epoch);
 }
 
-{% if kernel.subgroups %}
-fn report_subgroup_size() {
-    atomicStore(&state.subgroup_size, params.epoch);
-}
-
-{% endif %}
 fn given_up() -> bool {
     return {{ peek("status") }} == params.epoch;
 }

@@ -11,9 +11,3 @@ struct State {
 @group(0) @binding({{ kernel.state_binding }}) var<storage, read_write> state: State;
 
 const ITEM_WORDS = {{ kernel.item_words }}u;
-{% if kernel.subgroups %}
-
-fn report_subgroup_size() {
-    state.subgroup_size = params.epoch;
-}
-{% endif %}
