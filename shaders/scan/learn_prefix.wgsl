@@ -1,7 +1,7 @@
 {#- Step 3 of a tile: learn its prefix, as the strategy does (scan/prefix_*.wgsl).
     in:  `aggregate`, which is posted for other tiles
-    out: `prefix` #}
-{% from "scan/prefix_result.wgsl" import prefix_found with context %}
+    out: `prefix`, `has_prefix` #}
+{% from "scan/prefix_result.wgsl" import await_prefix, name_prefix with context %}
 {% from "shared/posts.wgsl" import post_aggregate with context %}
     // 3. Learn the prefix of the tile.
 {% if scheduler == "random" %}
@@ -21,7 +21,6 @@
         at_hand = late;
         continue;
     }
-    let prefix = {{ prefix_found() }};
 {% elif kernel.strategy == "lookahead" %}
     let outcome = try_prefix(invocation, tile);
     if (outcome == FOLD) {
@@ -31,15 +30,10 @@
     if (outcome == LATE) {
         return;
     }
-    let prefix = {{ prefix_found() }};
-{% elif kernel.posts %}
-    if (!await_prefix(invocation, tile, aggregate)) {
-        return;
-    }
-    let prefix = {{ prefix_found() }};
 {% else %}
-    let prefix = learn_prefix(invocation, tile, aggregate);
+{{ await_prefix() -}}
 {% endif %}
+{{ name_prefix() -}}
 {% if scheduler == "random" %}
     idle(STORES, tile, {{ "subgroup" if kernel.subgroups else "invocation" }}, LONGEST_DELAY);
 {% endif %}

@@ -5,7 +5,6 @@
 {% include "shared/tile_state.wgsl" %}
 {% include "scan/block_lanes.wgsl" %}
 {% include "scan/carry_in.wgsl" %}
-{% include "scan/prefix_result.wgsl" %}
 {% include "shared/pause.wgsl" %}
 {% from "scan/by_lanes.wgsl" import any_lane, scan_block with context %}
 {% from "shared/wait.wgsl" import wait with context %}
@@ -46,7 +45,7 @@ fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
     return late == 0u;
 }
 
-fn fold_of_blocks(tile: u32) -> Prefix {
+fn fold_of_blocks(tile: u32) -> Item {
 {% if spec.carried %}
     var carry = carry_in();
     var known = true;
@@ -59,5 +58,5 @@ fn fold_of_blocks(tile: u32) -> Prefix {
         carry = pick(known, join(carry, sum), sum);
         known = true;
     }
-    return Prefix(known, carry);
+    return carry;
 }

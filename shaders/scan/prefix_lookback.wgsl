@@ -3,13 +3,4 @@
 {% include "scan/look_back_at_once.wgsl" %}
 {% else %}
 {% include "scan/single_pass.wgsl" %}
-
-// Wait for the tile's prefix. Return false if the wait timed out.
-fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
-    let learned = share_look_back(invocation, tile, aggregate) == NO_TILE;
-    if (!learned) {  // in any invocation: a driver may end a loop for some of them
-        report_timeout();
-    }
-    return learned;
-}
 {% endif %}

@@ -3,19 +3,14 @@
 {% from "scan/by_lanes.wgsl" import block_item, scan_block with context %}
 {% include "scan/totals.wgsl" %}
 {% include "shared/grid.wgsl" %}
-{% include "scan/prefix_result.wgsl" %}
 {% if kernel.tile.per_row %}
 {% include "scan/block_lanes.wgsl" %}
 
-fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
+// ----- Prefix of a tile
+fn prefix_in_row(invocation: u32, tile: u32) -> Item {
     let position = tile % tiles_per_row();
     let lane = invocation{{ " % SUBGROUP_SIZE" if kernel.block_in_subgroup }};
     let sums = {{ scan_block("lane", "read_total(tile - position + lane)") }};
-    return Prefix(position > 0u, {{ block_item("sums", "max(position, 1u) - 1u") }});
-}
-{% else %}
-
-fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
-    return Prefix({{ "true" if spec.carried else "tile > 0u" }}, read_total(tile));
+    return {{ block_item("sums", "max(position, 1u) - 1u") }};
 }
 {% endif %}

@@ -1,21 +1,21 @@
 {#- Step 4 of a tile: join what precedes each chunk, and store every element once.
-    in:  `prefix`, and what step 2 gives -#}
+    in:  `prefix`, `has_prefix`, and what step 2 gives -#}
 {% if spec.compacts %}
-    move_tile(invocation, tile, pick(prefix.known, prefix.item, 0u), aggregate);
+    move_tile(invocation, tile, pick(has_prefix, prefix, 0u), aggregate);
 {% else %}
 {% if kernel.tile.bands > 1 %}
 {% for own in range(kernel.tile.bands) %}
 {% set own_lead = "tile_lead%d" % own %}
 {% if own %}
-    let band_lead{{ own }} = pick(prefix.known, join(prefix.item, {{ own_lead }}), {{ own_lead }});
+    let band_lead{{ own }} = pick(has_prefix, join(prefix, {{ own_lead }}), {{ own_lead }});
 {% else %}
-    let band_lead0 = pick(prefix.known, pick(subgroup > 0u, join(prefix.item, {{ own_lead }}), prefix.item), {{ own_lead }});
-    let known = prefix.known || subgroup > 0u;
+    let band_lead0 = pick(has_prefix, pick(subgroup > 0u, join(prefix, {{ own_lead }}), prefix), {{ own_lead }});
+    let known = has_prefix || subgroup > 0u;
 {% endif %}
 {% endfor %}
 {% else %}
-    let lead = pick(prefix.known, pick(led, join(prefix.item, tile_lead), prefix.item), tile_lead);
-    let known = prefix.known || led;
+    let lead = pick(has_prefix, pick(led, join(prefix, tile_lead), prefix), tile_lead);
+    let known = has_prefix || led;
 {% endif %}
 
     // 4. Store every element once.

@@ -3,7 +3,7 @@
     in:  the source, the seeds where there are any, the tile state
     out: the destination
     strategies: as in scan.wgsl -#}
-{% from "scan/prefix_result.wgsl" import prefix_found with context %}
+{% from "scan/prefix_result.wgsl" import await_prefix, name_prefix with context %}
 {% from "shared/posts.wgsl" import post_aggregate with context %}
 {% set scheduler = kernel.test_build.scheduler if kernel.posts else "" %}
 {% include "shared/header.wgsl" %}
@@ -43,19 +43,10 @@
 {{ post_aggregate() -}}
 {% endif %}
 {% endif %}
-{% if kernel.posts %}
-    if (!await_prefix(invocation, tile, aggregate)) {
-{% if kernel.strategy == "lookahead" and scheduler == "serial" %}
-        leave();
-{% endif %}
-        return;
-    }
-    let prefix = {{ prefix_found() }};
-{% else %}
-    let prefix = learn_prefix(invocation, tile, aggregate);
-{% endif %}
+{{ await_prefix() -}}
+{{ name_prefix() -}}
     if (invocation == 0u && has_end(tile)) {
-        let total = pick(prefix.known, join(prefix.item, aggregate), aggregate);
+        let total = pick(has_prefix, join(prefix, aggregate), aggregate);
         let begin = {{ "start_of(tile)" if kernel.tile.per_row else "tile * TILE_SIZE" }};
         store_result(row_of(begin), {{ text.map_result("total") }});
     }
