@@ -94,10 +94,10 @@ class Heuristics:
     max_loop_iterations: int = 1 << 16
 
     # ----- Fold of the aggregates
-    # Blocks of aggregates that a fold reads at a time. H100, lookback, 2^28: 736 us with 2, 782 with 4, 906 with 8.
+    # Blocks of aggregates that a fold reads at a time: 1 or 2. H100, lookback, 2^28: 736 us with 2, more with 4 and 8.
     fold_blocks: int = 2
-    # The same for vectors, matrices and long operators: their code stands in the shader once for each block. H100, 4x4
-    # matrices under look-ahead: 0.465 instead of 0.44 of a copy, compiled in 1.2 instead of 1.7 s.
+    # The same for vectors, matrices and long operators. H100, 4x4 matrices under look-ahead, measured while the shader
+    # had the operator once for each block: 0.465 instead of 0.44 of a copy, compiled in 1.2 instead of 1.7 s.
     long_fold_blocks: int = 1
     # From this width of an item on, in words, all subgroups of the workgroup that folds take part, each with a block in
     # each round. H200, 4x4 matrices in 128 x 4 chunks: 269 instead of 336 us; 3x3 in 256 x 6: 249 instead of 239.

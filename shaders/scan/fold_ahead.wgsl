@@ -1,4 +1,4 @@
-{#- The fold of the single-pass strategies. The lanes of a block read the aggregates in order: several blocks at a time,
+{#- The fold of the single-pass strategies. The lanes of a block read the aggregates in order: two blocks at a time,
     or one block while they scan another. They post the prefix of every tile up to the first aggregate that is missing.
     The strategy decides which workgroup folds. The order of combination is always P(block) ⊕ K(tile): K is the
     Kogge-Stone scan of the block's aggregates, P folds the totals of the blocks before, left to right. So several
@@ -17,30 +17,7 @@ fn read_aggregate(tile: u32) -> Post {
     return Post(post.ready & (tile < params.tiles), post.item);
 }
 
-{% macro count_ready(post) -%}
-let {{ post }}_ready = min({{ first_lane_where("!" ~ post ~ ".ready") }}, BLOCK);
-{%- endmacro %}
-{% macro fold_block(post) %}
-        // Post the prefixes up to the first missing aggregate. If none is missing, go on to the next block.
-{% if not kernel.fold.reads_ahead %}
-        {{ count_ready(post) }}
-{% endif %}
-        if ({{ post }}_ready > posted) {
-            let sums = {{ scan_block("invocation", post ~ ".item") }};
-            let before = pick(known, join(carry, sums), sums);
-            if ((invocation >= posted) & (invocation < {{ post }}_ready)) {
-                write_post(prefix_after(block * BLOCK + invocation), before);
-            }
-            posted = {{ post }}_ready;
-            idle = 0u;
-            if (posted == BLOCK) {
-                carry = {{ block_item("before", "BLOCK - 1u") }};
-                known = true;
-                posted = 0u;
-                block++;
-            }
-        }
-{% endmacro %}
+{% set ready = "min(" ~ first_lane_where("!post.ready") ~ ", BLOCK)" %}
 // Post the prefixes of the tiles from block `start` on. `shared_seed` has the prefix of this block. Stop when all are
 // posted, or after `patience` looks in a row that find nothing new. Once the prefix of `tile` is posted, stop after
 // `rest` such looks. Return the first tile with a missing aggregate.
@@ -58,23 +35,26 @@ fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) 
     var posted = 0u;  // its tiles that are followed by a posted prefix
     var idle = 0u;  // looks since the last one that found something new
 {% if kernel.fold.reads_ahead %}
-    var post0 = Post(false, carry);  // the block's posts, as they were when they were read
+    var post = Post(false, carry);  // the block's posts, as they were when they were read
 {% endif %}
     while (block * BLOCK + posted < params.tiles) {
         if (idle >= select(patience, rest, block * BLOCK + posted >= tile)) {
             break;
         }
 {% if kernel.fold.reads_ahead %}
-        {{ count_ready("post0") }}
+        let ready = {{ ready }};
         // Loaded while this block is scanned: the next block, or this one again if it was incomplete.
-        let next = read_aggregate((block + post0_ready / BLOCK) * BLOCK + min(invocation, BLOCK - 1u));
+        let next = read_aggregate((block + ready / BLOCK) * BLOCK + min(invocation, BLOCK - 1u));
 {% else %}
         let first = block * BLOCK + min(invocation, BLOCK - 1u);
-{% for ahead in range(kernel.fold.blocks) %}
-        let post{{ ahead }} = read_aggregate(first + {{ ahead }}u * BLOCK);{{ "  // all loads are under way together" if ahead == 0 }}
-{% endfor %}
+        var post = read_aggregate(first);
+{% if kernel.fold.blocks == 2 %}
+        let next = read_aggregate(first + BLOCK);  // both loads are under way together
 {% endif %}
+{% endif %}
+{% if kernel.strategy != "lookahead" %}
         let was = block;
+{% endif %}
         idle++;
 {% if kernel.times_out %}
         if (idle % GLANCE == 0u) {
@@ -83,12 +63,29 @@ fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) 
             }
         }
 {% endif %}
-{{ fold_block("post0") -}}
-{% for ahead in range(1, kernel.fold.blocks) %}
-        if (block == was + {{ ahead }}u) {
-{{ fold_block("post" ~ ahead) | indent(4, true) }}
+        // Post the prefixes up to the first missing aggregate. If none is missing, go on to the next block.
+{% if not kernel.fold.reads_ahead %}
+        var ready = {{ ready }};
+{% endif %}
+        {{ "for (var scanned = 0u; scanned < 2u && ready > posted; scanned++)" if kernel.fold.blocks == 2 else "if (ready > posted)" }} {
+            let sums = {{ scan_block("invocation", "post.item") }};
+            let before = pick(known, join(carry, sums), sums);
+            if ((invocation >= posted) & (invocation < ready)) {
+                write_post(prefix_after(block * BLOCK + invocation), before);
+            }
+            posted = ready;
+            idle = 0u;
+            if (posted == BLOCK) {
+                carry = {{ block_item("before", "BLOCK - 1u") }};
+                known = true;
+                posted = 0u;
+                block++;
+{% if kernel.fold.blocks == 2 %}
+                post = next;
+                ready = {{ ready }};
+{% endif %}
+            }
         }
-{% endfor %}
 {% if kernel.strategy != "lookahead" %}
         if (block / STRIDE != was / STRIDE) {
             tell_frontier(block);
@@ -100,7 +97,7 @@ fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) 
         }
 {% endif %}
 {% if kernel.fold.reads_ahead %}
-        post0 = next;
+        post = next;
 {% endif %}
     }
     if (invocation == 0u) {
