@@ -1,8 +1,9 @@
 {#- The body of the functions that make items of a chunk: its elements, combined with the initial value where a row begins,
     and their head flags. -#}
-{% from "shared/chunk_access.wgsl" import load_elements, load_mask with context %}
+{% from "shared/chunk_access.wgsl" import load_elements, load_mask, load_sources with context %}
 {% from "scan/chunk_places.wgsl" import find_heads, find_indices, head_at, find_places, find_ends with context %}
 {% macro chunk_items() %}
+{% set named = spec.initial or spec.compacts %}
 {{ find_heads() -}}
 {% set first = "first" if kernel.reads_backwards else "index" %}
 {{ find_places() if kernel.reads_backwards -}}
@@ -18,7 +19,7 @@
     let e{{ position }} = select(0u, 1u, ({{ head_at(position) }}) & (index + {{ position }}u < params.length));
 {% endfor %}
 {% else %}
-{{ load_mask(first) if spec.compacts else load_elements(first) -}}
+{{ load_mask(first) if spec.compacts else load_elements(first) if named else load_sources(first) -}}
 {% endif %}
 {% if spec.initial and kernel.segmented and not kernel.heads_begin_chunks %}
 {# Picked, not branched: SwiftShader's compile time is exponential in the number of branches within a loop. #}
@@ -36,18 +37,19 @@
         e0 = combine(seed(0u), e0);
     }
 {% endif %}
+{% macro element(position) %}{{ "e%d" % position if named else text.load_element(position, first) }}{% endmacro %}
 {% if kernel.segmented %}
     return Chunk(
 {% for position in range(kernel.tile.chunk) %}
-        Item(e{{ position }}, select(0u, {{ 2 ** position if text.packs_heads else 1 }}u, {{ head_at(position) }})),
+        Item({{ element(position) }}, select(0u, {{ 2 ** position if text.packs_heads else 1 }}u, {{ head_at(position) }})),
 {% endfor %}
     );
-{% elif kernel.tile.chunk <= 16 %}
-    return Chunk({% for position in range(kernel.tile.chunk) %}e{{ position }}{{ ", " if not loop.last }}{% endfor %});
+{% elif kernel.tile.chunk <= (16 if named else 4) %}
+    return Chunk({% for position in range(kernel.tile.chunk) %}{{ element(position) }}{{ ", " if not loop.last }}{% endfor %});
 {% else %}
     return Chunk(
-{% for positions in range(kernel.tile.chunk) | batch(16) %}
-        {%+ for position in positions %}e{{ position }}, {% endfor %}
+{% for positions in range(kernel.tile.chunk) | batch(16 if named else 4) %}
+        {%+ for position in positions %}{{ element(position) }}, {% endfor %}
 
 {% endfor %}
     );

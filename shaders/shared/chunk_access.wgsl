@@ -73,12 +73,17 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {% endif %}
 {% endmacro %}
 
-{#- Load a chunk that begins at element `first` in storage, and name its elements `e0`, `e1`, … in logical order. For
-    columns, `previous` and `following` are where the rows before and after begin. -#}
-{% macro load_elements(first, previous="", following="") %}
+{#- Load the vectors of all sources of a chunk that begins at element `first` in storage. For columns, `previous` and
+    `following` are where the rows before and after begin. -#}
+{% macro load_sources(first, previous="", following="") %}
 {% for source in text.loaded_sources if not kernel.single_elements %}
 {{ load_vectors(source, {-1: previous, 0: first, 1: following}[source.offset] if kernel.in_columns else first) -}}
 {% endfor %}
+{% endmacro %}
+
+{#- The same, and name the elements of the chunk `e0`, `e1`, … in logical order. -#}
+{% macro load_elements(first, previous="", following="") %}
+{{ load_sources(first, previous, following) -}}
 {% for position in range(kernel.tile.chunk) %}
     {{ "var" if spec.initial and not kernel.takes_steps else "let" }} e{{ position }} = {{ text.load_element(position, first) }};
 {% endfor %}
