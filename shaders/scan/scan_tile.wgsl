@@ -21,19 +21,17 @@
 {% else %}
 {% set joins_now = not kernel.keeps_storage_form and not kernel.tile.single_lead %}
 {% for step in range(kernel.tile.steps) %}
-{% if step % band_steps == 0 %}
-    let lead{{ step }} = item_up(lanes{{ step }}, 1u);
+{% set before, lanes, begins = "carry%d" % (step - 1), "lanes%d" % step, step % band_steps == 0 %}
+{% set lead = "item_up(%s, 1u)" % lanes if begins else "pick(lane > 0u, join(%s, item_up(%s, 1u)), %s)" % (before, lanes, before) %}
+{% if spec.exclusive or not joins_now %}
+    let lead{{ step }} = {{ lead }};
+{% set lead = "lead%d" % step %}
+{% endif %}
 {% if joins_now %}
-    let chunk{{ step }} = join_chunk(lane > 0u, lead{{ step }}, local{{ step }});
+    let chunk{{ step }} = join_chunk({{ "lane > 0u" if begins else "true" }}, {{ lead }}, local{{ step }});
 {% endif %}
-    let carry{{ step }} = item_at(lanes{{ step }}, SUBGROUP_SIZE - 1u);
-{% else %}
-    let lead{{ step }} = pick(lane > 0u, join(carry{{ step - 1 }}, item_up(lanes{{ step }}, 1u)), carry{{ step - 1 }});
-{% if joins_now %}
-    let chunk{{ step }} = join_chunk(true, lead{{ step }}, local{{ step }});
-{% endif %}
-    let carry{{ step }} = join(carry{{ step - 1 }}, item_at(lanes{{ step }}, SUBGROUP_SIZE - 1u));
-{% endif %}
+{% set whole = "item_at(%s, SUBGROUP_SIZE - 1u)" % lanes %}
+    let carry{{ step }} = {{ whole if begins else "join(%s, %s)" % (before, whole) }};
 {% endfor %}
 {% endif %}
 {% if text.packs_heads %}
