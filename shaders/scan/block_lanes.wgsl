@@ -5,15 +5,6 @@
 // ----- Lanes of a block
 {% if kernel.block_in_subgroup %}
 {{ subgroup_scan("scan_block", kernel.tile.block, kernel.loops_over_block) }}
-// Join `carry` and the items of lanes `start`, `start` - 1, …, 0, from left to right.
-fn fold_lanes(invocation: u32, known: bool, carry: Item, item: Item, start: u32) -> Item {
-    let first = item_at(item, start);
-    var folded = pick(known, join(carry, first), first);
-    for (var lane = start; lane > 0u; lane--) {
-        folded = join(folded, item_at(item, lane - 1u));
-    }
-    return folded;
-}
 {% else %}
 {{ shared_scan("scan_block", kernel.tile.block) }}
 fn block_item(invocation: u32, item: Item, lane: u32) -> Item {
@@ -41,18 +32,5 @@ fn first_lane_where(invocation: u32, condition: bool) -> u32 {
         first_lane = lane;
     }
     return workgroupUniformLoad(&first_lane);
-}
-
-// Join `carry` and the items of lanes `start`, `start` - 1, …, 0, from left to right.
-fn fold_lanes(invocation: u32, known: bool, carry: Item, item: Item, start: u32) -> Item {
-    scratch[invocation] = {{ text.to_shared("item") }};
-    workgroupBarrier();
-    let first = {{ text.from_shared("scratch[start]") }};
-    var folded = pick(known, join(carry, first), first);
-    for (var lane = start; lane > 0u; lane--) {
-        folded = join(folded, {{ text.from_shared("scratch[lane - 1u]") }});
-    }
-    workgroupBarrier();
-    return folded;
 }
 {% endif %}

@@ -1,7 +1,7 @@
 {#- Step 3 of a tile: learn its prefix, as the strategy does (scan/prefix_*.wgsl).
     in:  `aggregate`, which is posted for other tiles
     out: `prefix`, `has_prefix` #}
-{% from "scan/prefix_result.wgsl" import await_prefix, name_prefix with context %}
+{% from "scan/prefix_result.wgsl" import await_prefix, name_prefix, share_look_back with context %}
 {% from "shared/posts.wgsl" import post_aggregate with context %}
     // 3. Learn the prefix of the tile.
 {% if scheduler == "random" %}
@@ -16,7 +16,7 @@
         at_hand = tile;
         continue;
     }
-    let late = share_look_back(invocation, tile, aggregate);
+{{ share_look_back() -}}
     if (late != NO_TILE) {
         at_hand = late;
         continue;

@@ -5,6 +5,7 @@
     Assumes: workgroups that have started keep making progress. Every wait is also bounded. -#}
 {% from "scan/by_lanes.wgsl" import block_item, first_lane_where with context %}
 {% include "scan/block_aggregates.wgsl" %}
+{% macro total_of_lane(lane) %}{{ "item_at(total.item, %s)" % lane if kernel.block_in_subgroup else text.from_shared("scratch[%s]" % lane) }}{% endmacro %}
 // ----- Look-back
 {% include "scan/carry_in.wgsl" %}
 
@@ -27,7 +28,7 @@ fn look_back(invocation: u32, tile: u32, own: Item, prefix: ptr<function, Item>)
     if (position == BLOCK - 1u && invocation == position) {
         write_post(total_of(block), sums);
     }
-    var before = {{ block_item("sums", "max(position, 1u) - 1u") }};
+    let before = {{ block_item("sums", "max(position, 1u) - 1u") }};
 {% if kernel.heads_cut_off and kernel.block_in_subgroup %}
     if (position > 0u && before.head != 0u) {  // the same in all lanes
         *prefix = before;
@@ -61,8 +62,12 @@ fn look_back(invocation: u32, tile: u32, own: Item, prefix: ptr<function, Item>)
         }
         nearest = min(nearest, end - 1u);
         let posted = {{ block_item("block_prefix.item", "nearest") }};
+{% if spec.carried %}
         carry = pick(nearest + 1u == end, carry, posted);  // nothing is posted before block 0
-        carry_known = carry_known | (nearest + 1u < end);
+{% else %}
+        carry = posted;
+        carry_known = nearest + 1u < end;  // nothing is posted before block 0
+{% endif %}
         loop {
             let at = total_of(end - 1u - min(invocation, end - 1u));
             total = await_post(at, invocation <= nearest, total);
@@ -80,8 +85,20 @@ fn look_back(invocation: u32, tile: u32, own: Item, prefix: ptr<function, Item>)
                 total = Post(total.ready | (invocation == missing), pick(invocation == missing, whole, total.item));
                 continue;
             }
-            carry = fold_lanes(invocation, carry_known, carry, total.item, nearest);
+            // From left to right: lane `nearest` has the first of these blocks, lane 0 the last.
+{% if not kernel.block_in_subgroup %}
+            scratch[invocation] = {{ text.to_shared("total.item") }};
+            workgroupBarrier();
+{% endif %}
+            let first = {{ total_of_lane("nearest") }};
+            carry = pick(carry_known, join(carry, first), first);
             carry_known = true;
+            for (var lane = nearest; lane > 0u; lane--) {
+                carry = join(carry, {{ total_of_lane("lane - 1u") }});
+            }
+{% if not kernel.block_in_subgroup %}
+            workgroupBarrier();
+{% endif %}
             if (end == block) {
                 break;
             }

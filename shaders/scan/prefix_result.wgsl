@@ -1,8 +1,26 @@
 {#- Statements that learn the prefix of a tile, from what the functions of scan/prefix_*.wgsl give. -#}
+{% from "scan/by_lanes.wgsl" import by_lanes with context %}
+{#- Look back once, by the lanes of a block, for the whole workgroup. `late` is NO_TILE, or the late tile. -#}
+{% macro share_look_back() %}
+{% if kernel.wait_policy.one_workgroup_folds %}
+    let late = share_look_back(invocation, tile, aggregate);
+{% else %}
+{% call by_lanes() %}
+    var found = aggregate;
+    let missing = look_back(invocation, tile, aggregate, &found);
+    if (invocation == 0u) {
+        shared_late = missing;
+        shared_prefix = {{ text.to_shared("found") }};
+    }
+{% endcall %}
+    let late = workgroupUniformLoad(&shared_late);
+{% endif %}
+{% endmacro %}
 {#- Wait for the prefix. A tile whose wait timed out ends here. -#}
 {% macro await_prefix() %}
 {% if kernel.strategy == "lookback" and not kernel.wait_policy.at_once %}
-    if (share_look_back(invocation, tile, aggregate) != NO_TILE) {  // in any invocation: a driver may end a loop for some of them
+{{ share_look_back() -}}
+    if (late != NO_TILE) {  // in any invocation: a driver may end a loop for some of them
         report_timeout();
         return;
     }
