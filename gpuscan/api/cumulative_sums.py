@@ -77,7 +77,7 @@ def cumulative_sum(
         device: as in `gpuscan.scan`.
 
     Returns:
-        An array of the kind and shape of `x`; `axis` is one longer with `include_initial`. If `out` is passed, `out`.
+        An array of the type and shape of `x`; `axis` is one longer with `include_initial`. If `out` is passed, `out`.
 
     Raises:
         ValueError: the axis is out of range, or missing for an array of several axes; or `out` has another shape.

@@ -83,41 +83,38 @@ def reduce(
 ) -> object:
     """Return the combination of all elements of an array, along one or more axes, or within each segment or group.
 
-    The result is ``op(…op(op(initial, x[0]), x[1])…, x[n-1])``, the last element of the scan. The combinations form a
-    fixed tree: for one device, dtype, operator and shape the bits are the same on every run. A sum of floats may have
-    other last bits than the last element of a scan. The array is read once, and only the results are written.
+    The result is ``op(…op(op(initial, x[0]), x[1])…, x[n-1])``, the last element of the scan. For one device, dtype,
+    operator and shape the bits are the same on every run, because the order of combination is fixed. `gpuscan.scan` has
+    a different order, so the last bits of floats may differ from the last element of a scan.
 
     Args:
         x: as in `gpuscan.scan`.
         op: as in `gpuscan.scan`.
         axis: the axis to reduce, or a tuple of axes (default: all of them). The elements of several axes are combined
-            in C order, in whatever order the tuple names them. Axes with others between them are copied first, so that
-            their elements are neighbours. An empty tuple combines nothing: it applies `initial` and the maps to each
-            element.
+            in C order, in whatever order the tuple names them. Axes that are not adjacent cost a copy of `x`. An empty
+            tuple combines nothing: it applies `initial` and the maps to each element.
         initial: the left operand of the first combination, broadcast over the other axes.
         dtype: the dtype of the computation and of the result (default: that of `x`). Integers wrap.
         before, after: as in `gpuscan.scan`: functions that map each element as it is loaded and each result as it is
             stored.
         keepdims: True to keep the reduced axes, with length 1.
         out: the array to write the result to, of the result's shape and dtype; for a bundle, a bundle of arrays.
-        segments: the offsets where segments begin along the axis, as in `gpuscan.scan`. The result has one element
-            along the axis for each segment. If the offsets are in a `gpuscan.Array`, the error for an empty segment is
-            raised at the same time as the error for wrong offsets, see `gpuscan.scan`.
-        groups: labels in any order, as in `gpuscan.scan`. The axis of the result is `num_groups` long. An integer label
-            of 0 or more is a place along this axis. Categoricals have the places of their categories. Other labels
-            have the places 0, 1, … in the order in which they first appear, as in ``pandas.unique(groups)`` without the
-            missing labels. Elements with missing labels are ignored. On a device, the sum of a group of float32 that
-            are all -0.0 may be 0.0.
+        segments: the offsets where segments begin along the axis, as in `gpuscan.scan`. The axis of the result has one
+            element for each segment.
+        groups: labels in any order, as in `gpuscan.scan`. The axis of the result has the length `num_groups`. An
+            integer label is an index along this axis, and so is the code of a category. Other labels get the indices
+            0, 1, … in the order in which they first appear, as in ``pandas.unique(groups)``. Elements with a missing
+            label are ignored.
             Labels in a `gpuscan.Array` are checked on the device if `num_groups` is passed. Elements with wrong labels
             are ignored, and the next read or `Device.synchronize` raises the error. Without `num_groups` the call waits
             for the device to find the largest label.
         num_groups: the number of groups (default: the largest label + 1, or the number of a categorical's categories).
-        device, reproducible: as in `gpuscan.scan`. With `reproducible` the result is the last one of that scan.
+        device, reproducible: as in `gpuscan.scan`. With `reproducible` the result has the bits of the scan's last one.
 
     Returns:
         An array like `x` without the axes, or with one result for each segment or group; or a bundle of them; `out` if
-        it is passed. A NumPy array without another axis gives a NumPy number. An axis of length 0, an empty segment and
-        an empty group give `initial`, else the operator's identity.
+        it is passed. If all axes of a NumPy array are reduced, a NumPy number. An axis of length 0, an empty segment
+        and an empty group give `initial`, else the operator's identity.
 
     Raises:
         ValueError: the axis, `initial`, `out`, `segments`, `groups` or the shapes of a bundle do not fit; a label is
@@ -126,7 +123,7 @@ def reduce(
         TypeError: the operator does not take the dtype, or an argument has the wrong type.
         GpuscanError: as `gpuscan.scan` does.
 
-    A reduction is the first phase of a scan in three dispatches (Blelloch 1990; Merrill & Garland 2016).
+    A reduction is the first phase of a scan in three dispatches (Blelloch, "Prefix Sums and Their Applications", 1990).
 
     Example:
         >>> import numpy as np

@@ -44,30 +44,30 @@ def reduce_by_key(
 def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Devices = None) -> object:
     """Return the key and the combination of each run of equal keys.
 
-    A run is a longest stretch of neighbours with equal keys. Run r begins at ``s[r]`` and ends before ``s[r+1]``, and
-    ``result[r] = op(…op(x[s[r]], x[s[r]+1])…, x[s[r+1]-1])``. Equal keys that are not neighbours make several runs, so
-    sort by key first to get one result for each key. The elements are read once.
+    A run is a maximal sequence of adjacent elements with equal keys. If run r has the indices ``s[r]`` to
+    ``s[r+1] - 1``, then ``result[r] = op(…op(x[s[r]], x[s[r]+1])…, x[s[r+1]-1])``. Equal keys that are not adjacent
+    make several runs, so sort by key first to get one result for each key (`gpuscan.sort_by_key`).
 
     Args:
-        keys: (n,): a NumPy array of any dtype, structured ones included, a Series or a categorical, or a
-            `gpuscan.Array`; or a bundle of them. A run of a bundle ends where any of its arrays changes. Keys are
+        keys: an array of shape (n,): a NumPy array of any dtype, structured ones included, a Series or a categorical,
+            or a `gpuscan.Array`; or a bundle of them. A run of a bundle ends where any of its arrays changes. Keys are
             compared as NumPy compares them, so each NaN is a run of its own.
-        x: (n,): an array, or a bundle of them, as in `gpuscan.scan`.
+        x: an array of shape (n,), or a bundle of them, as in `gpuscan.scan`.
         op: as in `gpuscan.scan`.
         device: as in `gpuscan.scan`. Of several devices the first one is used.
 
     Returns:
-        The first key of each run, in an array or a bundle like `keys`, and an array like `x`, or a bundle like it, with
-        one result for each run. The keys are a `gpuscan.Array` if `keys` is one, and the results are if `x` is one. The
-        number of runs then stays on the device until ``.shape`` is asked for; ``.count`` is that number as an array of
-        one word.
+        A pair ``(keys, results)``: the first key of each run, in an array or a bundle like `keys`, and one result for
+        each run, in an array or a bundle like `x`. On a device, the call does not wait for the number of runs: reading
+        ``.shape`` of a result waits for it, and ``.count`` is that number as an array of shape (1,) on the device.
 
     Raises:
         ValueError: `keys` or `x` has several axes, or their lengths differ.
         TypeError: the operator does not take the dtype.
-        GpuscanError: the results exceed what the device binds; and as `gpuscan.scan` does.
+        GpuscanError: the results are larger than one buffer binding of the device; or as `gpuscan.scan` raises it.
 
-    A segmented scan (Blelloch 1990) finds and combines the runs, and stores the last result of each run.
+    The algorithm is a segmented scan (Blelloch, "Prefix Sums and Their Applications", 1990), which stores the last
+    result of each run.
 
     Example:
         >>> import numpy as np
@@ -93,15 +93,15 @@ def reduce_by_key(keys: object, x: object, op: object = "add", *, device: Device
         if part.ndim != 1 or part.shape != parts[0].shape:
             shown = part.shape if len(parts) == 1 else " and ".join(str(each.shape) for each in (parts[0], part))
             raise ValueError(
-                f"keys of shape {shown} were passed, but runs are stretches of one row. Pass keys of one axis, and "
-                "arrays of one length in a bundle"
+                f"keys of shape {shown} were passed, but keys must have one axis. Pass an array of shape (n,), or a "
+                "bundle of such arrays of one length"
             )
     compared = _run_starts(parts) if is_bundle else keys_of(keys)
     problem = find_or_make_problem(x, op, axis=0, exclusive=False, reverse=False, keys=compared)
     if len(problem.shape) != 1:
         raise ValueError(
-            f"an array of shape {problem.shape} was passed, but runs are stretches of one row. Pass an array of one "
-            "axis, or scan with keys= and pick the last of each run"
+            f"an array of shape {problem.shape} was passed, but reduce_by_key takes arrays of one axis. Pass an array "
+            "of shape (n,), or scan with keys= and take the last result of each run"
         )
     home = first_home((*problem.arrays, *parts), device)
     if home is None or problem.empty:

@@ -113,45 +113,42 @@ def scan(
     strategy: Strategy = "auto",
     reproducible: str | None = None,
 ) -> object:
-    """Return the running combination of an array's elements along an axis.
+    """Return the prefix scan of an array along an axis: all running combinations of its elements.
 
-    ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])``: running sums for ``"add"``, running maxima for ``"maximum"``. The
-    combinations form a fixed tree that does not depend on timing. So for one device, dtype, operator and shape the bits
-    are the same on every run and under every strategy.
+    ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])``: running sums for ``"add"``, running maxima for ``"maximum"``. For
+    one device, dtype, operator and shape the bits are the same on every run and under every strategy, because the order
+    of combination is fixed.
 
     Args:
         x: the input: anything `np.asarray` takes, of any memory order; a `gpuscan.Array`; a `gpuscan.ShardedArray`; or
-            a bundle of such arrays. A bundle is a tuple, named tuple, list, dict or structured array of arrays, nested
-            as you like. An element of a bundle is one value of each of its arrays. An array with more axes than the
-            others gives vectors or matrices to the element.
+            a bundle of such arrays. A bundle is a tuple, named tuple, list, dict or structured array of arrays, which
+            may be nested. An element of a bundle is one value of each of its arrays. If one array has more axes than
+            the others, its last axes belong to the element: a vector or a matrix.
         op: the operator: a name (``"add"``, ``"maximum"``, …; docs/operators.md has all), a NumPy ufunc, a
             `gpuscan.Operator`, or a Python function of (left, right). It must be associative; it need not be
             commutative.
         axis: the axis to scan along. A 1-D array needs none.
         exclusive: True to leave ``x[i]`` out of ``y[i]``, so that ``y[0]`` is `initial` or the operator's identity.
         reverse: True to scan from the end: exactly ``flip(scan(flip(x, axis)), axis)``.
-        initial: the left operand of the first combination, broadcast over the other axes. Inclusive results include
-            it as well.
+        initial: the left operand of the first combination, broadcast over the other axes: ``y[0] = op(initial, x[0])``,
+            or ``y[0] = initial`` if `exclusive` is True.
         segments: the offsets along the axis at which the scan restarts, as in CSR's ``indptr``. The first offset is 0,
-            the last offset is the length of the axis, and the offsets never fall. Two equal offsets enclose an empty
-            segment. Every row is cut at the same offsets. Each segment begins with `initial`.
-            Offsets in a `gpuscan.Array` are checked on the device. Wrong offsets are a ValueError. If this call waits
-            for the device, it raises the error itself. Otherwise it returns, and the next read or `Device.synchronize`
-            raises the error. By then `out` may hold wrong results, but no other array of yours is changed.
-        keys: the scan restarts where a key differs from the key before it along the axis. Pass one key for each
-            element, in the shape of `x`; or one key for each place along the axis, in the shape ``(n,)``, which holds
-            for every row. Keys are numbers, strings, dates or other values with ``!=``, in an array, a list, a Series
-            or a categorical.
+            the last one is the length of the axis, and they never decrease. Two equal offsets enclose an empty segment.
+            All rows have the same segments. Each segment begins with `initial`.
+            Offsets in a `gpuscan.Array` are checked on the device. If they are wrong, this call or the next read of a
+            result raises a ValueError. By then `out` may hold wrong results.
+        keys: the scan restarts where a key differs from the previous key along the axis. Pass one key for each element,
+            in the shape of `x`; or keys of shape ``(n,)`` for an axis of length n, which hold for all rows. Keys are
+            numbers, strings, dates or other values with ``!=``, in an array, a list, a Series or a categorical.
         groups: labels in any order. Each element is combined with the earlier elements that have the same label, as in
             pandas' ``groupby(groups).cumsum()``. Each group begins with `initial`. Pass one label for each element, in
-            the shape of `x`; or one label for each place along the axis, in the shape ``(n,)``, which holds for every
-            row. Labels are integers, bools, strings, dates or other values that can be hashed, in an array, a list, a
-            Series or a categorical. Labels in a `gpuscan.Array` are integers or bools.
+            the shape of `x`; or labels of shape ``(n,)``, which hold for all rows. Labels are integers, bools, strings,
+            dates or other hashable values, in an array, a list, a Series or a categorical. Labels in a `gpuscan.Array`
+            are integers or bools.
             The labels -1, None and NaN are missing labels. An element with a missing label belongs to no group: its
             result is NaN, as in pandas. If the results are neither floats nor complex numbers, a missing label is a
-            ValueError. For labels on a device, the next read may be the call that raises it.
-            Few labels are faster than many. No scan waits for labels on a device; `Device.plan` waits once, to know
-            how many there are. The last bits of floats depend on the number of labels.
+            ValueError, which the next read may raise if the labels are on a device.
+            Few labels are faster than many. The last bits of floats depend on the number of labels.
         dtype: the dtype of the computation and of the result (default: that of `x`). Unlike `np.cumsum`, small
             integers are not promoted: they wrap.
         out: the array to write the result to, of the result's shape and dtype.
@@ -164,45 +161,40 @@ def scan(
         return_total: True to return a pair ``(result, total)``. The total is the combination of all elements of each
             row, as ``gpuscan.reduce(x, op, axis=axis)`` returns it with the same `initial`, `dtype`, `before` and
             `after`. It covers the whole row even if `segments`, `keys` or `groups` are passed. A reversed scan combines
-            the elements of the total from the end of the row, too.
-            The total of an inclusive scan is the last result of each row. For an exclusive scan, the last result is
-            combined with the last element of the row, so the last bits of floats may differ from `gpuscan.reduce`.
-            In some cases a second pass over `x` computes the total instead. This is so if `segments`, `keys` or
-            `groups` are passed. It is also so for an exclusive scan if elements are combined in float16 or bfloat16; if
-            `after`, `compensated`, `reproducible` or a `before` of two parameters is passed; if the operator is written
-            in WGSL; or if `x` is on a device and its elements are vectors or matrices.
+            the elements of the total from the end of the row, too. The last bits of floats may differ from
+            `gpuscan.reduce`. The total costs a second pass over `x` with `segments`, `keys` or `groups`, and in some
+            exclusive scans.
         device: a `gpuscan.Device`, a part of an adapter's summary, its number in `gpuscan.devices()`, or ``"numpy"``
-            (default: the best adapter). A list of devices shares the work of NumPy arrays. Exact types then have the
-            same bits as on one device, and floats have the same bits for the same list. If a device fails, the error
-            names it.
+            (default: the device of `x`; for NumPy arrays `gpuscan.default_device()`). A list of devices shares the work
+            of NumPy arrays. Integers and bools then have the same bits as on one device, and floats have the same bits
+            for the same list. If a device fails, the error names it.
         strategy: the algorithm: ``"auto"`` (the fastest that is safe on the device), ``"lookahead"``, ``"lookback"``,
             ``"fallback"`` or ``"three_dispatch"``; see docs/tiles.md.
         reproducible: ``"everywhere"`` for the same bits on every device, driver and operating system, and with
-            ``device="numpy"``. Running sums of terms that are not negative then never fall. Elements are combined in
-            the canonical order of docs/numerics.md, in three dispatches under every strategy. Each step on floats is
-            rounded correctly, with subnormals, and NaN has one bit pattern. Of a list of devices, only the first one
-            scans.
+            ``device="numpy"``; see docs/numerics.md. Running sums of non-negative terms then never decrease. Of a list
+            of devices, only the first one scans.
 
     Returns:
-        An array like `x`, or the same bundle of arrays; with `return_total`, the pair ``(result, total)``.
+        An array of the type and shape of `x`, or a bundle like `x`; with `return_total`, the pair ``(result, total)``.
+        The total has the shape of `x` without the axis. An empty array gives an empty array.
 
     Raises:
         ValueError: the axis, `out`, `initial`, `segments`, `keys`, `groups` or the shapes of a bundle do not fit;
             several of `segments`, `keys` and `groups` are passed; or the total of no elements is asked for, and there
             is neither `initial` nor an identity.
         TypeError: the operator does not take the dtype, or an argument has the wrong type.
-        DeviceMemoryError: with `groups`, an array exceeds what a shader of the device binds.
+        DeviceMemoryError: the device has too little memory; or with `groups`, an array is larger than one buffer
+            binding of the device.
         OperatorError: the operator cannot be turned into a shader; or with `reproducible`, a function has an operation
             that gives different bits on different devices.
-        UnsupportedDtypeError: the adapter cannot hold the dtype.
+        UnsupportedDtypeError: the adapter cannot hold the dtype, or the operator cannot combine it.
         StrategyError: the strategy is unknown, or unsafe on this adapter.
+        ProgressTimeoutError: a strategy that was passed by name timed out.
         AdapterNotFoundError: no adapter matches `device`.
 
-    The single-pass strategies follow Merrill & Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back"
-    (2016), and Smith, Levien & Owens, "Decoupled Fallback" (SPAA 2025). Each element has a head flag, which says if a
-    segment begins there (Blelloch 1990). For groups of few labels, each row is cut into stretches, and a table holds
-    the carry of each label into each stretch. For many labels, the elements are sorted by label, as `gpuscan.sort`
-    sorts, and scanned as segments. If the labels are on a device, the device decides between the two.
+    Sources: Blelloch, "Prefix Sums and Their Applications" (1990), for three dispatches and for segments; Merrill &
+    Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back" (2016); Smith, Levien & Owens, "Decoupled
+    Fallback" (SPAA 2025).
 
     Example:
         >>> import numpy as np

@@ -111,53 +111,43 @@ def scan_chunks(
     strategy: Strategy = "auto",
     reproducible: str | None = None,
 ) -> Iterator[Any]:
-    """Scan a row that comes in chunks: ``scan(concatenate(chunks))``, chunk by chunk, with the same bits.
+    """Scan a sequence that arrives in chunks: yield the parts of ``scan(concatenate(chunks))``, one for each chunk.
 
-    A few chunks are in flight at a time, so the row may be larger than memory. Results come when the device has enough
-    elements for a piece, or when the chunks end, so that a chunk's result may come after later chunks were taken.
-    Chunks are copied as they come, so all of them may be read into one array. Chunks that are `gpuscan.Array` stay on
-    their device: the scan of each chunk continues from the last result of the chunk before, and its result comes at
-    once. The last bits of floats depend on where such chunks are cut.
+    Only a few chunks are in memory at a time, so the sequence may be larger than memory. The iterator reads ahead: it
+    may take later chunks before it yields the result of an earlier one. It copies each chunk, so you may read all
+    chunks into one array. Chunks that are `gpuscan.Array` stay on their device, and each result is yielded at once.
 
-    With ``device="numpy"``, floats combined by Python functions, by ``"matmul"`` or in segments are combined in an
-    order that depends on the chunks. So their last bits may differ from the bits of `scan` over the whole row.
+    The results have the bits of `scan` over the whole sequence, with two exceptions. If the chunks are on a device, the
+    last bits of floats depend on where the chunks are cut. So do the last bits of floats that ``device="numpy"``
+    combines by a Python function, by ``"matmul"`` or in segments.
 
     Args:
         chunks: an iterable of 1-D arrays of any lengths, or of bundles of them, all with the same dtypes. One array is
             not an iterable of chunks: pass ``[x]``.
-        op: as in `scan`. This holds for all further arguments, too.
-        exclusive: True to leave each element out of its own result.
-        initial: the left operand of the first combination of the first chunk, and of each segment.
+        op, exclusive, initial, dtype, compensated, device, strategy: as in `scan`.
         segments: the offsets where the scan restarts, counted over all chunks from the first element of the first
-            chunk. The first offset is 0, the last offset is the number of elements of all chunks, and the offsets never
-            fall.
+            chunk. The first offset is 0, the last one is the number of elements of all chunks, and they never decrease.
         keys: an iterable with an array of keys for each chunk, one key for each element. The scan restarts where a key
-            differs from the key before it, which may be the last key of an earlier chunk: a run of equal keys goes on
-            from chunk to chunk. gpuscan takes a chunk, then its keys, then the next chunk. So ``itertools.tee`` can
-            split one iterator that yields both.
-        dtype: the dtype of the computation and of the results.
-        before: a function that maps each input element as it is loaded.
-        after: a function that maps each combined element as it is stored.
-        compensated: as in `scan`.
-        device: where to run.
-        strategy: the scan algorithm.
-        reproducible: as in `scan`. The results have the bits of `scan` over the whole row wherever the chunks are cut,
-            with ``device="numpy"`` as well. Chunks on a device are refused.
+            differs from the previous key. The previous key of a chunk's first key is the last key of the chunk before.
+            gpuscan takes a chunk, then its keys, then the next chunk. So ``itertools.tee`` can split one iterator that
+            yields both.
+        before, after: as in `scan`; `before` has one parameter.
+        reproducible: as in `scan`. Chunks on a device are an OperatorError.
 
     Yields:
-        For each chunk an array of its length, or the bundle of them, in order: a `gpuscan.Array` if the first chunk is
-        one, else a NumPy array.
+        For each chunk an array of its length, or a bundle of such arrays: a `gpuscan.Array` if the first chunk is one,
+        else a NumPy array.
 
     Raises:
         ValueError: a chunk is not 1-D, or is on another device than the first one; both `segments` and `keys` are
             passed; the offsets do not begin with 0, decrease, or do not end where the chunks do; or there is not one
             key for each element of each chunk.
         TypeError: a chunk has another dtype than the first one; the offsets are not integers; or `keys` is one array,
-            or its arrays are of several kinds. Errors of a chunk, of its keys or of its place among the segments, and
-            what the iterables themselves raise, come after the results of the chunks before it.
+            or its arrays have different types.
         GpuscanError: as `scan` does.
 
-    Carrying the last result from block to block is the standard way to scan data in pieces (Blelloch 1990).
+    An error in a chunk or its keys is raised after the results of all earlier chunks. Each chunk is scanned with the
+    last result of the chunk before as its `initial` (Blelloch, "Prefix Sums and Their Applications", 1990).
 
     Example:
         >>> import numpy as np
@@ -226,8 +216,8 @@ def _problem_of(chunk: object, op: object, options: ProblemOptions) -> Problem:
         )
     if len(problem.shape) != 1:
         raise ValueError(
-            f"a chunk of shape {problem.shape} was passed, but chunks are 1-D stretches of one row. Scan the rows of "
-            "larger arrays with gpuscan.scan, which takes memory-mapped files of any size"
+            f"a chunk of shape {problem.shape} was passed, but a chunk has one axis. Scan arrays of several axes with "
+            "gpuscan.scan, which takes memory-mapped files of any size"
         )
     return problem
 

@@ -143,7 +143,7 @@ def check_count(num_groups: object, least: int, largest: int) -> int:
         raise ValueError(f"num_groups={count} was passed, but there cannot be fewer than 0 groups; pass 0 or more")
     if least < MISSING:
         raise ValueError(
-            f"groups with the label {least} were passed to a reduction, but each label is a place in the result; pass "
+            f"groups with the label {least} were passed to a reduction, but each label is an index of the result; pass "
             "labels of 0 or more, and -1 for elements of no group"
         )
     if largest >= count:

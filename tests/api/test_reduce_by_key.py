@@ -87,9 +87,9 @@ def test_keys_of_any_dtype_and_many_fields(device: gs.Device) -> None:
 
 def test_errors() -> None:
     x = np.arange(6, dtype=np.uint32)
-    with pytest.raises(ValueError, match=r"keys of shape \(2, 3\) were passed, but runs are stretches of one row"):
+    with pytest.raises(ValueError, match=r"keys of shape \(2, 3\) were passed, but keys must have one axis"):
         gs.reduce_by_key(x.reshape(2, 3), x, device="numpy")
-    with pytest.raises(ValueError, match=r"array of shape \(6, 1\) was passed, but runs"):
+    with pytest.raises(ValueError, match=r"array of shape \(6, 1\) was passed, but reduce_by_key takes"):
         gs.reduce_by_key(x, x.reshape(6, 1), device="numpy")
     with pytest.raises(ValueError, match=r"keys of shape \(5,\) were passed for an array of shape \(6,\)"):
         gs.reduce_by_key(x[:5], x, device="numpy")
