@@ -43,33 +43,34 @@ def compact(
 ) -> AnyArray: ...
 @launchable_with(data=["mask"])
 def compact(x: object, mask: object, *, out: object = None, device: Devices = None) -> object:
-    """Return the entries of an array that a mask picks, in their order: ``x[mask]`` along the first axis.
+    """Return the entries of an array for which a mask is True, in their order: ``x[mask]`` along the first axis.
 
-    It takes one pass: the mask is scanned, and each picked entry is stored as soon as its place is known (Billeter,
-    Olsson & Assarsson, "Efficient stream compaction on wide SIMD many-core architectures", 2009). The result of an
-    array on a device stays there. Its length stays there too until ``.shape`` is asked for; ``.count`` is the length as
-    an array of one word on the device.
+    One pass scans the mask and stores the entries (Billeter, Olsson & Assarsson, "Efficient stream compaction on wide
+    SIMD many-core architectures", 2009).
 
     Args:
-        x: (n, …): a NumPy array or a `gpuscan.Array`, or a bundle of arrays of one length. With a mask of bools, NumPy
-            arrays may also hold dates, durations or complex128.
-        mask: (n,) of bool; or a function of an entry that gives a bool, which is fused into the pass as the maps of
-            `gpuscan.scan` are. An entry of an array (n, k) is a vector; write ``v[..., 0]`` for its first number.
+        x: an array of shape (n, …): a NumPy array or a `gpuscan.Array`; or a bundle of arrays of one length. With a
+            mask of bools, NumPy arrays may also hold dates, durations or complex128.
+        mask: an array of bools of shape (n,); or a function that takes an entry and returns a bool. The function is
+            traced and fused into the pass, like the `before` of `gpuscan.scan`. An entry of an array of shape (n, k) is
+            a vector; write ``v[..., 0]`` for its first number.
         out: an array to write the entries to, of the dtype of `x` and with the same axes after the first; for a bundle,
-            a bundle of them. It may be longer than the result. On a device the call waits for the GPU if `out` has
-            fewer entries than `x`; what follows the result in a longer `out` is undefined there.
+            a bundle of them. It may be longer than the result. On a device, the entries after the result are then
+            undefined, and the call waits for the GPU if `out` has fewer entries than `x`.
         device: as in `gpuscan.scan`.
 
     Returns:
-        An array like `x`, or a bundle like `x`, with one entry for each True of the mask. With `out`, its first entries
-        as a view, or `out` itself if it is as long as the result.
+        An array like `x`, or a bundle like `x`, with one entry for each True of the mask. With `out`, a view of its
+        first entries, or `out` itself if it is as long as the result. On a device, the call does not wait for the
+        length: reading ``.shape`` of the result waits for it, and ``.count`` is the length as an array of shape (1,) on
+        the device.
 
     Raises:
         ValueError: mask and array differ in length, the mask has several axes, or `out` is too short or has another
             shape.
         TypeError: the mask is not bool, or `out` has another type or dtype.
         OperatorError: the function cannot be traced.
-        GpuscanError: one entry alone exceeds what the device binds.
+        GpuscanError: a single entry is larger than one buffer binding of the device.
 
     Example:
         >>> import numpy as np

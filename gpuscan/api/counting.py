@@ -71,24 +71,23 @@ def bincount(x: object, /, weights: object = None, minlength: SupportsIndex = 0,
     With weights, ``sums[v]`` is the sum of ``weights[i]`` over all i with ``x[i] == v``.
 
     Args:
-        x: (n,): integers of any type, or bools, that are 0 or more.
-        weights: (n,): a number for each label.
-        minlength: the fewest counts to return.
+        x: the labels: an array of shape (n,) of integers that are 0 or more, or of bools.
+        weights: an array of shape (n,), with a number for each label.
+        minlength: the least number of counts to return.
         device: as in `gpuscan.scan`. Of several devices the first one is used.
 
     Returns:
-        ``max(x.max() + 1, minlength)`` counts: int64 for NumPy arrays, and uint32 for a `gpuscan.Array`. Sums of NumPy
-        arrays are float64, computed by NumPy. On a device they have the dtype of the weights if these are float32 or
-        float64; float16 is summed as float32, and integers are summed as int64.
+        An array of ``max(x.max() + 1, minlength)`` counts: int64 for NumPy arrays, and uint32 for a `gpuscan.Array`.
+        With weights of NumPy, NumPy computes the sums, as float64. On a device, sums of integers are int64, sums of
+        16-bit floats are float32, and other sums have the dtype of the weights.
 
     Raises:
         ValueError: `x` has several axes or a label below 0, the weights have another length, or `minlength` is
             negative.
-        TypeError: the labels are no integers.
+        TypeError: the labels are not integers.
         DeviceMemoryError: the device has no memory for the counts.
 
-    The call waits for the device, since the largest label decides the length. Workgroups count in memory of their own,
-    so equal labels do not wait for each other.
+    The call waits for the device, since the largest label decides the length of the result.
 
     Example:
         >>> import numpy as np
@@ -214,22 +213,22 @@ def histogram(
 
     Args:
         x: an array of any shape, of bools, integers or floats.
-        bins: the number of bins of equal width, or their edges, which may not fall. For NumPy arrays also a method's
-            name, as in `numpy.histogram_bin_edges`.
+        bins: the number of bins of equal width, or their edges, which may not decrease. For NumPy arrays also the name
+            of a method, as in `numpy.histogram_bin_edges`.
         range: the first and the last edge of bins of equal width (default: the least and the greatest element). Without
             `range`, the call waits for the device to find these two elements.
-        weights: a number for each element, in the shape of `x`. Each bin then has the sum of its weights, of their
-            dtype.
+        weights: a number for each element, in the shape of `x`. ``counts[i]`` is then the sum of the weights of bin i,
+            in their dtype.
         device: as in `gpuscan.scan`. Of several devices the first one is used.
 
     Returns:
-        The counts and the edges, which `numpy.histogram_bin_edges` computes. Counts are int64 for NumPy arrays, and
-        uint32 for a `gpuscan.Array`. Weights of NumPy arrays are summed by NumPy.
+        A pair ``(counts, edges)`` of the lengths n and n + 1 for n bins. Counts are int64 for NumPy arrays, and uint32
+        for a `gpuscan.Array`. `numpy.histogram_bin_edges` computes the edges. NumPy sums the weights of NumPy arrays.
 
     Raises:
-        ValueError: the edges fall, the range is not finite, or weights have another shape.
+        ValueError: the edges decrease, the range is not finite, or weights have another shape.
         TypeError: the numbers are complex.
-        GpuscanError: the elements exceed what the device binds.
+        GpuscanError: the elements are larger than one buffer binding of the device.
 
     Example:
         >>> import numpy as np
@@ -428,28 +427,27 @@ def searchsorted(
 def searchsorted(
     a: object, v: object, /, *, side: Side = "left", sorter: object = None, device: Devices = None
 ) -> object:
-    """Return where values belong in a sorted array, so that it stays sorted.
+    """Return the indices at which values can be inserted into a sorted array so that it stays sorted.
 
-    With ``side="left"``, a value v belongs at the first place i with ``a[i] >= v``. With ``side="right"``, it belongs
-    at the first place with ``a[i] > v``. If there is no such place, the result is ``len(a)``. Values are ordered as in
-    `gpuscan.sort`, so NaN belongs at the end.
+    The result for a value v is the first index i with ``a[i] >= v`` (``side="left"``) or ``a[i] > v``
+    (``side="right"``); without such an index it is ``len(a)``. Values are ordered as in `gpuscan.sort`: NaN is last.
 
     Args:
-        a: (n,): sorted keys of a dtype that `gpuscan.sort` takes; or in any order, with `sorter`.
+        a: an array of shape (n,) of a dtype that `gpuscan.sort` takes. It is sorted, unless `sorter` is passed.
         v: the values, of any shape.
         side: ``"left"`` or ``"right"``.
-        sorter: (n,): indices that sort `a`, such as ``gpuscan.argsort(a)``.
+        sorter: an array of shape (n,) with the indices that sort `a`, such as ``gpuscan.argsort(a)``.
         device: as in `gpuscan.scan`. Of several devices the first one is used.
 
     Returns:
-        Places in the shape of `v`: int64 for NumPy arrays, and uint32 for a `gpuscan.Array`.
+        Indices from 0 to n, in the shape of `v`: int64 for NumPy arrays, and uint32 for a `gpuscan.Array`.
 
     Raises:
-        ValueError: `a` has several axes, the side has another name, or `sorter` has another length.
-        TypeError: `sorter` holds no integers, or one of the dtypes has no order.
-        GpuscanError: an array exceeds what the device binds.
+        ValueError: `a` has several axes, `side` is unknown, or `sorter` has another length.
+        TypeError: `sorter` does not hold integers, or one of the dtypes has no order.
+        GpuscanError: an array is larger than one buffer binding of the device.
 
-    Each value is searched by itself, in blocks of `a` first.
+    Each value is found by a binary search.
 
     Example:
         >>> import numpy as np
@@ -549,26 +547,26 @@ def repeat(x: B, repeats: ArrayLike, *, axis: int | None = ..., device: Devices 
 def repeat(x: ArrayLike, repeats: ArrayLike, *, axis: int | None = ..., device: Devices = ...) -> AnyArray: ...
 @launchable
 def repeat(x: object, repeats: object, *, axis: int | None = None, device: Devices = None) -> object:
-    """Return an array that repeats each entry of an axis, as `numpy.repeat` does.
+    """Return an array in which each entry of an axis is repeated, as `numpy.repeat` does.
+
+    With the running sums ``s = cumsum(repeats)`` and ``s[-1] = 0`` before the first, ``y[j] = x[i]`` for all j from
+    ``s[i-1]`` to ``s[i] - 1``.
 
     Args:
-        x: an array of any dtype that arrays on a device can have, or a bundle of arrays of one shape. NumPy arrays may
-            also hold dates, durations or complex128.
-        repeats: the number of times for all entries, or one for each entry of the axis, 0 or more. The length of the
-            result is their sum; the call waits for it if they are in a `gpuscan.Array`.
-        axis: the axis to repeat along (default: all elements, as one row).
+        x: an array of any element type, or a bundle of arrays of one length. NumPy arrays may also hold dates,
+            durations or complex128.
+        repeats: how often to repeat: an integer of 0 or more for all entries, or an array with one for each entry of
+            the axis. If the array is a `gpuscan.Array`, the call waits for the length of the result.
+        axis: the axis to repeat along (default: the flattened array).
         device: as in `gpuscan.scan`. Of several devices the first one is used.
 
     Returns:
-        An array like `x`, or a bundle like it.
+        An array like `x`, or a bundle like it, with the sum of the repeats as the length of the axis.
 
     Raises:
-        ValueError: a number is negative, or there is not one for each entry.
-        TypeError: the numbers are no integers.
-        GpuscanError: an array exceeds what the device binds.
-
-    The running sums of `repeats` say where the copies of each entry end. Each entry of the result finds its source by a
-    search in these sums.
+        ValueError: a number of repeats is negative, or their length is not the length of the axis.
+        TypeError: the numbers of repeats are not integers.
+        GpuscanError: an array is larger than one buffer binding of the device.
 
     Example:
         >>> import numpy as np

@@ -67,28 +67,27 @@ def top_k(
 ) -> tuple[SomeArray, SomeArray]:
     """Return the k greatest elements along an axis, the greatest first, and their indices.
 
-    ``values[i] = x[indices[i]]`` with ``indices = argsort(x, descending=largest)[:k]``: of equal elements, the one with
-    the smaller index comes first, and NaN comes last in both orders.
+    ``values[i] = x[indices[i]]`` with ``indices = argsort(x, descending=largest)[:k]``. Of equal elements, the one with
+    the smaller index comes first. NaN comes last in both orders.
 
     Args:
         x: an array of a dtype that `gpuscan.sort` takes.
         k: the number of elements, from 0 to the length of the axis.
         axis: the axis (default: the last one).
-        largest: False for the least elements, the least first.
+        largest: False for the k least elements, the least first.
         device: as in `gpuscan.scan`. Of several devices the first one is used.
 
     Returns:
-        The elements and their indices along the axis, which has length k in both. Indices are int64 for a NumPy array,
-        and uint32 for a `gpuscan.Array`.
+        A pair ``(values, indices)``, in the shape of `x`, but with k elements along the axis. Indices are int64 for a
+        NumPy array, and uint32 for a `gpuscan.Array`.
 
     Raises:
         ValueError: there is no such axis, or `k` is negative or exceeds its length.
         TypeError: the dtype has no order, or `k` is no integer.
-        DeviceMemoryError: the array exceeds what a shader of the device binds.
+        DeviceMemoryError: the array is larger than one buffer binding of the device.
 
-    For small `k`, only the result is sorted. Workgroups select the first k keys of their tiles digit by digit (Alabi et
-    al., "Fast k-selection algorithms for graphics processing units", 2012). The first k keys of the row are then
-    selected from these.
+    For small `k`, a radix select finds the k elements, and only these are sorted (Alabi et al., "Fast k-selection
+    algorithms for graphics processing units", 2012).
 
     Example:
         >>> import numpy as np
@@ -163,24 +162,24 @@ def partition_by(x: B, mask: ArrayLike, /, *, device: Devices = ...) -> tuple[B,
 def partition_by(x: ArrayLike, mask: ArrayLike, /, *, device: Devices = ...) -> tuple[AnyArray, AnyArray]: ...
 @launchable_with(data=["mask"])
 def partition_by(x: object, mask: object, /, *, device: Devices = None) -> tuple[object, object]:
-    """Return the entries that a mask picks, and the others: ``(x[mask], x[~mask])``, each in their order.
+    """Return the entries for which a mask is True, and the others: ``(x[mask], x[~mask])``, each in their order.
 
-    It takes one pass: the mask is scanned, and each entry is stored as soon as its place is known.
+    One pass scans the mask and stores the entries, as in `gpuscan.compact`.
 
     Args:
-        x: (n, …): a NumPy array or a `gpuscan.Array`, or a bundle of arrays of one length. NumPy arrays may also hold
-            dates, durations or complex128.
-        mask: (n,) of bool.
+        x: an array of shape (n, …): a NumPy array or a `gpuscan.Array`; or a bundle of arrays of one length. NumPy
+            arrays may also hold dates, durations or complex128.
+        mask: an array of bools of shape (n,).
         device: as in `gpuscan.scan`. Of several devices the first one is used.
 
     Returns:
-        Two arrays like `x`, or two bundles like `x`. On a device their lengths stay there until ``.shape`` is asked
-        for.
+        Two arrays like `x`, or two bundles like `x`. On a device, the call does not wait for their lengths; reading
+        ``.shape`` waits.
 
     Raises:
         ValueError: mask and array differ in length, or the mask has several axes.
         TypeError: the mask is not bool.
-        GpuscanError: the entries exceed what the device binds.
+        GpuscanError: the entries are larger than one buffer binding of the device.
 
     Example:
         >>> import numpy as np
@@ -276,10 +275,10 @@ def quantile(
     keepdims: bool = False,
     device: Devices = None,
 ) -> object:
-    """Return quantiles of an array along an axis, exactly: the element at the place q of the sorted axis.
+    """Return exact quantiles of an array along an axis, as `numpy.quantile` does.
 
-    With n elements along the axis, sorted into s, ``method="linear"`` gives ``s[i] + (s[i+1] - s[i]) * g`` with i and g
-    the whole and the fractional part of ``(n - 1) * q``. NaN anywhere in a row makes its quantiles NaN.
+    With n elements along the axis, sorted into s, ``method="linear"`` gives ``s[i] + (s[i+1] - s[i]) * g``. Here i is
+    the integer part of ``(n - 1) * q``, and g its fractional part. If a row has a NaN, its quantiles are NaN.
 
     Args:
         x: an array of integers or floats.
@@ -290,17 +289,17 @@ def quantile(
         device: as in `gpuscan.scan`. Of several devices the first one is used.
 
     Returns:
-        Quantiles in the shape of `q`, and behind it the other axes of `x`. For NumPy arrays, NumPy's values in NumPy's
-        dtype. For a `gpuscan.Array` they have its dtype if it holds floats, or if the method returns an element.
-        Otherwise they are float64, or float32 on an adapter without 64-bit floats.
+        An array with the axes of `q`, followed by the other axes of `x`. For NumPy arrays it has NumPy's values in
+        NumPy's dtype. For a `gpuscan.Array` it has the dtype of `x` if this is a float, or if the method returns an
+        element. Otherwise it is float64, or float32 on an adapter without 64-bit floats.
 
     Raises:
         ValueError: a number is outside [0, 1], or the method has another name.
         IndexError: the axis has no elements.
         TypeError: `x` holds bools or complex numbers.
-        DeviceMemoryError: the array exceeds what a shader of the device binds.
+        DeviceMemoryError: the array is larger than one buffer binding of the device.
 
-    The axis is sorted, and the elements at the places next to each quantile are taken from it.
+    The axis is sorted, and the elements next to each quantile are interpolated.
 
     Example:
         >>> import numpy as np
@@ -317,8 +316,8 @@ def quantile(
         raise ValueError(f"q={q!r} was passed, but quantiles are numbers from 0 to 1")
     if array.dtype.kind == "b" or scalar_of(array.dtype).kind in ("bool", "complex"):
         raise TypeError(
-            f"quantiles of numbers of dtype {array.dtype} were asked for, but there is nothing between two of them. "
-            "Convert them: x.astype(np.float32)"
+            f"quantiles of an array of dtype {array.dtype} were asked for, but quantiles are of integers or floats. "
+            "Convert it: x.astype(np.float32)"
         )
     home = first_home((array,), device)
     if home is None:
@@ -348,9 +347,10 @@ def median(x: ArrayLike, /, *, axis: Axes = ..., **options: Unpack[QuantileOptio
 def median(
     x: object, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, device: Devices = None
 ) -> object:
-    """Return the median of an array along an axis, exactly: the middle element, or the mean of the middle two.
+    """Return the exact median of an array along an axis, as `numpy.median` does.
 
-    NaN anywhere in a row makes its median NaN.
+    With n elements along the axis, sorted into s, the median is ``s[(n-1)/2]`` for odd n, and
+    ``(s[n/2-1] + s[n/2]) / 2`` for even n. If a row has a NaN, its median is NaN.
 
     Args:
         x: an array of bools, integers or floats.
@@ -363,7 +363,7 @@ def median(
 
     Raises:
         TypeError: `x` holds complex numbers.
-        DeviceMemoryError: the array exceeds what a shader of the device binds.
+        DeviceMemoryError: the array is larger than one buffer binding of the device.
 
     Example:
         >>> import numpy as np

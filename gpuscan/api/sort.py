@@ -59,8 +59,8 @@ def sort(
 ) -> object:
     """Return a copy of an array that is sorted along an axis.
 
-    ``y[i] = x[p[i]]`` with ``p = argsort(x)``, so that ``y[i] <= y[i+1]``. Equal elements keep their order, in
-    descending sorts as well. 0.0 equals -0.0. NaN comes last, in descending sorts too.
+    ``y[i] = x[p[i]]`` with ``p = argsort(x)``, so that ``y[i] <= y[i+1]``, or ``y[i] >= y[i+1]`` if `descending` is
+    True. Equal elements keep their order, and 0.0 equals -0.0. NaN comes last in both orders.
 
     Args:
         x: an array of `bool`, integers or floats, in any memory order, or a `gpuscan.Array`. NumPy arrays may also hold
@@ -69,7 +69,7 @@ def sort(
         descending: True to put the greatest element first.
         stable: accepted because the array API standard has it. Every sort is stable.
         segments: offsets along the axis, as in `gpuscan.scan`: the first is 0, the last is the length of the axis, and
-            they never fall. Each segment is sorted by itself. Every row is cut at the same offsets.
+            they never decrease. Each segment is sorted by itself. All rows have the same segments.
         device: as in `gpuscan.scan`.
 
     Returns:
@@ -77,17 +77,15 @@ def sort(
 
     Raises:
         ValueError: there is no such axis, or the segments are wrong.
-        TypeError: `x` is a bundle, or its dtype is not one of a bool, an integer or a float.
-        DeviceMemoryError: the array exceeds what a shader of the device binds.
+        TypeError: `x` is a bundle, or its dtype is not bool, an integer or a float.
+        DeviceMemoryError: the array is larger than one buffer binding of the device.
         AdapterNotFoundError: no adapter matches `device`.
 
-    Floats are compared by their bits, so float64 is sorted on adapters without 64-bit floats, too. Rows that fit a
-    workgroup's memory are sorted there by a bitonic sort (Batcher, "Sorting networks and their applications", 1968),
-    longer ones by a radix sort from the lowest digit to the highest: in three dispatches for each digit (Satish, Harris
-    & Garland, 2009), or, where ``GPUSCAN_STRATEGY`` asks for look-back or fallback, in a single pass (Adinets &
-    Merrill, "Onesweep", 2022). Digits in which no two keys differ are skipped. Integers of 8 bits are
-    counted, and written as often as they are there. Segments take a second sort, by the place where the segment of each
-    key begins.
+    Floats are compared by their bits, so float64 is sorted on adapters without 64-bit floats, too. Rows that fit into
+    workgroup memory are sorted there by a bitonic sort (Batcher, "Sorting networks and their applications", 1968).
+    Longer rows are sorted by a radix sort, least significant digit first, in three dispatches for each digit (Satish,
+    Harris & Garland, "Designing efficient sorting algorithms for manycore GPUs", 2009). If ``GPUSCAN_STRATEGY`` is
+    ``lookback`` or ``fallback``, each digit takes a single pass (Adinets & Merrill, "Onesweep", 2022).
 
     Example:
         >>> import numpy as np
@@ -129,10 +127,9 @@ def argsort(
     segments: ArrayLike | None = None,
     device: Device | str | int | None = None,
 ) -> object:
-    """Return the indices that sort an array along an axis.
+    """Return the indices that sort an array along an axis: ``x[p]`` is ``sort(x)`` for the result p of a 1-D array.
 
-    The result is ``p`` such that ``x[p[0]], x[p[1]], …`` is what `sort` returns. Indices of equal elements ascend, in
-    descending sorts as well.
+    The indices of equal elements are in ascending order, in descending sorts as well.
 
     Args:
         x, axis, descending, stable, segments, device: as in `gpuscan.sort`.
@@ -174,14 +171,14 @@ def sort_by_key(keys: object, values: object, *, descending: bool = False) -> tu
     The sort is stable, as `gpuscan.sort` is, and orders the keys in the same way.
 
     Args:
-        keys: (n,) of `bool`, integers or floats: a NumPy array or a `gpuscan.Array`; or of dates or durations, unless
-            an array is on the device.
-        values: (n, …): an array of any element type, or a bundle of such arrays, which are moved along their first
-            axis. NumPy arrays may also hold dates, durations or complex128, unless an array is on the device.
+        keys: an array of shape (n,) of `bool`, integers or floats: a NumPy array or a `gpuscan.Array`. If no array is
+            on a device, also dates or durations.
+        values: an array of shape (n, …) of any element type, or a bundle of such arrays. Their entries along the first
+            axis are moved. If no array is on a device, also dates, durations or complex128.
         descending: True to put the greatest key first.
 
     Returns:
-        The keys and the values, in order. They are on the device if any of the arrays is.
+        A pair ``(keys, values)``, sorted. They are on the device if any of the arrays is.
 
     Raises:
         ValueError: the keys have several axes, or keys and values differ in length.

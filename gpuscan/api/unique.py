@@ -80,19 +80,18 @@ def unique_values(x: Of[S], /, *, device: Devices = ...) -> NDArray[S]: ...
 def unique_values(x: ArrayLike, /, *, device: Devices = ...) -> AnyArray: ...
 @launchable
 def unique_values(x: object, /, *, device: Devices = None) -> object:
-    """Return each value of an array once, in order.
+    """Return the distinct values of an array, in ascending order.
 
-    ``values[0] < values[1] < …``, and every element of `x` is one of them. The array is sorted, and the first element
-    of each run of equal ones is kept. 0.0 equals -0.0. Each NaN is a value of its own, as the Array API standard
-    demands; they come last.
+    ``values[0] < values[1] < …``, and every element of `x` equals one of them. Of equal elements, such as 0.0 and -0.0,
+    the first one is returned. Each NaN is a value of its own, as in the Array API standard, and comes last.
 
     Args:
         x: an array of any shape, of a dtype that `gpuscan.sort` takes.
         device: as in `gpuscan.scan`. Of several devices the first one is used.
 
     Returns:
-        An array of one axis, of the dtype of `x`. If `x` is a `gpuscan.Array`, the result is one as well, and its
-        length stays on the device until ``.shape`` is asked for.
+        An array of shape (n,) for n distinct values, of the type and dtype of `x`. On a device, the call does not wait
+        for n: reading ``.shape`` waits for it, and ``.count`` is n as an array of shape (1,) on the device.
 
     Raises:
         TypeError, GpuscanError: as `gpuscan.sort` does.
@@ -114,7 +113,7 @@ def unique_counts(x: Of[S], /, *, device: Devices = ...) -> UniqueCountsResult[N
 def unique_counts(x: ArrayLike, /, *, device: Devices = ...) -> UniqueCountsResult[AnyArray, NDArray[np.int64]]: ...
 @launchable
 def unique_counts(x: object, /, *, device: Devices = None) -> UniqueCountsResult[Any, Any]:
-    """Return each value of an array once, in order, and how often it occurs.
+    """Return the distinct values of an array, in ascending order, and how often each one occurs.
 
     ``counts[i]`` is the number of elements that equal ``values[i]``.
 
@@ -122,7 +121,8 @@ def unique_counts(x: object, /, *, device: Devices = None) -> UniqueCountsResult
         x, device: as in `gpuscan.unique_values`.
 
     Returns:
-        A named tuple ``(values, counts)``. Counts are int64 for a NumPy array, and uint32 for a `gpuscan.Array`.
+        A named tuple ``(values, counts)`` of two arrays of shape (n,). Counts are int64 for a NumPy array, and uint32
+        for a `gpuscan.Array`.
 
     Raises:
         TypeError, GpuscanError: as `gpuscan.sort` does.
@@ -145,7 +145,7 @@ def unique_inverse(x: Of[S], /, *, device: Devices = ...) -> UniqueInverseResult
 def unique_inverse(x: ArrayLike, /, *, device: Devices = ...) -> UniqueInverseResult[AnyArray, NDArray[np.int64]]: ...
 @launchable
 def unique_inverse(x: object, /, *, device: Devices = None) -> UniqueInverseResult[Any, Any]:
-    """Return each value of an array once, in order, and for each element the index of its value.
+    """Return the distinct values of an array, in ascending order, and for each element the index of its value.
 
     ``values[inverse_indices] == x``.
 
@@ -177,16 +177,17 @@ def unique_all(x: Of[S], /, *, device: Devices = ...) -> UniqueAllResult[NDArray
 def unique_all(x: ArrayLike, /, *, device: Devices = ...) -> UniqueAllResult[AnyArray, NDArray[np.int64]]: ...
 @launchable
 def unique_all(x: object, /, *, device: Devices = None) -> UniqueAllResult[Any, Any]:
-    """Return each value of an array once, in order, with its first place, its inverse indices and its count.
+    """Return the distinct values of an array, in ascending order, with indices, inverse indices and counts.
 
-    ``x.reshape(-1)[indices] == values``, and ``values[inverse_indices] == x``.
+    ``indices[i]`` is the first index with ``x.reshape(-1)[indices[i]] == values[i]``, ``values[inverse_indices] == x``,
+    and ``counts[i]`` is the number of elements that equal ``values[i]``.
 
     Args:
         x, device: as in `gpuscan.unique_values`.
 
     Returns:
-        A named tuple ``(values, indices, inverse_indices, counts)``. Indices and counts are int64 for a NumPy array,
-        and uint32 for a `gpuscan.Array`.
+        A named tuple ``(values, indices, inverse_indices, counts)``. The inverse indices have the shape of `x`, the
+        other arrays (n,). Indices and counts are int64 for a NumPy array, and uint32 for a `gpuscan.Array`.
 
     Raises:
         TypeError, GpuscanError: as `gpuscan.sort` does.
@@ -208,23 +209,22 @@ def run_length_encode(x: Of[S], /, *, device: Devices = ...) -> RunLengths[NDArr
 def run_length_encode(x: ArrayLike, /, *, device: Devices = ...) -> RunLengths[AnyArray, NDArray[np.int64]]: ...
 @launchable
 def run_length_encode(x: object, /, *, device: Devices = None) -> RunLengths[Any, Any]:
-    """Return the value of each run of equal neighbours, and the length of the run.
+    """Return the value and the length of each run of adjacent equal elements.
 
-    ``np.repeat(values, counts)`` is `x` again. 0.0 equals -0.0, and each NaN is a run of its own.
+    ``np.repeat(values, counts)`` equals `x`. 0.0 equals -0.0, and each NaN is a run of its own.
 
     Args:
-        x: (n,): an array of numbers or bools; NumPy arrays may also hold dates and durations.
+        x: an array of shape (n,) of numbers or bools; NumPy arrays may also hold dates and durations.
         device: as in `gpuscan.scan`. Of several devices the first one is used.
 
     Returns:
-        A named tuple ``(values, counts)``. Values have the dtype of `x`. Counts are int64 for a NumPy array, and uint32
-        for a `gpuscan.Array`, for which the number of runs stays on the device until ``.shape`` is asked for.
+        A named tuple ``(values, counts)`` of two arrays with one element for each run. Values have the dtype of `x`.
+        Counts are int64 for a NumPy array, and uint32 for a `gpuscan.Array`. On a device, reading ``.shape`` waits for
+        the number of runs.
 
     Raises:
         ValueError: `x` does not have one axis.
-        GpuscanError: the results exceed what the device binds.
-
-    A compaction, which is a scan (Blelloch 1990), picks the elements that differ from the one before.
+        GpuscanError: the results are larger than one buffer binding of the device.
 
     Example:
         >>> import numpy as np
@@ -235,8 +235,8 @@ def run_length_encode(x: object, /, *, device: Devices = None) -> RunLengths[Any
     given = as_some_array(x)
     if given.ndim != 1:
         raise ValueError(
-            f"an array of shape {given.shape} was to be encoded, but runs are stretches of one row. Pass an array of "
-            "one axis: x.reshape(-1)"
+            f"an array of shape {given.shape} was passed, but run_length_encode takes arrays of one axis. Pass "
+            "x.reshape(-1)"
         )
     on_device = isinstance(given, Array)
     keys = as_bits(given) if given.dtype.kind in "mM" else given
