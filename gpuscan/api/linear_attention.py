@@ -46,35 +46,34 @@ def gated_delta_rule(
     output_final_state: bool = False,
     device: Device | str | int | None = None,
 ) -> Any:
-    """Return the outputs of a gated delta rule: a memory from which the value of a key is removed before it is written.
+    """Return the outputs of the gated delta rule: linear attention that replaces what the state holds for a key.
 
-    For each batch and head, with states S of shape (D_k, D_v) and column vectors:
-    ``S[t] = exp(g[t]) S[t-1] + k[t] u[t]^T`` with ``u[t] = beta[t] (v[t] - exp(g[t]) S[t-1]^T k[t])``, and
-    ``o[t] = scale S[t]^T q[t]``. This is ``S[t] = exp(g[t]) (I - beta[t] k[t] k[t]^T) S[t-1] + beta[t] k[t] v[t]^T``.
+    For each batch and head, with states S of shape (D_k, D_v) and column vectors q, k, v and o:
+    ``S[t] = exp(g[t]) (I - beta[t] k[t] k[t]^T) S[t-1] + beta[t] k[t] v[t]^T`` and ``o[t] = scale S[t]^T q[t]``.
 
     Args:
         q, k: queries and keys, of shape (B, T, H, D_k): batch, time, head, and numbers of a key. Keys should have a
             norm of at most 1, or the states may grow.
         v: values, of shape (B, T, H, D_v).
-        g: the logarithms of the decays, at most 0, of shape (B, T, H). -inf forgets the state.
-        beta: how much of each value is written, of shape (B, T, H), from 0 to 1.
+        g: the logarithms of the decays, at most 0, of shape (B, T, H). A decay of -inf sets the state to 0.
+        beta: the writing strengths, from 0 to 1, of shape (B, T, H).
         scale: the factor of the outputs (default: ``D_k ** -0.5``).
         initial_state: the state before the first step, of shape (B, H, D_k, D_v) (default: 0).
         output_final_state: True to return the state after the last step as well.
         device: as in `gpuscan.scan`.
 
     Returns:
-        The outputs, in the shape and dtype of `v`, on the device if an argument is there; with `output_final_state` a
-        pair with the last state, of float32 and shape (B, H, D_k, D_v).
+        The outputs o, in the shape and dtype of `v`, on the device if an argument is there; with `output_final_state`
+        the pair ``(o, state)``. The state has the shape (B, H, D_k, D_v) and is float32, or float64 for float64.
 
     Raises:
         ValueError: the shapes do not fit, or an axis has length 0.
         TypeError: an array is not of floats.
         UnsupportedDtypeError: float64 was passed for a device; ``device="numpy"`` computes in float64.
 
-    float16 and bfloat16 are converted to float32. The device takes 32 steps at a time, as products of matrices. So the
-    call needs little memory in addition to the arguments and the result: a few dozen states for each head. See Yang et
-    al., "Gated Delta Networks" (2024). The arguments have the names and meanings of flash-linear-attention's.
+    float16 and bfloat16 are converted to float32. 32 steps at a time are computed as products of matrices (Yang et al.,
+    "Gated Delta Networks", 2024), so only a few dozen states of each head are in memory. The arguments have the names
+    and meanings that they have in flash-linear-attention.
 
     Example:
         >>> import numpy as np
@@ -104,14 +103,17 @@ def gated_delta_rule_vjp(
     grad_final_state: object = None,
     device: Device | str | int | None = None,
 ) -> tuple[Any, ...]:
-    """Return the gradient of a function of the outputs of `gated_delta_rule`.
+    """Return the gradients of a loss with respect to the arguments of `gated_delta_rule`.
 
-    The states are computed again, from checkpoints, so the forward pass has to keep nothing but its arguments.
+    With ``A[t] = exp(g[t]) (I - beta[t] k[t] k[t]^T)``, the gradient with respect to the state S[t] is
+    ``G[t] = scale q[t] grad_o[t]^T + A[t+1] G[t+1]``, beginning with `grad_final_state`. The gradients of the arguments
+    of step t follow from G[t] by the chain rule: ``grad_v[t] = beta[t] G[t]^T k[t]`` and
+    ``grad_q[t] = scale S[t] grad_o[t]``, for example. The states are computed again from the arguments.
 
     Args:
         q, k, v, g, beta, scale, initial_state, device: as they were passed to `gpuscan.gated_delta_rule`.
-        grad_o: the gradient with respect to the outputs, in the shape of `v`.
-        grad_final_state: the gradient with respect to the last state (default: 0).
+        grad_o: the gradient of the loss with respect to the outputs, in the shape of `v`.
+        grad_final_state: the gradient with respect to the last state, of shape (B, H, D_k, D_v) (default: 0).
 
     Returns:
         ``(grad_q, grad_k, grad_v, grad_g, grad_beta, grad_initial_state)``, each in the shape and dtype of its
@@ -120,7 +122,7 @@ def gated_delta_rule_vjp(
     Raises:
         ValueError, TypeError, UnsupportedDtypeError: as `gpuscan.gated_delta_rule` does.
 
-    The gradients follow from the chunked form of Yang et al., "Gated Delta Networks" (2024).
+    The gradients are computed in chunks, as in Yang et al., "Gated Delta Networks" (2024).
 
     Example:
         >>> import numpy as np
@@ -128,9 +130,9 @@ def gated_delta_rule_vjp(
         >>> k = np.eye(2, dtype=np.float32)[[0, 1, 0]].reshape(1, 3, 1, 2)
         >>> v = np.array([5, 7, 9], np.float32).reshape(1, 3, 1, 1)
         >>> g, beta = np.zeros((1, 3, 1), np.float32), np.ones((1, 3, 1), np.float32)
-        >>> last = np.array([1, 0], np.float32).reshape(1, 1, 2, 1)     # of the first key's value in the last state
+        >>> last = np.array([1, 0], np.float32).reshape(1, 1, 2, 1)     # the loss is the first number of the last state
         >>> grads = gs.gated_delta_rule_vjp(k, k, v, g, beta, np.zeros_like(v), grad_final_state=last)
-        >>> grads[2].ravel()                                            # 5 was replaced
+        >>> grads[2].ravel()                                            # 9 has replaced 5, so 5 has no gradient
         array([0., 0., 1.], dtype=float32)
     """
     call = _Call.of(
@@ -151,19 +153,18 @@ def gated_linear_attention(
     output_final_state: bool = False,
     device: Device | str | int | None = None,
 ) -> Any:
-    """Return the outputs of linear attention with decays.
+    """Return the outputs of gated linear attention.
 
-    For each batch and head, with states S of shape (D_k, D_v) and column vectors:
-    ``S[t] = exp(g[t]) S[t-1] + k[t] v[t]^T`` and ``o[t] = scale S[t]^T q[t]``. If `g` has an axis of keys, each row of
-    S has a decay of its own.
+    For each batch and head, with states S of shape (D_k, D_v) and column vectors q, k, v and o:
+    ``S[t] = exp(g[t]) S[t-1] + k[t] v[t]^T`` and ``o[t] = scale S[t]^T q[t]``. If `g` has the shape (B, T, H, D_k), row
+    i of S has the decay ``exp(g[t, i])``.
 
-    Mamba-2 is the case ``q = C, k = B, v = dt x, g = dt A, scale=1``. RetNet has a `g` that does not depend on time,
-    and linear attention without decays a `g` of zeros.
+    Mamba-2 is the case ``q = C, k = B, v = dt x, g = dt A, scale=1``. In RetNet, `g` does not depend on time. Without
+    decays, `g` is 0.
 
     Args:
         q, k, v, scale, initial_state, output_final_state, device: as in `gpuscan.gated_delta_rule`.
-        g: the logarithms of the decays, at most 0, of shape (B, T, H); or (B, T, H, D_k), with a decay for each row of
-            the state. -inf forgets the state.
+        g: the logarithms of the decays, at most 0, of shape (B, T, H) or (B, T, H, D_k).
 
     Returns:
         As `gpuscan.gated_delta_rule`.
@@ -171,8 +172,8 @@ def gated_linear_attention(
     Raises:
         ValueError, TypeError, UnsupportedDtypeError: as `gpuscan.gated_delta_rule` does.
 
-    Dao & Gu, "Transformers are SSDs" (2024), section 6; Yang et al., "Gated Linear Attention Transformers" (2024),
-    section 4. A decay is only computed from an earlier step to a later one, so no decay overflows.
+    The outputs are computed in chunks of steps: Dao & Gu, "Transformers are SSMs" (2024), section 6; Yang et al.,
+    "Gated Linear Attention Transformers" (2024), section 4.
 
     Example:
         >>> import numpy as np
@@ -199,14 +200,17 @@ def gated_linear_attention_vjp(
     grad_final_state: object = None,
     device: Device | str | int | None = None,
 ) -> tuple[Any, ...]:
-    """Return the gradient of a function of the outputs of `gated_linear_attention`.
+    """Return the gradients of a loss with respect to the arguments of `gated_linear_attention`.
 
-    The states are computed again, from checkpoints, so the forward pass has to keep nothing but its arguments.
+    The gradient with respect to the state S[t] is ``G[t] = scale q[t] grad_o[t]^T + exp(g[t+1]) G[t+1]``, beginning
+    with `grad_final_state`. Then ``grad_q[t] = scale S[t] grad_o[t]``, ``grad_k[t] = G[t] v[t]``,
+    ``grad_v[t] = G[t]^T k[t]``, and ``grad_g[t]`` is the sum of ``exp(g[t]) G[t] * S[t-1]`` over the numbers of the
+    state that have the decay ``g[t]``. The states are computed again from the arguments.
 
     Args:
         q, k, v, g, scale, initial_state, device: as they were passed to `gpuscan.gated_linear_attention`.
-        grad_o: the gradient with respect to the outputs, in the shape of `v`.
-        grad_final_state: the gradient with respect to the last state (default: 0).
+        grad_o: the gradient of the loss with respect to the outputs, in the shape of `v`.
+        grad_final_state: the gradient with respect to the last state, of shape (B, H, D_k, D_v) (default: 0).
 
     Returns:
         ``(grad_q, grad_k, grad_v, grad_g, grad_initial_state)``, each in the shape and dtype of its argument, on the
@@ -215,7 +219,7 @@ def gated_linear_attention_vjp(
     Raises:
         ValueError, TypeError, UnsupportedDtypeError: as `gpuscan.gated_delta_rule` does.
 
-    Yang et al., "Gated Linear Attention Transformers" (2024), appendix C.
+    The derivation is in Yang et al., "Gated Linear Attention Transformers" (2024), appendix C.
 
     Example:
         >>> import numpy as np

@@ -96,8 +96,8 @@ def linear_recurrence(
 
     Args:
         a: the gates: an array that broadcasts to the shape of `b`, or a number.
-        b: the inputs.
-        axis: the axis that t counts along.
+        b: the inputs: an array of any shape.
+        axis: the axis of the steps t.
         initial: the state before the first one, broadcast over the other axes.
         reverse: True to run from the end: ``h[t] = a[t] * h[t+1] + b[t]``.
         dtype: the dtype of the computation and of the result (default: that of `a` and `b`, or complex64 if only one of
@@ -109,11 +109,12 @@ def linear_recurrence(
 
     Raises:
         ValueError: `a` does not broadcast to the shape of `b`, or the axis is out of range.
-        TypeError: the dtypes of `a` and `b` differ, other than by one being complex, and no `dtype` is passed.
+        TypeError: the dtypes of `a` and `b` differ, and no `dtype` is passed. One of them may be complex.
+        GpuscanError: as `gpuscan.scan` does.
 
-    This is a scan of affine maps under composition (Blelloch 1990, section 1.4), in one pass over `a` and `b`. The
-    products of the gates are formed as well: if one overflows, states may be NaN (``inf * 0``) though the recurrence
-    itself is finite.
+    One scan composes the affine maps ``h -> a[t] * h + b[t]`` (Blelloch, "Prefix Sums and Their Applications", 1990,
+    section 1.4). It also multiplies the gates. If such a product overflows, states may be NaN (``inf * 0``) although
+    the recurrence itself is finite.
 
     Example:
         >>> import numpy as np
@@ -213,19 +214,17 @@ def linear_recurrence_vjp(
     reverse: bool = False,
     reproducible: str | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Return the gradient of a function of a linear recurrence's states.
+    """Return the gradients of a loss with respect to the arguments of `linear_recurrence`.
 
-    With ``G[t] = grad_h[t] + a[t+1] * G[t+1]``, which is a recurrence from the end: ``grad_b = G``,
-    ``grad_a[t] = G[t] * h[t-1]`` and ``grad_initial = a[0] * G[0]``. One scan in the other direction computes the
-    first two; it reads three arrays and writes two.
+    The recurrence ``G[t] = grad_h[t] + a[t+1] * G[t+1]`` runs from the end. Then ``grad_b = G``,
+    ``grad_a[t] = G[t] * h[t-1]`` and ``grad_initial = a[0] * G[0]``. One reversed scan computes the first two. The
+    gradient of a complex number ``a + bi`` is ``dL/da - i dL/db`` for the loss L, as in JAX. `gpuscan.scan_vjp` takes
+    and returns the conjugates.
 
     Args:
-        a: the gates, as they were passed to `linear_recurrence`.
-        h: the states that `linear_recurrence` gave.
-        grad_h: the gradient with respect to the states.
-        axis: the axis that t counts along.
-        initial: the state before the first, as it was passed to `linear_recurrence`.
-        reverse: as it was passed to `linear_recurrence`.
+        a, axis, initial, reverse: as they were passed to `gpuscan.linear_recurrence`.
+        h: the states that `gpuscan.linear_recurrence` returned.
+        grad_h: the gradient of the loss with respect to the states, in the shape of `h`.
         reproducible: as in `gpuscan.scan`.
 
     Returns:

@@ -69,7 +69,7 @@ class LoopResult(tuple[Any, Any]):
     """The pair ``(carry, ys)`` that `gpuscan.loop` returns.
 
     Attributes:
-        iterations: how many iterations Newton's method took; None for other methods.
+        iterations: the number of iterations of Newton's method; None for other methods.
     """
 
     iterations: int | None
@@ -117,21 +117,20 @@ def loop(
 ) -> LoopResult:
     """Run a sequential loop as a scan: ``carry, y[t] = f(carry, x[t])`` for each t, beginning with `init`.
 
-    Write `f` for one step, as for `jax.lax.scan`. gpuscan calls it once with stand-ins for its arguments, which record
-    its operations, and derives from them how two steps are combined into one. That makes the loop a scan. It works if
-    the step, as a function of the carry, belongs to one of these classes:
+    Write `f` for one step, as for `jax.lax.scan`. gpuscan traces it, and derives an associative function that combines
+    two steps into one. This is possible if the step, as a function of the carry, belongs to one of these classes:
 
     ================  =================================================================================================
-    ``form.kind``     the step as a function of the carry h; a, b and the like may be computed from x in any way
+    ``form.kind``     the step as a function of the carry h; a, b, low and high may be computed from x in any way
     ================  =================================================================================================
     ``affine``        ``a * h + b``, also with matrices; integers wrap, or are modulo a constant: ``(a * h + b) % m``
     ``max-plus``      ``np.maximum(h + a, b)``; ``min-plus`` with ``np.minimum``
     ``log-plus``      ``np.logaddexp(h + a, b)``
     ``max-times``     ``np.maximum(a * h, b)`` for a that is provably not negative; the largest and the least product of
-                      neighbours, ``np.maximum(np.maximum(a * hi, a * lo), b)`` and the same with ``np.minimum``
+                      adjacent elements, ``np.maximum(np.maximum(a * hi, a * lo), b)`` and the same with ``np.minimum``
     ``clamp``         ``np.clip(h + a, low, high)``; for floats also ``np.clip(a * h + b, low, high)``; one bound or two
-    ``extremum``      ``np.maximum(h, b)``, or ``np.where(v > best, ...)`` with all that belongs to the best; the first
-                      value that is not missing, ``np.where(np.isnan(h), v, h)`` or ``np.where(h < 0, v, h)``
+    ``extremum``      ``np.maximum(h, b)``, or ``np.where(v > best, ...)`` with values that belong to the best one; the
+                      first value that is not missing, ``np.where(np.isnan(h), v, h)`` or ``np.where(h < 0, v, h)``
     ``mobius``        ``(a * h + b) / (c * h + d)``
     ``bitwise``       ``(h & m) ^ x``, ``|``, ``~``, ``h << x``, bools; also shifts as in a CRC or in feedback
     ``fold``          ``np.gcd``, ``np.lcm``, ``np.hypot`` or ``np.logaddexp2`` of h and b
@@ -139,47 +138,47 @@ def loop(
     ``staged``        several of these, for parts of the carry that depend on each other in one direction
     ================  =================================================================================================
 
-    A bucket may also be written as ``s - np.minimum(s, x)``, which gpuscan takes for ``np.maximum(s - x, 0)``. A clamp
-    to constants may have one ``np.where`` for each bound. A shift register, ``(s << 1) | flag``, is affine.
-    An affine map may begin at a first value, ``np.where(np.isnan(h), x, a * h + b)``.
-    Integers of the carry and of x may index arrays that f closes over, such as the transition table of an automaton.
-    ``np.where`` with a condition on x chooses between maps of a class, or resets the carry. A reset is a flag: no value
-    of an earlier step, not even NaN, reaches a later step.
+    ``np.where`` with a condition on x chooses between maps of a class, or resets the carry. After a reset, no value of
+    an earlier step reaches a later step, not even NaN. An affine map may begin at a first value:
+    ``np.where(np.isnan(h), x, a * h + b)``. ``s - np.minimum(s, x)`` is the same as ``np.maximum(s - x, 0)``. A clamp
+    to constants may have one ``np.where`` for each bound. A shift register, ``(s << 1) | flag``, is affine. Integers of
+    the carry and of x may index arrays that f closes over, such as the transition table of an automaton.
 
     Args:
-        f: takes the carry and x, each one element of `init` and `xs`, and returns ``(carry, y)``. It may also return a
-            carry alone, or ``(carry, None)``. If it indexes its carry or multiplies matrices, trailing axes of `init`
-            belong to the carry: the fewest with which f can be computed. ``form.state_shape`` is their shape.
-        init: the first carry: an array, a number, or a bundle of those. It is broadcast over the other axes of `xs`.
-            Python numbers take the dtype of `xs`; a counter that no number of `xs` enters is int32 at least.
-        xs: an array or a bundle of arrays, with the axis of the loop.
+        f: the step: takes the carry and x, each one element of `init` and of `xs`, and returns ``(carry, y)``. It may
+            also return a carry alone, or ``(carry, None)``. If it indexes its carry or multiplies matrices, as few
+            trailing axes of `init` as possible belong to the carry. ``form.state_shape`` is their shape.
+        init: the first carry: an array, a number, or a bundle of these. It is broadcast over the other axes of `xs`. A
+            Python number gets the dtype of `xs`, except that a counter that does not depend on `xs` is at least int32.
+        xs: an array or a bundle of arrays, of shape (…, n, …) for n steps.
         axis: the axis of the loop, one of the leading axes that all arrays of `xs` share.
         reverse: True to run from the end. The outputs keep the order of the input.
-        method: ``"auto"`` runs the derived form. If NumPy arrays have infinities or other numbers near the limits of
-            their type, and its carries do not satisfy the step, the loop itself is run. ``"sequential"`` runs any step
-            as a loop, one invocation of the GPU for each element of the other axes. ``"newton"`` iterates scans of the
-            linearised step (Lim et al. 2024).
-        tolerance: for ``"newton"``, the largest residual, relative to the carry (default: 16 roundings).
-        max_iterations: for ``"newton"``, the most iterations.
+        method: ``"auto"`` runs the derived form. If NumPy arrays have infinities or numbers near the limits of their
+            dtype, the carries are checked against the step, and the loop itself runs if they do not satisfy it.
+            ``"sequential"`` runs any step as a loop, with one invocation of the GPU for each element of the other axes.
+            ``"newton"`` iterates scans of the linearised step, for steps of floats.
+        tolerance: for ``"newton"``, the largest residual, relative to the carry (default: 16 times the machine epsilon
+            of the carry's dtype).
+        max_iterations: for ``"newton"``, the largest number of iterations.
         device, reproducible: as in `gpuscan.scan`. `reproducible` needs ``method="auto"``, and an `init` of numbers or
             NumPy arrays.
 
     Returns:
         A pair ``(carry, ys)``. The last carry has the other axes of `xs`. The outputs are ``ys[t] = y[t]``, in the
-        structure of y. They are None if y is None, and the carries after each step if f returns the carry alone. The
-        pair also has the attributes ``form``, which says what was run, and ``iterations``, the number of iterations of
-        Newton's method. Each array is a `gpuscan.Array` if any input is one.
+        structure of y, with the axes of `xs`. They are None if y is None, and the carries after each step if f returns
+        the carry alone. The pair also has the attributes ``form``, the `LoopForm` that was run, and ``iterations``, the
+        number of iterations of Newton's method. The arrays are `gpuscan.Array`s if any input is one.
 
     Raises:
         LoopError: the step has no associative form, and the message names the operation in the way; or Newton's method
             did not converge.
         OperatorError: the step cannot be traced.
-        TypeError: the carry that f returns does not fit the dtype of `init`, or nests in another way.
-        ValueError: the shapes or the axis do not fit, the method is unknown, or the tolerance or `max_iterations` is no
-            such number.
+        TypeError: the carry that f returns does not fit the dtype of `init`, or has another structure.
+        ValueError: the shapes or the axis do not fit, or `method`, `tolerance` or `max_iterations` has a wrong value.
 
-    Finite states follow Ladner & Fischer, "Parallel Prefix Computation" (1980), affine maps Blelloch (1990), and
-    Newton's method Lim et al., "Parallelizing non-linear sequential models over the sequence length" (2024).
+    Sources: Ladner & Fischer, "Parallel Prefix Computation" (1980), for finite states; Blelloch, "Prefix Sums and Their
+    Applications" (1990), for affine maps; Lim et al., "Parallelizing non-linear sequential models over the sequence
+    length" (2024), for Newton's method.
 
     Example:
         >>> import numpy as np
@@ -240,10 +239,10 @@ def _check_limits(tolerance: object, max_iterations: object) -> tuple[float | No
 def loop_form(
     f: Callable[[Any, Any], object], init: object, xs: object, *, axis: int = 0, reverse: bool = False
 ) -> LoopForm:
-    """Return what `gpuscan.loop` would run for these arguments, without running it.
+    """Return the associative form of a loop that `gpuscan.loop` would run, without running it.
 
     Args:
-        f, init, xs, axis, reverse: as in `gpuscan.loop`. Of `xs`, only the shapes and dtypes count.
+        f, init, xs, axis, reverse: as in `gpuscan.loop`. Only the shapes and dtypes of `xs` are read.
 
     Returns:
         A `LoopForm`: ``str(form)`` explains it, ``form.kind`` names its class, and ``form.stages`` lists its parts.

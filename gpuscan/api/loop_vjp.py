@@ -55,21 +55,21 @@ def loop_vjp(
     axis: int = 0,
     reverse: bool = False,
 ) -> tuple[Any, Any]:
-    """Return the gradient of a function of a loop's results, for ``carry, ys = gpuscan.loop(f, init, xs)``.
+    """Return the gradients of a loss with respect to the arguments of ``carry, ys = gpuscan.loop(f, init, xs)``.
 
-    With J[t] and Y[t] the derivatives of the next carry and of y[t] with respect to the carry before step t, the
-    cotangent of the carry is a recurrence from the end: ``G[t-1] = J[t]^T G[t] + Y[t]^T grad_ys[t]``, with `grad_carry`
-    after the last step. It is a scan of affine maps. J and Y are derived from the step's operations, as in
-    `gpuscan.scan_vjp`. The loop itself runs first, by its derived form.
+    Let J[t] and Y[t] be the derivatives of the next carry and of y[t] with respect to the carry before step t. The
+    gradient of the carry runs from the end, from ``G[n-1] = grad_carry``: ``G[t-1] = J[t]^T G[t] + Y[t]^T grad_ys[t]``.
+    This is a scan of affine maps. gpuscan derives J and Y from the operations of the step, as `gpuscan.scan_vjp` does.
+    The loop itself runs first.
 
     Args:
         f, init, xs, axis, reverse: as they were passed to `gpuscan.loop`.
-        grad_ys: the gradient with respect to `ys`, in its structure; None if there is none.
+        grad_ys: the gradient of the loss with respect to `ys`, in the structure and shapes of `ys`; None for zero.
         grad_carry: the gradient with respect to the last carry, in its structure; None for zero.
 
     Returns:
         ``(grad_init, grad_xs)``, in the structures of `init` and `xs`. The first is summed over the axes to which init
-        was broadcast. Arrays that are no floats have the gradient None.
+        was broadcast. The gradient of an array of integers or bools is None.
 
     Raises:
         LoopError: the step has no associative form.

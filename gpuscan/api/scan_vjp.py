@@ -86,36 +86,35 @@ def scan_vjp(
     keys: Any = None,
     reproducible: str | None = None,
 ) -> object:
-    """Return the gradient of a function of a scan's results, for ``y = gpuscan.scan(x, op, ...)``.
+    """Return the gradient of a loss with respect to the input of a scan: the vector-Jacobian product of the scan.
 
-    ``grad_x = sum over t of (dy[t] / dx)^T grad_y[t]``, the vector-Jacobian product. With ``A[t]`` and ``B[t]`` the
-    derivatives of ``op(left, right)`` with respect to `left` and `right` at ``(y[t-1], x[t])``, it is a recurrence from
-    the end: ``G[t] = grad_y[t] + A[t+1]^T G[t+1]`` and ``grad_x[t] = B[t]^T G[t]``. A and B are derived from the
-    operator's own operations. Nothing is divided by an element, so a product of zeros has its right gradient.
+    For ``y = gpuscan.scan(x, op, ...)``, let ``A[t]`` and ``B[t]`` be the derivatives of ``op(left, right)`` with
+    respect to `left` and `right` at ``(y[t-1], x[t])``. The recurrence ``G[t] = grad_y[t] + A[t+1]^T G[t+1]`` runs from
+    the end, and ``grad_x[t] = B[t]^T G[t]``. gpuscan derives A and B from the operations of the operator. It divides by
+    no element, so products with zeros have the right gradient.
 
-    Each operation of the operator has its usual derivative. Of two equal values, `np.minimum` and `np.maximum` give all
-    of the gradient to the left operand, and so to the first of several equal extrema in a scan; `np.where` gives it to
-    the value that it takes. Comparisons, rounding and conversions to integers have the derivative 0. `np.abs` has the
-    derivative 0 at 0. The gradient of a complex number ``a + bi`` is ``dL/da + i dL/db`` of a real L, as in PyTorch;
-    JAX's is its conjugate. The gradient is made of arrays, so it has no gradient itself. For derivatives of
+    Of two equal values, `np.minimum` and `np.maximum` give the whole gradient to the left operand, so in a scan to the
+    first of several equal extrema. `np.where` gives it to the value that it takes. Comparisons, rounding and
+    conversions to integers have the derivative 0, and so has `np.abs` at 0. The gradient of a complex number ``a + bi``
+    is ``dL/da + i dL/db`` for the loss L, as in PyTorch; JAX's gradient is the conjugate. For derivatives of
     derivatives, use `gpuscan.torch.associative_scan` or `gpuscan.jax.associative_scan`.
 
     Args:
         x: the input of the scan: an array, a `gpuscan.Array`, or a bundle, of floats or complex numbers.
         y: the results of the scan.
-        grad_y: the gradient with respect to the results, like `y`.
-        op: the operator: a name, a NumPy ufunc, a `gpuscan.operator`, or a Python function of (left, right).
-        axis, exclusive, reverse, initial, segments, keys: as they were passed to `gpuscan.scan`.
+        grad_y: the gradient of the loss with respect to `y`, in the shapes and dtypes of `y`.
+        op, axis, exclusive, reverse, initial, segments, keys: as they were passed to `gpuscan.scan`.
         reproducible: as in `gpuscan.scan`, for the bits of the gradient.
 
     Returns:
-        The gradient with respect to `x`, in the form of `x`. With `initial`, ``(grad_x, grad_initial)``: the second has
-        the form and the shape of `initial`, is on the device if `x` is, and is summed over the rows and segments to
-        which one value was broadcast. float16 and bfloat16 are computed in float32 and rounded when they are stored.
+        The gradient with respect to `x`: an array or bundle like `x`. With `initial`, the pair
+        ``(grad_x, grad_initial)``. The second has the shape of `initial`, is on the device if `x` is, and is summed
+        over the rows and segments to which `initial` was broadcast. float16 and bfloat16 are computed in float32 and
+        rounded when they are stored.
 
     Raises:
-        OperatorError: the operator has no derivative: it is WGSL, reads the bits of numbers, or combines integers or
-            bools; or it cannot be traced.
+        OperatorError: the operator has no derivative, because it is WGSL, reads the bits of numbers, or combines
+            integers or bools; or it cannot be traced.
         ValueError: `y` or `grad_y` has other shapes or fields than `x`, or an argument does not fit, as for
             `gpuscan.scan`.
         TypeError: `y` or `grad_y` has another dtype than `x`.

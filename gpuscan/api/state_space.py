@@ -41,18 +41,18 @@ def selective_scan(
 ) -> Any:
     """Return the outputs of mamba's selective state space, with the signature of mamba's `selective_scan_fn`.
 
-    With ``dt = softplus(delta + delta_bias)`` or its parts, for each batch, channel and state:
-    ``h[t] = exp(dt[t] A) h[t-1] + dt[t] B[t] u[t]`` and ``y[t] = sum over states of C[t] h[t]``, plus ``D u[t]``, times
-    ``silu(z[t])``. States are computed in float32 (float64 for float64). For real float32 states the scan is one kernel
-    that keeps them in registers. Other states take N times the memory of the input.
+    For each batch, channel and state: ``h[t] = exp(dt[t] A) h[t-1] + dt[t] B[t] u[t]``, with
+    ``dt = softplus(delta + delta_bias)``. The output is ``y[t] = (sum over states of C[t] h[t] + D u[t]) silu(z[t])``.
+    For complex states, the sum is twice its real part. The formulas omit optional arguments that are not passed. States
+    are computed in float32, or in float64 for float64.
 
     Args:
         u: the input, of shape (batch, dim, length).
-        delta: the step sizes, of the same shape.
-        A: the decays, of shape (dim, N); real or complex.
-        B: the input's weights: (dim, N), or for each time (batch, N, length), or in groups of channels
-            (batch, groups, N, length). For a complex A, B and C are complex.
-        C: the output's weights, in one of these shapes.
+        delta: the step sizes, of shape (batch, dim, length).
+        A: the decay rates, of shape (dim, N), real or complex.
+        B: the weights of the input: of shape (dim, N), or varying with time (batch, N, length), or with groups of
+            channels as well (batch, groups, N, length). If A is complex, so are B and C.
+        C: the weights of the states in the output, in one of these shapes.
         D: the weights of the input in the output, of shape (dim,); or None.
         z: the gates of the output, of the shape of `u`; or None.
         delta_bias: numbers to add to `delta`, of shape (dim,); or None.
@@ -61,15 +61,17 @@ def selective_scan(
         device: as in `gpuscan.scan`.
 
     Returns:
-        The output, of the shape and dtype of `u`, on the device if an argument is there; with `return_last_state` a
-        pair with the states (batch, dim, N).
+        The output y, of the shape and dtype of `u`, on the device if an argument is there; with `return_last_state` the
+        pair ``(y, states)``, with states of shape (batch, dim, N).
 
     Raises:
         ValueError: the shapes do not fit, or there is no time step.
         TypeError: an array is not of floats.
         UnsupportedDtypeError: float64 arrays are on a device that has no 64-bit floats.
 
-    Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), algorithm 2.
+    For real float32 states, one kernel computes the outputs and keeps the states in registers. Other states take N
+    times the memory of the input. See Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces"
+    (2023), algorithm 2.
 
     Example:
         >>> import numpy as np
@@ -102,15 +104,17 @@ def selective_scan_vjp(
     grad_last_state: object = None,
     device: Device | str | int | None = None,
 ) -> tuple[Any, ...]:
-    """Return the gradient of a function of the outputs of `selective_scan`.
+    """Return the gradients of a loss with respect to the arguments of `selective_scan`.
 
-    The states are computed again. For real float32 states of up to 8,192 steps, the gradient of the scan is one kernel,
-    which keeps the states in registers. GPUs use this kernel from 2,048 channels on, counted over all batches.
+    For real states, the gradient with respect to the state h[t] is
+    ``G[t] = C[t] silu(z[t]) grad_y[t] + exp(dt[t+1] A) G[t+1]``, beginning with `grad_last_state`. The gradients of the
+    arguments follow by the chain rule: ``grad_u[t] = dt[t] (sum over states of B[t] G[t]) + D silu(z[t]) grad_y[t]``,
+    for example. The states are computed again from the arguments.
 
     Args:
         u, delta, A, B, C, D, z, delta_bias, delta_softplus, device: as they were passed to `gpuscan.selective_scan`.
-        grad_y: the gradient with respect to the outputs, in the shape of `u`.
-        grad_last_state: the gradient with respect to the last states, (batch, dim, N) (default: 0).
+        grad_y: the gradient of the loss with respect to the outputs, in the shape of `u`.
+        grad_last_state: the gradient with respect to the last states, of shape (batch, dim, N) (default: 0).
 
     Returns:
         ``(grad_u, grad_delta, grad_A, grad_B, grad_C, grad_D, grad_z, grad_delta_bias)``, each in the shape and dtype
@@ -150,17 +154,17 @@ def selective_state_update(
 ) -> Any:
     """Take one step of a selective scan, for inference: write the next states to `state`, and return the output.
 
-    With ``dt = softplus(dt + dt_bias)`` or its parts: ``state = exp(dt A) state + dt B x`` and
-    ``y = sum over states of C state``, plus ``D x``, times ``silu(z)``. The signature is that of mamba's function. A
-    state in NumPy is updated by NumPy, since one step is less work than to move its states.
+    The next states are ``exp(dt A) state + dt B x``, with ``dt = softplus(dt + dt_bias)``. The output is
+    ``y = (sum over the next states of C state + D x) silu(z)``. The formulas omit optional arguments that are not
+    passed. mamba's `selective_state_update` has the same signature. NumPy updates states in NumPy arrays.
 
     Args:
         state: the states, of shape (batch, dim, N), or (batch, heads, dim, N) for Mamba-2. They are changed in place.
         x: the input, of shape (batch, dim) or (batch, heads, dim).
         dt: the step sizes, of the shape of `x`.
-        A: the decays, of shape (dim, N) or (heads, dim, N).
-        B: the input's weights, of shape (batch, N), or (batch, groups, N) with groups that divide the heads.
-        C: the output's weights, in the shape of `B`.
+        A: the decay rates, of shape (dim, N) or (heads, dim, N).
+        B: the weights of the input, of shape (batch, N), or (batch, groups, N) with groups that divide the heads.
+        C: the weights of the states in the output, in the shape of `B`.
         D: the weights of the input in the output, of shape (dim,) or (heads, dim); or None.
         z: the gates of the output, of the shape of `x`; or None.
         dt_bias: numbers to add to `dt`, in the shape of `D`; or None.

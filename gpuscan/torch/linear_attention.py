@@ -99,7 +99,7 @@ def gated_linear_attention(
     Raises:
         TypeError, ValueError: as `gpuscan.torch.gated_delta_rule` does.
 
-    Dao & Gu, "Transformers are SSDs" (2024); Yang et al., "Gated Linear Attention Transformers" (2024).
+    Dao & Gu, "Transformers are SSMs" (2024); Yang et al., "Gated Linear Attention Transformers" (2024).
 
     Example:
         >>> import torch

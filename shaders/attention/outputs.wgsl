@@ -2,7 +2,7 @@
     its updates U. Each workgroup takes 32 columns of the values of a chunk.
     in:  q, gates, matrices, states; updates: with the delta rule the updates from states.wgsl, else the values
     out: o: (batch, step, head, value)
-    Yang et al., "Gated Delta Networks" (2024), section 3.3; Dao & Gu, "Transformers are SSDs" (2024), section 6. -#}
+    Yang et al., "Gated Delta Networks" (2024), section 3.3; Dao & Gu, "Transformers are SSMs" (2024), section 6. -#}
 {% import "attention/tile.wgsl" as tile with context %}
 {% include "attention/tile.wgsl" %}
 

@@ -55,16 +55,17 @@ CLASSES: tuple[Callable[[Part], Stage], ...] = (
 
 @dataclass(frozen=True)
 class LoopForm:
-    """What a loop is run as; ``str(form)`` explains it.
+    """The associative form in which a loop runs; ``str(form)`` explains it.
 
     Attributes:
         kind: ``"affine"``, ``"max-plus"``, ``"min-plus"``, ``"log-plus"``, ``"max-times"``, ``"clamp"``,
             ``"extremum"``, ``"mobius"``, ``"bitwise"``, ``"fold"`` or ``"finite-state"``; ``"staged"`` for several
             parts.
         stages: the forms of the parts, in the order in which they run; the form itself if there is one part.
-        state_shape: the trailing axes of `init` that belong to the carry: one shape, or one for each of its arrays.
-        law: the map of one step as a formula.
-        text: the explanation.
+        state_shape: the shape of the trailing axes of `init` that belong to the carry; for a bundle, one for each
+            array.
+        law: the step as a formula.
+        text: what ``str(form)`` returns.
     """
 
     kind: str
