@@ -51,38 +51,39 @@ _SMALL_READ_BYTES = 64 << 10
 
 
 class Array(DeviceArray, ArrayOperators):
-    """An array in a device's memory, made by `Device.asarray`, `Device.empty`, a scan, or `Array.from_buffer`.
+    """An array in a device's memory, made by `Device.asarray`, `Device.empty`, a function, or `Array.from_buffer`.
 
     Attributes:
-        shape, dtype, nbytes, strides, ndim, size: as NumPy defines them.
+        shape, dtype, nbytes, strides, ndim, size, T, mT: as NumPy defines them.
         device: the `gpuscan.Device` that holds the array.
-        buffer: the `wgpu.GPUBuffer` that the elements are in.
+        buffer: the `wgpu.GPUBuffer` that holds the elements.
         offset: the byte of the buffer where the first element begins.
-        is_contiguous: True if the elements are neighbours in C order. New arrays are; views may have any strides.
-        T, mT: as NumPy defines them.
+        is_contiguous: True if the elements are adjacent in memory, in C order. Views may have any strides.
+        count: only for results with a length that depends on the data: the length, as an array of shape (1,).
 
-    Basic indexing, transposes and reshapes return views. A view shares the buffer of its array, so a write to one is
-    seen in the other: ``a[1:, ::2] = 0`` writes to `a`. All functions take views. If a kernel needs contiguous
-    elements, a view that is not contiguous is copied on the device.
+    Basic indexing, transposes and reshapes return views, and all functions take views. A view shares the buffer of its
+    array, so ``a[1:, ::2] = 0`` writes to `a`.
 
-    NumPy's operators, ufuncs and functions such as `np.cumsum` and `np.where` are computed on the device, each call by
-    a kernel of its own. A function that the device does not compute raises a TypeError that names ``.numpy()``.
+    NumPy's operators, ufuncs and functions such as `np.cumsum` and `np.where` run on the device, each call in a kernel
+    of its own. A function that cannot run there raises a TypeError that names ``.numpy()``.
 
-    The memory goes back to the device's pool when the array and all its views are gone. Keep an array alive until your
-    own commands that use its buffer are submitted; `Plan.record` does that for you.
+    The memory is reused when the array and all its views are gone. Keep an array alive until your own commands that use
+    its buffer are submitted; `Plan.record` does that for you.
 
     Example:
         >>> import numpy as np
         >>> import gpuscan as gs
         >>> x = gs.default_device().asarray(np.arange(6, dtype=np.uint32))
-        >>> np.asarray(gs.scan(x[3:]))
+        >>> gs.scan(x[3:]).numpy()
         array([ 3,  7, 12], dtype=uint32)
-        >>> np.asarray(gs.scan(x.reshape(2, 3)[:, ::-1], axis=1))
-        array([[ 2,  3,  3],
-               [ 5,  9, 12]], dtype=uint32)
+        >>> (x.reshape(2, 3)[:, ::-1] * 10).numpy()
+        array([[20, 10,  0],
+               [50, 40, 30]], dtype=uint32)
+        >>> x[x > 3] = 0
+        >>> x.astype(np.float32).tolist()
+        [0.0, 1.0, 2.0, 3.0, 0.0, 0.0]
     """
 
-    # Only of arrays with a length that depends on the data: that length, as an array of one word.
     count: Array
 
     def __init__(
@@ -113,22 +114,27 @@ class Array(DeviceArray, ArrayOperators):
     def from_buffer(
         cls, device: OpenedDevice, buffer: wgpu.GPUBuffer, shape: Shape, dtype: object, offset: SupportsIndex = 0
     ) -> Array:
-        """Return an array over a buffer that the caller made on ``device.wgpu_device`` and keeps owning.
+        """Return an array over a buffer that you made on ``device.wgpu_device`` and continue to own.
 
         Args:
             device: the device of the buffer.
             buffer: a buffer with the usages that later calls need: STORAGE to compute with the array or to write
                 results to it, COPY_SRC to read it back.
-            shape: the shape of the array.
-            dtype: the dtype of its numbers.
-            offset: the byte where it begins, a multiple of the size of its numbers.
+            shape, dtype: the shape and the dtype of the array.
+            offset: the byte where the array begins, a multiple of the dtype's size.
 
         Raises:
-            ValueError: the array does not fit in the buffer, or begins inside a number; or the buffer belongs to
-                another device, is mapped, or was destroyed. The last two are checked at each use too, and so are the
-                usages that it needs.
+            ValueError: the array does not fit in the buffer, or the offset is not a multiple; or the buffer belongs to
+                another device, is mapped, or was destroyed. Each use checks the last two and the usages again.
             TypeError: `device` or `buffer` has the wrong type, or `offset` is not an integer.
-            UnsupportedDtypeError: no element has the dtype.
+            UnsupportedDtypeError: gpuscan has no element type of this dtype.
+
+        Example:
+            >>> import gpuscan as gs
+            >>> device = gs.default_device()
+            >>> buffer = device.wgpu_device.create_buffer(size=16, usage="STORAGE|COPY_SRC")
+            >>> gs.Array.from_buffer(device, buffer, 4, "float32").tolist()
+            [0.0, 0.0, 0.0, 0.0]
         """
         if not isinstance(device, OpenedDevice):
             raise TypeError(
@@ -171,15 +177,14 @@ class Array(DeviceArray, ArrayOperators):
     # ----- Indices
 
     def __getitem__(self, index: object) -> Array:
-        """Return a view by basic indexing: slices with steps, integers, ``...`` and None, for any number of axes.
+        """Return a view for a basic index (slices, integers, ``...``, None), and a new array for arrays of indices.
 
-        An index with arrays of integers or bools gives a new array, as NumPy's does. Arrays may be on the device:
-        integers are checked there, and if one is wrong, the next read or `Device.synchronize` raises; a mask leaves the
-        number of elements on the device until ``.shape`` is asked for.
+        An array of integers or bools in the index may be on the device. Integers are checked there: if one is wrong,
+        the next read or `Device.synchronize` raises the error. With a mask, reading ``.shape`` waits for the length.
 
         Raises:
-            IndexError: there is no such entry, there are more indices than axes, a part is no index, or a mask has
-                another shape.
+            IndexError: an index is outside its axis, there are more indices than axes, a part is not an index, or a
+                mask has another shape.
         """
         if is_array_index(index):
             taken: Array = _protocols["take_item"](self, index)
@@ -188,13 +193,13 @@ class Array(DeviceArray, ArrayOperators):
 
     @launchable_with("value", upload=lambda given: _protocols["upload_index"](given))
     def __setitem__(self, index: object, value: object) -> None:
-        """Write a number or an array to the elements that an index picks, broadcast and converted as NumPy does it.
+        """Write a number or an array to the elements at an index, broadcast and converted as NumPy does it.
 
-        Of equal indices the last one counts. An index on the device that is outside its axis writes nothing, and the
-        next read raises.
+        Of equal indices, the last one has effect. An index on the device that is outside its axis writes nothing, and
+        the next read raises the error.
 
         Raises:
-            IndexError: as ``a[index]`` does.
+            IndexError: as for ``a[index]``.
             ValueError: the value does not broadcast to the elements, or it is on another device; or elements of the
                 array share memory, as in ``np.broadcast_to(a, shape)``.
             ValueError, TypeError, OverflowError: the array's dtype cannot hold the value.
@@ -249,7 +254,7 @@ class Array(DeviceArray, ArrayOperators):
 
     @property
     def real(self) -> Array:
-        """The real parts: a view of complex numbers, and the array itself of other numbers."""
+        """The real parts: a view for complex numbers, the array itself for other numbers."""
         return self._part(0) if self.dtype.kind == "c" else self
 
     @real.setter
@@ -258,7 +263,7 @@ class Array(DeviceArray, ArrayOperators):
 
     @property
     def imag(self) -> Array:
-        """The imaginary parts: a view of complex numbers, and a new array of zeros of other numbers."""
+        """The imaginary parts: a view for complex numbers, a new array of zeros for other numbers."""
         if self.dtype.kind == "c":
             return self._part(1)
         zeros = new_array(self.device, None, self.shape, self.dtype)
@@ -301,7 +306,7 @@ class Array(DeviceArray, ArrayOperators):
         """Return the array in another dtype, converted on the device as `ndarray.astype` converts it.
 
         Raises:
-            UnsupportedDtypeError: no element has the dtype, or the adapter cannot convert it.
+            UnsupportedDtypeError: gpuscan has no element type of this dtype, or the adapter cannot convert to it.
         """
         kind = check_dtype(dtype)
         if kind == self.dtype:
@@ -329,9 +334,9 @@ class Array(DeviceArray, ArrayOperators):
         return bool((self == item).any())
 
     def reshape(self, *shape: object) -> Array:
-        """Return the same elements, in C order, in another shape; one length may be -1.
+        """Return the elements, in C order, in another shape; one length may be -1.
 
-        The result is a view wherever NumPy gives one, else a copy on the device.
+        The result is a view if NumPy would return a view, else a copy on the device.
 
         Raises:
             ValueError: the shape has another number of elements.
@@ -344,18 +349,18 @@ class Array(DeviceArray, ArrayOperators):
         return self.copy()._view_as(wanted) if strides is None else self._view_at(wanted, strides)
 
     def ravel(self) -> Array:
-        """Return all elements, in C order, as one axis: a view if NumPy gives one, else a copy on the device."""
+        """Return all elements, in C order, as a 1-D array: a view if possible, else a copy on the device."""
         return self.reshape(-1)
 
     def flatten(self) -> Array:
-        """Return a copy of all elements, in C order, as one axis."""
+        """Return a copy of all elements, in C order, as a 1-D array."""
         return self.copy().reshape(-1)
 
     def transpose(self, *axes: object) -> Array:
-        """Return a view with the axes in another order: reversed, or that of `axes`.
+        """Return a view with the axes in the order of `axes`; without `axes`, in reversed order.
 
         Raises:
-            ValueError: an axis is missing, or there is none of that number.
+            ValueError: an axis is missing, out of range, or named twice.
         """
         given = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))) else axes
         order = permutation(len(self.shape), given or ())
@@ -366,7 +371,7 @@ class Array(DeviceArray, ArrayOperators):
         """Return a view with two axes interchanged.
 
         Raises:
-            ValueError: there is no such axis.
+            ValueError: an axis is out of range.
         """
         order = list(range(len(self.shape)))
         axis1, axis2 = (resolve_axis(axis, self.shape) for axis in (axis1, axis2))
@@ -397,7 +402,7 @@ class Array(DeviceArray, ArrayOperators):
     def sum(
         self, axis: Axes = None, dtype: Kind = None, out: Out = None, keepdims: bool = False, initial: Start = None
     ) -> Array:
-        """Return ``np.sum`` of the array. Small integers are summed in 64 bits, other than by `gpuscan.reduce`."""
+        """Return ``np.sum`` of the array. Small integers are summed in 64 bits; `gpuscan.reduce` keeps their dtype."""
         return by_numpy(np.sum, self, axis, dtype, out, keepdims=keepdims, initial=initial)
 
     def prod(
@@ -439,7 +444,7 @@ class Array(DeviceArray, ArrayOperators):
         return by_numpy(np.var, self, axis, dtype, out, ddof, keepdims)
 
     def take(self, indices: ArrayLike, axis: int | None = None, out: Out = None, mode: str = "raise") -> Array:
-        """Return ``np.take`` of the array: the elements at some indices of an axis."""
+        """Return ``np.take`` of the array: the elements at the indices along an axis."""
         return by_numpy(np.take, self, indices, axis, out, mode)
 
     def cumsum(self, axis: int | None = None, dtype: Kind = None, out: Out = None) -> Array:
@@ -484,11 +489,12 @@ class Array(DeviceArray, ArrayOperators):
     # ----- To NumPy
 
     def numpy(self) -> AnyArray:
-        """Return a NumPy copy of the array, once the GPU is done.
+        """Wait for the GPU, and return a NumPy copy of the array. `np.asarray` does the same.
 
         Raises:
             ProgressTimeoutError: a scan since the last check timed out, so the contents may be wrong.
-            DeviceLostError: the GPU went away.
+            ValueError, IndexError: offsets, labels or indices on the device, used since the last check, are wrong.
+            DeviceLostError: the GPU was lost.
             ValueError: the array is in a caller's buffer, which is mapped, was destroyed, or lacks the usage COPY_SRC.
         """
         array = contiguous(self)
@@ -507,7 +513,7 @@ class Array(DeviceArray, ArrayOperators):
         return result if dtype is None else result.astype(dtype, copy=False)
 
     def read_async(self) -> Future[AnyArray]:
-        """Return a future of `numpy`'s result, with the contents of the array at the time of this call."""
+        """Return a `concurrent.futures.Future` of a NumPy copy, with the contents at the time of this call."""
         if not self.nbytes:
             ready: Future[AnyArray] = Future()
             ready.set_result(np.empty(self.shape, self.dtype))
@@ -523,7 +529,7 @@ class Array(DeviceArray, ArrayOperators):
         return _protocols["function"](function, args, options)
 
     def __dlpack__(self, *, copy: bool | None = None, dl_device: tuple[int, int] | None = None, **options: Any) -> Any:
-        """Return a capsule of a copy in the CPU's memory, for ``from_dlpack`` of other libraries."""
+        """Return a DLPack capsule of a copy in the CPU's memory, for ``from_dlpack`` of other libraries."""
         if copy is False or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
             raise BufferError(
                 "a gpuscan.Array was to be exported by DLPack without a copy, or to another device than the CPU, but "
@@ -532,11 +538,11 @@ class Array(DeviceArray, ArrayOperators):
         return self.numpy().__dlpack__(**(options | {"stream": None}))
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Return DLPack's name of the CPU, where `__dlpack__` copies to."""
+        """Return DLPack's code for the CPU, to which `__dlpack__` copies."""
         return 1, 0
 
     def item(self) -> Any:
-        """Return the only number of the array as a Python number."""
+        """Return the number of an array of one element as a Python number."""
         if self.size != 1:
             raise TypeError(
                 f"one number was asked for of an array of shape {self.shape}, which has {self.size}. Index it first, "
@@ -545,7 +551,7 @@ class Array(DeviceArray, ArrayOperators):
         return self.numpy().item()
 
     def tolist(self) -> Any:
-        """Return the elements as Python numbers, in lists that nest as the axes do."""
+        """Return the elements as nested lists of Python numbers."""
         return self.numpy().tolist()
 
     def __bool__(self) -> bool:

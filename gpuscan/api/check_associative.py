@@ -30,24 +30,24 @@ TRIPLES = 1000
 def check_associative(
     op: object, dtype: object, samples: Any = 1000, seed: int = 0, *, shape: int | Sequence[int] = ()
 ) -> None:
-    """Raise an error if elements a, b and c are found for which ``op(op(a, b), c) != op(a, op(b, c))``.
+    """Search for elements a, b and c with ``op(op(a, b), c) != op(a, op(b, c))``, and raise an error if there are any.
 
-    The elements are random unless you pass `samples`. Small numbers are tried more often than large ones. Integers and
-    bool must agree exactly. Floats must agree within a tolerance, since their sums are associative only up to rounding.
-    The tolerance scales with the larger of the two results. For elements with trailing axes, it scales with the largest
-    number of an element. An operator with an identity must also fulfil ``op(identity, a) == a == op(a, identity)``.
+    The elements are random unless you pass `samples`. Integers and bools must agree exactly. Floats must agree within a
+    tolerance relative to the larger result (for vectors and matrices, to their largest number), since their sums are
+    associative only up to rounding. If the operator has an identity, ``op(identity, a) == a == op(a, identity)`` is
+    checked, too.
 
-    A counterexample is made as small as possible before it is reported. If none is found, this is no proof that the
+    The counterexample in the error is made as small as possible. If no error is raised, this is no proof that the
     operator is associative.
 
     Args:
-        op: as for `gpuscan.scan`.
-        dtype: the element's dtype; a tuple or dict of dtypes, or a structured dtype, for a bundle.
-        samples: how many triples to try; or the elements to try, for an operator that is associative only on some
-            elements: an array (count, …) or a bundle of them, or a function of ``(rng, count)`` that makes such
-            elements with a `numpy.random.Generator`. A counterexample then consists of unchanged samples.
+        op: as in `gpuscan.scan`.
+        dtype: the dtype of an element; for a bundle, a tuple or dict of dtypes, or a structured dtype.
+        samples: the number of triples (a, b, c) to try. For an operator that is associative only on some elements, pass
+            the elements to try: an array of shape (count, …) or a bundle of such arrays, or a function
+            ``(rng, count) -> elements`` that makes them with a `numpy.random.Generator`.
         seed: the seed of the random numbers.
-        shape: the trailing axes that belong to the element, such as ``(2, 2)`` for ``"matmul"``; a number for one axis.
+        shape: the shape of an element, such as ``(2, 2)`` for ``"matmul"``; an integer for one axis.
 
     Raises:
         OperatorError: the operator is not associative, its identity is wrong, or it cannot combine such elements.
@@ -55,9 +55,9 @@ def check_associative(
 
     Example:
         >>> import numpy as np
-        >>> from gpuscan.api.check_associative import check_associative
-        >>> check_associative("add", np.int32)
-        >>> check_associative(lambda l, r: l - r, np.int32)
+        >>> import gpuscan as gs
+        >>> gs.check_associative("add", np.int32)
+        >>> gs.check_associative(lambda l, r: l - r, np.int32)
         Traceback (most recent call last):
         ...
         gpuscan.errors.OperatorError: the operator is not associative on int32:
@@ -66,7 +66,7 @@ def check_associative(
           op(a, op(b, c)) = 1
         >>> def clamped_sum(l, r):
         ...     return np.clip(l + r, 0, 100)
-        >>> check_associative(clamped_sum, np.int32, samples=lambda rng, count: rng.integers(0, 50, count))
+        >>> gs.check_associative(clamped_sum, np.int32, samples=lambda rng, count: rng.integers(0, 50, count))
     """
     operator = resolve(op)
     element = _element(dtype, _sizes(shape))

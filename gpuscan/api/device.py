@@ -46,21 +46,22 @@ _gpu_lock = threading.RLock()
 
 
 class Device(OpenedDevice):
-    """A GPU adapter opened for scans.
+    """An open GPU adapter, on which functions run and arrays are stored.
 
-    Opening a device probes the adapter, which takes less than a second; the findings are kept on disk. They decide
-    which strategies are safe on it.
+    The first time, gpuscan probes the adapter, which takes less than a second, and stores the findings on disk. They
+    decide which strategies are safe on the adapter.
 
     Args:
         adapter: a part of an adapter's summary, its number in `gpuscan.devices()` (``1`` or ``"1"``), a wgpu adapter,
-            or a `gpuscan.Device`, to open its adapter again. Default: ``$GPUSCAN_ADAPTER``, else the best adapter.
-            Also a `wgpu.GPUDevice` that your program has made: scans run on it with the features and limits that it
-            has, and its buffers and encoders are accepted. The same one always gives the same `gpuscan.Device`.
-        unsafe: True to let calls ask for a strategy that the probe found unsafe here.
-        required_limits: WebGPU limits to ask for, in place of the adapter's best. A `wgpu.GPUDevice` has its own.
+            or a `gpuscan.Device`, to open its adapter again. Default: the adapter that the environment variable
+            ``GPUSCAN_ADAPTER`` names, else the best one. It may also be a `wgpu.GPUDevice` that your program has made.
+            Scans then run on it, with its features and limits, and accept its buffers and encoders. The same
+            `wgpu.GPUDevice` always gives the same `gpuscan.Device`.
+        unsafe: True to let calls use a strategy that the probe found unsafe on this adapter.
+        required_limits: the WebGPU limits to request (default: the adapter's best). A `wgpu.GPUDevice` has its own.
 
     Raises:
-        AdapterNotFoundError: no adapter matches the request.
+        AdapterNotFoundError: no adapter matches `adapter`.
         TypeError: `adapter` or `required_limits` has the wrong type.
         ValueError: WebGPU has no such limit, or the adapter cannot meet it; or the limits of a `wgpu.GPUDevice` are too
             small for any scan.
@@ -127,16 +128,20 @@ class Device(OpenedDevice):
         strategy: Strategy = "auto",
         reproducible: str | None = None,
     ) -> Plan:
-        """Compile one kind of scan once, for many calls. The options mean the same as in `gpuscan.scan`.
+        """Compile a scan for arrays of one shape and dtype, to run it many times.
 
-        The plan keeps its own copy of `initial`, `segments`, `keys` and `groups`. Labels are counted or sorted once, so
-        calls of the plan sort nothing. A plan with labels that are not in order cannot be recorded.
+        The plan keeps copies of `initial`, `segments`, `keys` and `groups`. It counts or sorts the labels once. A plan
+        with labels that are not in ascending order cannot be recorded.
 
         Args:
             shape: the shape of the arrays to scan.
-            dtype: their dtype. This is not the option `dtype` of `gpuscan.scan`, which a plan does not have: to compute
-                in another dtype, convert the elements by `before`, as in ``before=lambda v: v.astype(np.float32)``.
-            op: as in `gpuscan.scan`. This holds for all further arguments, too.
+            dtype: the dtype of the arrays to scan. Plans have no option for the dtype of the computation: to compute in
+                another dtype, pass ``before=lambda v: v.astype(np.float32)``, for example.
+            op, axis, exclusive, reverse, initial, segments, keys, groups, before, after, compensated, strategy,
+                reproducible: as in `gpuscan.scan`.
+
+        Returns:
+            A `Plan`. ``plan(array)`` runs it, and ``plan.record(encoder, src, dst)`` records it.
 
         Raises:
             ValueError, TypeError, GpuscanError: as `gpuscan.scan` does for such an array.
@@ -170,15 +175,15 @@ class Device(OpenedDevice):
     # ----- Arrays
 
     def asarray(self, x: object) -> Array:
-        """Return the array on this device: `x` itself if it is there already, else a copy of it.
+        """Return an array as a `gpuscan.Array` on this device: `x` itself if it is there already, else a copy.
 
         Args:
             x: a `gpuscan.Array`, or anything `np.asarray` takes.
 
         Raises:
-            UnsupportedDtypeError: no element has the dtype.
+            UnsupportedDtypeError: gpuscan has no element type of this dtype.
             TypeError: `x` is a tuple of arrays of several dtypes, which is a bundle and not one array.
-            DeviceMemoryError: the device has no room for it.
+            DeviceMemoryError: the device has too little memory.
             ValueError: the array is in a caller's buffer, which is mapped or was destroyed.
 
         Example:
@@ -200,16 +205,16 @@ class Device(OpenedDevice):
         return new_array(self, as_array(x))
 
     def empty(self, shape: Shape, dtype: object) -> Array:
-        """Return an array on this device with arbitrary contents.
+        """Return a new array on this device, with arbitrary contents.
 
         Args:
             shape: the shape of the array.
-            dtype: the dtype of its numbers.
+            dtype: the dtype of the array.
 
         Raises:
             ValueError: a length is negative.
-            UnsupportedDtypeError: no element has the dtype.
-            DeviceMemoryError: the device has no room for it.
+            UnsupportedDtypeError: gpuscan has no element type of this dtype.
+            DeviceMemoryError: the device has too little memory.
 
         Example:
             >>> import numpy as np
@@ -245,7 +250,10 @@ def _open_shared_device(chosen: wgpu.GPUAdapter) -> Device:
 
 
 def default_device() -> Device:
-    """Return the device that calls use if they name none: ``$GPUSCAN_ADAPTER``, else the best adapter's.
+    """Return the device on which functions run if no `device` is passed.
+
+    It is the adapter that the environment variable ``GPUSCAN_ADAPTER`` names, else the first one of
+    `gpuscan.devices()`. Each adapter is opened once in a process.
 
     Raises:
         AdapterNotFoundError: there is no adapter, or none that the variable names.
@@ -259,7 +267,10 @@ def default_device() -> Device:
 
 
 def devices() -> list[Device]:
-    """Return a device for every adapter on this machine that can be opened, best first.
+    """Return a device for every adapter of this machine that can be opened, the best one first.
+
+    Discrete GPUs come before integrated GPUs, and these before software adapters. A device's index in this list is the
+    number that ``device=`` and ``GPUSCAN_ADAPTER`` take.
 
     Example:
         >>> import gpuscan as gs

@@ -44,19 +44,19 @@ def export(
     strategy: Strategy = "auto",
     force: bool = False,
 ) -> Path:
-    """Write a scan into a folder, for web browsers: shaders, an ES module that runs them, and a page that checks it.
+    """Write a scan into a folder for web pages: WGSL shaders, an ES module that runs them, and a page that checks them.
 
-    ``y[i] = op(y[i-1], x[i])``, as `gpuscan.scan` computes it, on the GPU of a page's visitor. The module needs nothing
-    but its folder::
+    The module computes ``y[i] = op(y[i-1], x[i])``, as `gpuscan.scan` does, on the GPU of a page's visitor. It needs
+    only the files of the folder::
 
         import { Scan } from "./scan.js";
         const scan = await Scan.create(await Scan.device());
         const sums = await scan.run(new Float32Array([3, 1, 4]));
 
-    Where the browser has subgroups, the scan is a single pass over the array (``"fallback"``); elsewhere it is three
-    dispatches. Open ``index.html`` from any web server to check the export on a machine; browsers load no modules from
-    plain files. An export replaces an earlier one of the same scan in the folder, and other files there stay. If a
-    symbolic link has the name of a file, the link is replaced and its target stays as it is.
+    In browsers with subgroups, the scan is a single pass (``"fallback"``); in others it is three dispatches. To check
+    the export on a machine, open ``index.html`` from a web server; browsers load no modules from plain files. An export
+    replaces an earlier one of the same scan in the folder, and keeps other files there. A symbolic link that has the
+    name of an exported file is replaced; its target is not changed.
 
     Args:
         folder: where to write: a new or empty folder, or one with an earlier export of the same scan.
@@ -67,24 +67,24 @@ def export(
         exclusive: as in `gpuscan.scan`. The operator needs an identity.
         reverse: as in `gpuscan.scan`.
         segments: True to let ``run(x, {segments: offsets})`` restart the scan at offsets.
-        compact: True to export `gpuscan.compact` instead of a scan: ``run(x, {mask})`` returns ``x[mask]``. A function
-            of an element that gives a bool, as the mask of `gpuscan.compact`, is fused into the pass: ``run(x)``.
-            A compaction combines nothing, so it takes no `op`, `exclusive`, `reverse` or `segments`.
+        compact: True to export `gpuscan.compact` instead of a scan: ``run(x, {mask})`` returns ``x[mask]``. With a
+            function that takes an element and returns a bool, ``run(x)`` returns the elements for which it is True. A
+            compaction takes no `op`, `exclusive`, `reverse` or `segments`.
         strategy: ``"auto"``, or one strategy for every GPU, without subgroups.
-        force: True to write into any folder, and to replace the files there that have the names of the export's.
+        force: True to write into a folder that has other files, and to replace files with the names of the export.
 
     Returns:
-        The folder.
+        The folder, as a `pathlib.Path`.
 
     Raises:
-        ValueError: the length is not positive, there is no such operator or strategy, an exclusive scan's operator has
-            no identity, or `compact` is passed with an option of scans.
-        TypeError: the operator does not combine the dtype, or the function of `compact` does not give a bool.
-        UnsupportedDtypeError: WebGPU has no such numbers, an element is too wide, or the array is larger than some
-            browser's binding.
-        OperatorError: the operator cannot become WGSL, or NumPy cannot compute the samples with it.
-        FileExistsError: the folder has other files, an export of another scan, or an export that was changed since;
-            `force` is False.
+        ValueError: the length is not positive, there is no such operator or strategy, the operator of an exclusive scan
+            has no identity, or `compact` is passed with an option of scans.
+        TypeError: the operator does not combine the dtype, or the function of `compact` does not return a bool.
+        UnsupportedDtypeError: WebGPU has no such numbers, an element is too wide, or the array is larger than the
+            buffer binding of some browsers.
+        OperatorError: the operator cannot be turned into WGSL, or NumPy cannot compute the samples with it.
+        FileExistsError: the folder has other files, an export of another scan, or a changed export, and `force` is
+            False.
         OSError: a file cannot be written.
 
     Example:

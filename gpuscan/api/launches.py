@@ -51,7 +51,7 @@ class Numbered:
 
     @functools.cached_property
     def number(self) -> int:
-        """The number."""
+        """A serial number in this process, for the keys of calls. It is not a number in `gpuscan.devices()`."""
         return next(Numbered._numbers)
 
 

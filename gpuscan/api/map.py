@@ -101,31 +101,31 @@ def map(
 def map(
     function: Callable[..., object], *arrays: object, out: object = None, device: Device | str | int | None = None
 ) -> object:
-    """Return a function of every element of some arrays: ``y[i] = function(a[i], b[i], …)``, computed by one kernel.
+    """Apply a function to each element of some arrays, in one kernel: ``y[i] = function(a[i], b[i], …)``.
 
     Args:
-        function: plain NumPy-style code of one parameter for each array. It is traced once, like the `before` of
-            `gpuscan.scan`, and its operations are fused. It may return a tuple or a dict of values.
-        arrays: what `np.asarray` takes, or any `gpuscan.Array`, of any strides; or bundles of these, which reach the
-            function as bundles. Shapes broadcast as NumPy's do. Python numbers stay Python numbers: they take the dtype
-            of the array that they are combined with, so that ``a * 2`` has the dtype of ``a``.
-        out: the array to write the result to, or a bundle of them, nested as the function's result. It may be one of
-            the inputs.
+        function: a function of NumPy code, with one parameter for each array. It is traced like the `before` of
+            `gpuscan.scan`. It may return a tuple or a dict of values.
+        arrays: what `np.asarray` takes, or any `gpuscan.Array`, of any strides; or bundles of these, which the function
+            receives as bundles. Shapes broadcast as in NumPy. Python numbers take the dtype of the array that they are
+            combined with: ``a * 2`` has the dtype of ``a``.
+        out: the array to write the result to; for a function that returns a tuple or dict, a tuple or dict of arrays.
+            It may be one of the inputs.
         device: as in `gpuscan.scan`.
 
     Returns:
-        An array of the common shape, or the tuple or dict of arrays that the function returns. The dtypes are NumPy's
-        for the function's operations. It is a `gpuscan.Array` if any input is one, else a NumPy array.
+        An array of the broadcast shape; for a function that returns a tuple or dict, a tuple or dict of such arrays.
+        The dtypes are NumPy's for the function's operations. It is a `gpuscan.Array` if any input is one, else a NumPy
+        array.
 
     Raises:
-        ValueError: the shapes do not broadcast, or `out` has another shape or nests otherwise.
+        ValueError: the shapes do not broadcast, or `out` has another shape or structure.
         TypeError: `function` cannot be called, there is no array, or `out` has another dtype.
         OperatorError: the function cannot be traced.
         UnsupportedDtypeError: the adapter cannot hold a dtype.
-        GpuscanError: there are more arrays than the device binds at a time.
+        GpuscanError: there are more arrays than the device can bind in one shader.
 
-    Fusing elementwise operations saves a pass over memory for each (Kennedy & McKinley, "Maximizing Loop Parallelism
-    and Improving Data Locality via Loop Fusion and Distribution", 1993).
+    NumPy makes a pass over memory for each operation. Here all operations take one pass.
 
     Example:
         >>> import numpy as np

@@ -42,7 +42,7 @@ class OpenedDevice(Numbered):
 
     @property
     def capabilities(self) -> Capabilities:
-        """The findings of the probe about the adapter, as a frozen record."""
+        """What the probe found out about the adapter: a frozen dataclass."""
         return self._context.capabilities
 
     @property
@@ -53,21 +53,22 @@ class OpenedDevice(Numbered):
     # ----- Waiting
 
     def flush(self) -> None:
-        """Submit pending work.
+        """Submit deferred work to the GPU, without waiting for it.
 
-        Up to 16 short scans of arrays on the device are held back, to be submitted together. They are submitted before
-        anything else of this device, such as a read, `synchronize`, or your own commands to `wgpu_device`. So call this
-        only to let the GPU begin while your program does something else.
+        gpuscan defers up to 16 short scans of arrays on the device, and submits them together. It does so by itself
+        before any other work of this device, such as a read, `synchronize`, or your own commands to `wgpu_device`. Call
+        this only to let the GPU begin while your program does something else.
         """
         self._context.flush()
 
     def synchronize(self) -> None:
-        """Wait until the GPU has done everything that was submitted.
+        """Wait until the GPU has finished all work, and raise the errors that it has reported.
 
         Raises:
-            ProgressTimeoutError: a scan of arrays on the device timed out since the last check.
-            ValueError: offsets on the device, which were passed as `segments` since then, are wrong.
-            DeviceLostError: the GPU went away.
+            ProgressTimeoutError: a scan of arrays on the device has timed out since the last check.
+            ValueError: offsets or labels on the device, passed as `segments` or `groups` since then, are wrong.
+            IndexError: an index on the device, used since then, is outside its axis.
+            DeviceLostError: the GPU was lost.
         """
         self._context.synchronize()
 
@@ -77,7 +78,11 @@ class OpenedDevice(Numbered):
         return ThreadPoolExecutor(2, thread_name_prefix="gpuscan-read")
 
     def profile(self) -> AbstractContextManager[Profile]:
-        """Time the stages that run inside the ``with``, by timestamps of the GPU. Profiles may nest and overlap.
+        """Measure, by timestamps of the GPU, how long each stage takes that runs inside the ``with``.
+
+        The context manager returns a profile: ``spans`` lists the stages, each with ``stage``, ``strategy``,
+        ``elements`` and ``gpu_seconds``, and ``gpu_seconds`` is their sum. Both wait for the GPU. A time is None if the
+        adapter has no timestamps. Profiles may nest and overlap.
 
         Example:
             >>> import numpy as np
@@ -101,9 +106,17 @@ class OpenedDevice(Numbered):
     # ----- Memory
 
     def memory_usage(self) -> MemoryUsage:
-        """Return what gpuscan holds on the device.
+        """Return how much memory of the device gpuscan uses, and how much it has reserved.
 
-        What it keeps for later scans, such as the state that tiles share, counts as reserved and not as in use.
+        Buffers that gpuscan keeps for later calls count as reserved, but not as in use.
+
+        Example:
+            >>> import numpy as np
+            >>> import gpuscan as gs
+            >>> device = gs.Device()
+            >>> x = device.asarray(np.zeros(1 << 16, np.float32))
+            >>> device.memory_usage().bytes_in_use >= x.nbytes
+            True
         """
         usage = self._context.memory_usage()
         owners = {*self._executor.kept_arrays.owners, *self._context.program_owners}
@@ -111,5 +124,5 @@ class OpenedDevice(Numbered):
         return replace(usage, bytes_in_use=usage.bytes_in_use - kept, allocations=usage.allocations - len(owners))
 
     def memory_cleanup(self) -> None:
-        """Give free memory back to the GPU."""
+        """Return memory that no array uses to the GPU."""
         self._context.memory_cleanup()

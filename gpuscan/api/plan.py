@@ -63,9 +63,10 @@ _CUTS = ("segments", "keys")
 
 
 class Plan(Numbered):
-    """One kind of scan on one device, made by `Device.plan`.
+    """A compiled scan for arrays of one shape and dtype on one device, made by `Device.plan`.
 
     Attributes:
+        device, shape, dtype: the device, and the shape and dtype of the arrays to scan.
         strategy: the scan algorithm.
         reason: why this algorithm was chosen.
         wgsl: the WGSL text of each stage, by the stage's name.
@@ -211,7 +212,11 @@ class Plan(Numbered):
     @overload
     def __call__(self, array: object, out: Target) -> Target: ...
     def __call__(self, array: object, out: object = None) -> object:
-        """Return the scan of an array of the plan's shape and dtype. For a `gpuscan.Array`, it stays on the device.
+        """Return the scan of an array: a NumPy array for a NumPy array, a `gpuscan.Array` for a `gpuscan.Array`.
+
+        Args:
+            array: an array of the plan's shape and dtype.
+            out: the array to write the result to, of the result's shape and dtype.
 
         Raises:
             ValueError, TypeError: the array or `out` has another shape or dtype, or is on another device.
@@ -265,34 +270,34 @@ class Plan(Numbered):
     # ----- Recording into a caller's program
 
     def record(self, encoder: wgpu.GPUCommandEncoder, src: object, dst: object, *, length: object = None) -> None:
-        """Record the scan into a command encoder. Nothing is submitted, read back, or waited for.
+        """Record the scan into a command encoder: ``dst = scan(src)`` when the GPU executes the commands.
 
-        ``dst[i] = src[0] op … op src[i]``. No byte after the end of the array is written. As all commands of WebGPU,
-        these can be submitted only once.
+        The encoder is not submitted, and nothing is read back. As all commands of WebGPU, these can be submitted only
+        once. No byte after the end of the results is written.
 
-        Under ``"auto"``, the plan takes a strategy that cannot time out on this adapter. If a strategy that was asked
-        for by name times out, the next `Device.synchronize` raises the error. If drivers choose the size of subgroups
-        for each shader, the first `record` of a kind runs one tile to learn the size.
+        With ``strategy="auto"``, the plan uses a strategy that cannot time out on this adapter. If a strategy that you
+        named times out, the next `Device.synchronize` raises the error. If the driver chooses the size of subgroups for
+        each shader, the first call for a shader runs one tile to learn the size.
 
         Args:
             encoder: an encoder of ``device.wgpu_device`` without an open pass.
-            src: the place of the input: a wgpu buffer of usage STORAGE, ``(buffer, offset)``, or a `gpuscan.Array`; for
-                a bundle, a dict, tuple or list with a place for each field. Offsets are in bytes, and multiples of the
-                limit "min-storage-buffer-offset-alignment".
-            dst: the place of the results, in the same forms. It may be `src`, but must not overlap it otherwise.
-            length: for 1-D plans, the place of the number of elements to scan, as one 32-bit word: a buffer,
-                ``(buffer, offset)`` or an array. The plan never scans more elements than its shape has.
+            src: the input: a wgpu buffer of usage STORAGE, a pair ``(buffer, offset)``, or a `gpuscan.Array`; for a
+                bundle, a dict, tuple or list with one of these for each field. Offsets are in bytes, and multiples of
+                the limit "min-storage-buffer-offset-alignment".
+            dst: the results, in the same forms. It may be equal to `src`, but must not overlap it otherwise.
+            length: for 1-D plans, the number of elements to scan, as a 32-bit word on the device: a buffer, a pair
+                ``(buffer, offset)``, or an array. The plan never scans more elements than its shape has.
 
         Raises:
-            ValueError: a place is too small, not aligned, on another device, without the usage, or overlaps another;
-                an array's buffer is mapped or was destroyed (a plain buffer is checked only when the commands are
-                submitted); a bundle has other fields than the plan's; the plan cannot take its length from the GPU;
+            ValueError: a buffer is too small, not aligned, on another device, without the usage, or overlaps another;
+                the buffer of an array is mapped or was destroyed (other buffers are checked only when the commands are
+                submitted); a bundle has other fields than the plan; the plan cannot take its length from the GPU;
                 `dst` is `src`, and reversed rows share words; or the encoder is finished or has an open pass. Dawn
                 and wgpu 0.31 report an open pass only when the encoder is finished.
-            TypeError: a place or the encoder has the wrong type, or an array has another dtype than the plan's.
-            StrategyError: the strategy that was asked for cannot scan in place.
-            GpuscanError: the array is larger than the device can bind, or its columns share words; or the plan has
-                groups, and their labels are not in order.
+            TypeError: a buffer or the encoder has the wrong type, or an array has another dtype than the plan.
+            StrategyError: the strategy that you named cannot scan in place.
+            GpuscanError: the array is larger than one buffer binding of the device, or its columns share words; or the
+                plan has groups, and their labels are not in ascending order.
 
         Example:
             >>> import numpy as np
@@ -311,8 +316,8 @@ class Plan(Numbered):
         if self._labels is not None or self._missing is not None:
             raise GpuscanError(
                 f"a plan for {self.dtype} of shape {self.shape} with groups was to be recorded, but its labels are not "
-                "in order, or some are missing, so elements are moved or replaced before and after the scan. Call the "
-                "plan, or sort the elements by label and record a plan with keys"
+                "ascending, or some are missing, so elements are moved or replaced before and after the scan. Call "
+                "the plan, or sort the elements by label and record a plan with keys"
             )
         brings_together = self._scanned.inner != self._spec.inner
         check_not_everywhere(brings_together, f"Plan.record of rows with interleaved elements (axis={problem.axis})")
@@ -416,7 +421,7 @@ def copy_option(option: object, *, on_device: bool = False) -> Any:
 
 # ----- What a recorded plan reads and writes
 #
-# Check the places that a recorded plan reads and writes: buffers, pairs of buffer and offset, or arrays.
+# Check the buffers that a recorded plan reads and writes: buffers, pairs of buffer and offset, or arrays.
 
 
 # A wgpu buffer, and the byte where an array begins in it.
@@ -442,7 +447,7 @@ def places_of(context: DeviceContext, problem: Problem, name: str, given: object
             if not value.is_contiguous:
                 raise ValueError(
                     f"{name} is a view of shape {value.shape} and strides {value.strides}; a recorded plan reads and "
-                    "writes neighbouring elements. Pass a contiguous array, such as array.copy()"
+                    "writes contiguous arrays. Pass one, such as array.copy()"
                 )
         nbytes = problem.size * field.storage_bytes
         if offset < 0 or offset % alignment:
@@ -539,11 +544,11 @@ def placement_of(
     shared = not in_place and any(a.buffer is b.buffer for a in before for b in after)
     if shared and any(a.overlaps(b) for a in before for b in after):
         raise ValueError(
-            "dst was passed where it overlaps src in one buffer; pass the same place for both, or places that do not "
-            "overlap"
+            "dst was passed where it overlaps src in one buffer; pass the same buffer and offset for both, or ranges "
+            "that do not overlap"
         )
     if any(a.overlaps(b) for number, a in enumerate(after) for b in after[:number]):
-        raise ValueError("two fields of dst overlap in one buffer; pass places that do not overlap")
+        raise ValueError("two fields of dst overlap in one buffer; pass ranges that do not overlap")
     return Placement(width=width, exact=exact, shared=shared, in_place=in_place), bindings
 
 
@@ -568,16 +573,16 @@ def flatten_places(name: str, given: object, structure: Structure) -> list[objec
     if isinstance(given, dict):
         if set(given) != set(structure.keys):
             raise ValueError(
-                f"{name} has the keys {', '.join(map(repr, given))}; the plan takes one place for each of {keys}"
+                f"{name} has the keys {', '.join(map(repr, given))}; the plan takes a buffer for each of {keys}"
             )
         parts = [given[key] for key in structure.keys]
     elif isinstance(given, (tuple, list)):
         if len(given) != len(structure.keys):
-            raise ValueError(f"{name} has {len(given)} places; the plan takes one for each of the fields {keys}")
+            raise ValueError(f"{name} has {len(given)} buffers; the plan takes one for each of the fields {keys}")
         parts = list(given)
     else:
         raise TypeError(
-            f"{name} was {type(given).__name__}; the plan takes a dict, tuple or list with a place for each of the "
+            f"{name} was {type(given).__name__}; the plan takes a dict, tuple or list with a buffer for each of the "
             f"fields {keys}"
         )
     return [
@@ -593,7 +598,7 @@ def place_of(value: object, name: str) -> Place:
         return value.buffer, value.offset
     if isinstance(value, tuple):
         if len(value) != 2 or not hasattr(value[1], "__index__"):
-            raise TypeError(f"{name} {value!r} was passed; a place in a buffer is (buffer, offset in bytes)")
+            raise TypeError(f"{name} {value!r} was passed; pass a buffer, an array, or (buffer, offset in bytes)")
         return value[0], operator.index(value[1])
     return value, 0
 

@@ -11,13 +11,13 @@ from gpuscan.engine.finished_bytes import watch_progress
 
 
 def progress_bar(total: int | None = None) -> AbstractContextManager[None]:
-    """Show, inside the ``with``, how many bytes of input the scans of large arrays have done.
+    """Show a progress bar for the scans of large arrays that run inside the ``with``.
 
-    The bar is on standard error in a terminal, and below the cell in a notebook if ipywidgets is installed. Elsewhere
-    there is none. Arrays that go to the device in one piece show no progress.
+    The bar counts bytes of input. It is on standard error in a terminal, and below the cell in a notebook if ipywidgets
+    is installed; elsewhere there is none. Arrays that go to the device in one piece show no progress.
 
     Args:
-        total: the bytes of input in all, such as ``x.nbytes``; None if not known.
+        total: the bytes of all inputs together, such as ``x.nbytes``; None if not known.
 
     Example:
         >>> import numpy as np

@@ -43,16 +43,16 @@ Part = TypeVar("Part")
 
 
 class ShardedArray(Distributed):
-    """An array in shards on several devices: each shard is a stretch of one axis, on one device.
+    """An array that is divided along an axis into shards on several devices. `ShardedArray.from_numpy` makes one.
 
     `gpuscan.scan` and `gpuscan.reduce` take it, also in bundles of arrays that are divided in the same way. The
-    elements stay where they are: between devices only the carries pass through the CPU. `ShardedArray.from_numpy` makes
-    one.
+    elements stay on their devices. Only the combination of all elements before a shard, one element for each row,
+    passes through the CPU.
 
     Attributes:
         shape, dtype, nbytes, ndim: as NumPy defines them.
         axis: the axis that is divided.
-        shards: the `gpuscan.Array` of each stretch, in order. The first device may have two: the first and the last.
+        shards: the shards in order, each a `gpuscan.Array`. The first device may have two: the first and the last.
         devices: the devices, each once.
 
     Example:
@@ -77,15 +77,16 @@ class ShardedArray(Distributed):
 
     @classmethod
     def from_numpy(cls, x: object, devices: Devices, axis: int = 0) -> ShardedArray:
-        """Copy an array to several devices, each stretch of an axis to one of them, in proportion to their speed.
+        """Divide an array along an axis, and copy each shard to a device.
 
-        An axis of 2^24 places or more is taken for the axis of a scan. The first device then gets the first stretch and
-        the last one, so that all devices end at the same time; see docs/scaling.md. Shorter axes are divided into one
-        stretch for each device. Arrays of equal length on the same devices are divided at the same places.
+        The lengths of the shards are in proportion to the speeds of the devices. An axis of 2^24 elements or more is
+        divided for scans along it: the first device gets the first shard and the last one, so that all devices finish
+        at the same time; see docs/scaling.md. Shorter axes have one shard for each device. Arrays of equal length on
+        the same devices are divided at the same indices.
 
         Args:
             x: anything `np.asarray` takes, with at least one axis.
-            devices: a list of devices, as `device=` of `gpuscan.scan` takes it.
+            devices: a list of devices, as for the `device` of `gpuscan.scan`.
             axis: the axis to divide.
 
         Raises:
@@ -232,7 +233,7 @@ class ShardedArray(Distributed):
         return result if dtype is None else result.astype(dtype, copy=False)
 
     def synchronize(self) -> None:
-        """Wait until every device has done everything that was submitted."""
+        """Wait until all devices have finished their work, and raise the errors that they have reported."""
         for device in self.devices:
             device.synchronize()
 

@@ -82,7 +82,7 @@ class DeviceArray(OnDevice):
 
     @property
     def dtype(self) -> AnyDType:
-        """The dtype of the numbers."""
+        """The dtype of the elements."""
         return self._dtype
 
     @dtype.setter
@@ -98,7 +98,7 @@ class DeviceArray(OnDevice):
 
     @property
     def is_contiguous(self) -> bool:
-        """True if the elements are neighbours in C order."""
+        """True if the elements are adjacent in memory, in C order."""
         return self._strides is None
 
     @property

@@ -22,17 +22,24 @@ UNNAMED = "the operator"
 class Operator:
     """An associative operator: ``f(f(a, b), c) == f(a, f(b, c))``. It need not commute, nor have an identity.
 
-    `gpuscan.operator` and `gpuscan.wgsl_operator` make them. The named ones are in `gpuscan.operators.named_operators`.
+    `gpuscan.operator` and `gpuscan.wgsl_operator` make operators. Calling one calls its function.
 
     Attributes:
         name: the name in messages and shaders.
         function: NumPy code, ``(left, right) -> value``. It is traced for the GPU and called on arrays by
-            ``device="numpy"``. None for an operator that is WGSL.
-        wgsl: the user's ``fn combine(a: Element, b: Element) -> Element``.
-        helpers: further WGSL functions of the user's.
-        identity: a value shaped as the element, or None. For a named operator, a function of the field.
-        element_axes: how many trailing axes of each array belong to the element.
-        kinds: the kinds of number (`gpuscan.elements.Scalar.kind`) that a named operator combines; None for others.
+            ``device="numpy"``. None for an operator in WGSL.
+        wgsl: the WGSL source of ``fn combine(a: Element, b: Element) -> Element``; None for a Python function.
+        helpers: the WGSL functions that `wgsl` calls.
+        identity: the identity, in the shape of an element; None if there is none. For a named operator, a function of
+            the field.
+        element_axes: the number of trailing axes of each array that belong to the element.
+        kinds: the kinds of numbers (`gpuscan.elements.Scalar.kind`) that a named operator combines; None for others.
+
+    Example:
+        >>> import gpuscan as gs
+        >>> add = gs.operator(lambda l, r: l + r, identity=0, name="sum")
+        >>> add(3, 4), add.identity
+        (7, 0)
     """
 
     name: str
@@ -150,16 +157,15 @@ def operator(
 ) -> Operator | Callable[[Function], Operator]:
     """Make an operator from a Python function of ``(left, right)``; also a decorator.
 
-    The function must be associative, ``f(f(a, b), c) == f(a, f(b, c))``; it need not commute. It is plain NumPy code
-    over arrays of elements, and is traced into WGSL: arithmetic, comparisons, ``abs``, ``np.where``, ``np.minimum``,
-    ``np.exp`` and their like. Values follow NumPy's promotion. Each field of the result must have the type that it has
-    in the arguments; a float16 or bfloat16 field may also be float32, which is rounded when it is stored. ``if``,
-    ``and`` and ``or`` on traced values are refused: write ``np.where``, ``&`` and ``|``.
+    The function must be associative, ``f(f(a, b), c) == f(a, f(b, c))``; it need not commute. Write NumPy code:
+    arithmetic, comparisons, ``abs``, ``np.where``, ``np.minimum``, ``np.exp`` and others (docs/operators.md has a
+    list). gpuscan traces it into WGSL. Values follow NumPy's promotion. Each field of the result must have the dtype
+    that it has in the arguments; a float16 or bfloat16 field may also be float32, which is rounded when it is stored.
+    ``if``, ``and`` and ``or`` on traced values raise an error: write ``np.where``, ``&`` and ``|``.
 
-    An operator is traced once for each type of element, and values that the function closes over are fixed then. To
-    have them read at each call, pass the function itself to `gpuscan.scan`, or make a new operator. If only float32
-    values have changed since an earlier call, no new shader is compiled. With ``device="numpy"`` the function itself
-    runs, and reads them each time.
+    An operator is traced once for each type of element, and then keeps the values that the function closes over. To
+    use their present values in each call, pass the function itself to `gpuscan.scan`, or make a new operator. Another
+    float32 value compiles no new shader. With ``device="numpy"`` the function itself runs, and reads them each time.
 
     Integers follow NumPy: they wrap, ``//`` and ``%`` round down and give zero for a divisor of zero, and a shift by
     the width or more shifts every bit out. ``/`` of integers is float64 in NumPy: write ``.astype(np.float32)`` first.
@@ -169,15 +175,15 @@ def operator(
     Args:
         function: takes two elements and returns their combination, with the same fields. An element is one number of
             the scanned array, a tuple or dict of numbers for a bundle, or with `element_axes` an array with the entries
-            ``left[..., i, j]``. A ufunc of NumPy is such a function, too. It has no identity but the one given here.
-        identity: a value, shaped as the element, that combined with any element gives that element; None if there is
-            none. An exclusive scan needs it, or ``initial``.
+            ``left[..., i, j]``. It may be a NumPy ufunc, which then has only the identity that you pass here.
+        identity: the element e with ``f(e, a) == a == f(a, e)`` for every element a; None if there is none. An
+            exclusive scan needs it, or ``initial``.
         name: the name in messages and shaders (default: the function's own name).
-        element_axes: how many trailing axes of each array belong to the element. If none are declared and the function
-            cannot be traced for single numbers, as ``l @ r``, it gets the fewest for which it can be traced.
+        element_axes: the number of trailing axes of each array that belong to the element. If it is 0 and the function
+            cannot be traced for single numbers, as ``l @ r``, it is the least number for which it can be traced.
 
     Returns:
-        An `Operator` for the ``op`` of `gpuscan.scan` and its like.
+        An `Operator` to pass as the ``op`` of `gpuscan.scan` and other functions.
 
     Raises:
         TypeError: `name` is not a str.
@@ -188,10 +194,10 @@ def operator(
         Composition of the affine maps ``x -> a x + b``, each a pair ``(a, b)``:
 
         >>> import numpy as np
-        >>> from gpuscan.operators.operator import operator
-        >>> affine = operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1.0, 0.0), name="affine")
-        >>> affine.function((np.float32(2), np.float32(1)), (np.float32(3), np.float32(5)))
-        (np.float32(6.0), np.float32(8.0))
+        >>> import gpuscan as gs
+        >>> affine = gs.operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1.0, 0.0), name="affine")
+        >>> gs.scan((np.full(3, 2, np.float32), np.ones(3, np.float32)), affine)
+        (array([2., 4., 8.], dtype=float32), array([1., 3., 7.], dtype=float32))
     """
     check_name(name)
     if function is None:
@@ -220,21 +226,21 @@ def wgsl_operator(
 ) -> Operator:
     """Make an operator from WGSL: ``fn combine(a: Element, b: Element) -> Element``.
 
-    ``Element`` is the compute form of one element. For a number it is ``f32``, ``i32``, ``u32`` or ``bool``; 8- and
-    16-bit numbers are widened, and 64-bit integers are ``i64`` and ``u64`` if the adapter has them, else ``vec2<u32>``
-    of the low and the high word. With `element_axes` it is an ``array`` of such numbers in C order, and for a bundle a
+    ``Element`` is the WGSL type of one element. For a number it is ``f32``, ``i32``, ``u32`` or ``bool``; 8- and 16-bit
+    numbers are widened to these. 64-bit integers are ``i64`` and ``u64`` if the adapter has them, else ``vec2<u32>`` of
+    the low and the high word. With `element_axes` it is an ``array`` of such numbers in C order. For a bundle it is a
     struct with the fields ``f0``, ``f1``, ... or the bundle's own names. Functions, constants and structs of `source`
-    and `helpers` may have any ASCII names: they are kept apart from gpuscan's own.
+    and `helpers` may have any ASCII names, which do not collide with gpuscan's own.
 
     Args:
         source: WGSL with the function ``combine``; it must be associative.
         identity: as for `gpuscan.operator`.
         name: the name in messages.
         helpers: WGSL functions that `source` calls.
-        element_axes: how many trailing axes of each array belong to the element.
+        element_axes: the number of trailing axes of each array that belong to the element.
 
     Returns:
-        An `Operator`. It has no Python function, so ``device="numpy"`` does not run it.
+        An `Operator`. It has no Python function, so ``device="numpy"`` raises an OperatorError.
 
     Raises:
         TypeError: `name` is not a str.
@@ -242,10 +248,11 @@ def wgsl_operator(
             compiler are raised at the first use, with the line numbers of `source`.
 
     Example:
-        >>> from gpuscan.operators.operator import wgsl_operator
-        >>> total = wgsl_operator("fn combine(a: Element, b: Element) -> Element { return a + b; }", identity=0)
-        >>> total.name
-        'combine'
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> add = gs.wgsl_operator("fn combine(a: Element, b: Element) -> Element { return a + b; }", identity=0)
+        >>> gs.scan(np.array([3, 1, 4], np.int32), add)
+        array([3, 4, 8], dtype=int32)
     """
     check_name(name)
     name = name or "combine"

@@ -38,7 +38,7 @@ class OnDevice:
 
     @property
     def size(self) -> int:
-        """The number of numbers in the array."""
+        """The number of elements of the array."""
         return prod(self.shape)
 
     def __getitem__(self, index: object) -> OnDevice:

@@ -257,7 +257,7 @@ def test_fields_that_the_plan_does_not_have(desk: Desk) -> None:
         ({"q": one, "z": other}, ValueError, "has the keys 'q', 'z'; .* 'a', 'b'"),
         ({"a": one}, ValueError, "has the keys 'a'; .* 'a', 'b'"),
         ({"a": one, "b": other, "c": one}, ValueError, ".*'c'; .* 'a', 'b'"),
-        ((one,), ValueError, "has 1 places; .* 'a', 'b'"),
+        ((one,), ValueError, "has 1 buffers; .* 'a', 'b'"),
         (one, TypeError, "was GPUBuffer; .* 'a', 'b'"),
         (desk.device.empty((2, 4), np.float32), TypeError, "was Array; .* 'a', 'b'"),
     ]
