@@ -7,23 +7,23 @@ from typing import Any
 
 
 class GpuscanError(Exception):
-    """The base class of gpuscan's own errors."""
+    """The base class of gpuscan's errors. Wrong arguments also raise Python's ValueError, TypeError and IndexError."""
 
 
 class AdapterNotFoundError(GpuscanError):
-    """No GPU adapter matches the request."""
+    """No GPU adapter matches `device`, `adapter` or ``GPUSCAN_ADAPTER``, or the machine has none."""
 
 
 class UnsupportedDtypeError(GpuscanError, TypeError):
-    """The element type cannot be held or combined on this device."""
+    """The device cannot store the dtype, or the operator cannot combine it."""
 
 
 class OperatorError(GpuscanError, ValueError):
-    """The operator cannot be traced, compiled, or is not associative."""
+    """A function cannot be traced or compiled, has no derivative, or is not associative."""
 
 
 class LoopError(OperatorError):
-    """The step of a loop has no associative form, or a method did not find the loop's results."""
+    """The step of a loop has no associative form, or Newton's method did not converge."""
 
 
 class StrategyError(GpuscanError, ValueError):
@@ -31,15 +31,15 @@ class StrategyError(GpuscanError, ValueError):
 
 
 class DeviceLostError(GpuscanError, RuntimeError):
-    """The GPU was lost: its driver was reset, it was removed, or the process was forked."""
+    """The GPU was lost, because its driver was reset, it was removed, or the process was forked."""
 
 
 class DeviceMemoryError(GpuscanError, MemoryError):
-    """The device has too little memory for the buffers that the call needs."""
+    """The device has too little memory for the call, or the call needs a larger buffer than the device allows."""
 
 
 class ProgressTimeoutError(GpuscanError, RuntimeError):
-    """A tile waited too long for another tile's post."""
+    """A workgroup waited too long for another workgroup, under a strategy that was chosen by name."""
 
 
 def smaller(rows: int) -> str:

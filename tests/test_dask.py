@@ -251,7 +251,7 @@ def test_wrong_arguments() -> None:
         (ValueError, "must have one shape", lambda: scan((x, x[1:]), affine, axis=0)),
         (ValueError, r"does not broadcast to \(11, 7\)", lambda: scan(x, axis=0, initial=np.zeros((3, 3), int))),
         (TypeError, "cannot hold it", lambda: scan(x, axis=0, initial=1.5)),
-        (ValueError, "does not nest as the elements do", lambda: scan((x, x), affine, axis=0, initial=3)),
+        (ValueError, "its structure is not that of the elements", lambda: scan((x, x), affine, axis=0, initial=3)),
         (ValueError, r"pass one of \('totals', 'sequential'\)", lambda: scan(x, axis=0, method="blelloch")),
         (TypeError, "before=3 was passed", lambda: untyped(x, axis=0, before=3)),
         (TypeError, "after='abs' was passed", lambda: untyped(x, axis=0, after="abs")),

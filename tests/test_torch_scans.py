@@ -306,7 +306,7 @@ def test_vmap_of_scans() -> None:
     assert_close([each[2] for each in found], gradient(GATES[2], starts[0]))
     cut = torch.func.vmap(lambda x, keys: gpuscan.torch.scan(x, axis=0, keys=keys))(GATES, KEYS)
     assert_close([cut[1]], [gpuscan.torch.scan(GATES[1], axis=0, keys=KEYS[1])])
-    with pytest.raises(ValueError, match="all examples must be cut alike"):
+    with pytest.raises(ValueError, match="all examples must have the same segments"):
         torch.func.vmap(lambda x, cuts: gpuscan.torch.scan(x, axis=0, segments=cuts))(GATES, KEYS)
 
 
@@ -322,7 +322,7 @@ def test_errors_of_scan() -> None:
         scan(x, axis=0, segments=[0, 6], keys=KEYS[0])
     with pytest.raises(TypeError, match=r"initial of dtype torch\.complex64 was passed for a tensor of dtype"):
         scan(x, axis=0, initial=1j)
-    with pytest.raises(ValueError, match="does not nest as x does"):
+    with pytest.raises(ValueError, match="its structure is not that of x"):
         scan((x, x), COMPOSITION, axis=0, initial=1)
     with pytest.raises(gs.OperatorError, match="it calls functions of torch"):
         scan(x, lambda l, r: torch.exp(l) + r, axis=0)

@@ -73,7 +73,7 @@ def check_associative(
     for field in element.fields:
         if len(field.shape) < operator.element_axes:
             raise OperatorError(
-                f"{operator.name} combines elements of {operator.element_axes} axes of their own; elements of shape "
+                f"{operator.name} combines elements of {operator.element_axes} axes, but elements of shape "
                 f"{field.shape} were asked for. Pass shape=..., such as {(2,) * operator.element_axes}"
             )
     operator.check(element)
@@ -359,7 +359,7 @@ def _check_identity(law: _Law, elements: Arrays) -> None:
                 for arrays in (elements, result)
             )
             raise OperatorError(
-                f"the identity of {law.operator.name} is not one:\n"
+                f"the identity of {law.operator.name} changes an element:\n"
                 f"  a = {a}, identity = {law.format_element([array[:1] for array in repeated])}\n"
                 f"  {text} = {actual}"
             )

@@ -199,7 +199,7 @@ def check_compact_out(
     own_structure, given = structure_and_leaves(out, only_moved=True)
     if own_structure != structure or (structure.kind == "record" and not isinstance(out, np.ndarray)):
         raise ValueError(
-            f"out of type {type(out).__name__} was passed, but it does not nest as the input does; pass an array for "
+            f"out of type {type(out).__name__} was passed, but its structure is not the input's; pass an array for "
             "each array of the input, in the same bundle"
         )
     places = [as_some_array(place) for place in given]

@@ -105,9 +105,9 @@ def bincount(x: object, /, weights: object = None, minlength: SupportsIndex = 0,
     if least < 0:
         raise ValueError(f"minlength={minlength} was passed, which is negative; pass a number of counts, 0 or more")
     if labels.ndim != 1:
-        raise ValueError(f"labels of shape {labels.shape} were to be counted; pass an array of one axis: x.reshape(-1)")
+        raise ValueError(f"labels of shape {labels.shape} were passed; pass labels of one axis: x.reshape(-1)")
     if labels.dtype.kind not in "biu" and labels.size:
-        raise TypeError(f"labels of dtype {labels.dtype} were to be counted, but a label is an integer. Convert them")
+        raise TypeError(f"labels of dtype {labels.dtype} were passed, but labels are integers; pass integers")
     if given is not None and given.shape != labels.shape:
         raise ValueError(
             f"weights of shape {given.shape} were passed for {labels.size} labels; pass one weight for each label"
@@ -304,7 +304,7 @@ def _edges_of(numbers: Array, bins: int | str | ArrayLike, limits: tuple[float, 
             raise ValueError(f"bins of shape {bins.shape} were passed; pass a number of bins, or edges along one axis")
         falls = bins.size > 1 and bool(map_arrays(lambda a, b: a > b, bins[:-1], bins[1:]).any())
         if falls:
-            raise ValueError("bins were passed with edges that fall; pass edges in rising order: gpuscan.sort(bins)")
+            raise ValueError("bins were passed with edges that decrease; pass ascending edges: gpuscan.sort(bins)")
         # Edges of another dtype are few, and not all of them are numbers of this one.
         return bins if bins.dtype == numbers.dtype else bins.numpy()
     sample = np.zeros(0, numpy_dtype(numbers.dtype))

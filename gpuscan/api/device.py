@@ -329,7 +329,7 @@ def resolve_device(device: Device | str | int | None) -> Device | None:
             return _find_numbered_device(device)
         if isinstance(device, (list, tuple)):
             raise TypeError(
-                f"device={device!r} was passed, which is a list, to a function that runs on one. Pass one of them"
+                f"device={device!r} was passed, which is a list, but this function runs on one device. Pass one of them"
             )
         raise TypeError(
             f"device={device!r} was passed, which is neither a gpuscan.Device nor a string nor a number; pass one of "

@@ -496,7 +496,7 @@ def check_shapes(arrays: Mapping[str, Shaped | None]) -> None:
         if array is None or array.ndim != 4 or not all(array.shape):
             shape = None if array is None else tuple(array.shape)
             raise ValueError(
-                f"{name} of shape {shape} was passed; pass an array (batch, time, head, numbers), none of them 0"
+                f"{name} of shape {shape} was passed; pass an array (batch, time, head, numbers) with no length 0"
             )
     k, v = arrays["k"], arrays["v"]
     assert k is not None

@@ -135,7 +135,7 @@ class _Backward:
             leaves = structure.flatten(value)
         except (TypeError, ValueError, KeyError, IndexError):
             raise ValueError(
-                f"{name}={abbreviate(value)} was passed, but it does not nest as the results of the loop do; pass one "
+                f"{name}={abbreviate(value)} was passed, but its structure is not that of the loop's results; pass one "
                 "gradient for each array of them"
             ) from None
         found: list[SomeArray | None] = []

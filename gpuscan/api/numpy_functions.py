@@ -265,7 +265,9 @@ def _partition(a: object, kth: object, axis: int | None = -1, kind: str = "intro
     array, axis = (array.reshape(-1), 0) if axis is None else (array, resolve_axis(axis, array.shape))
     for place in tuple_of_integers("kth", kth if np.iterable(kth) else (kth,)):
         if not -array.shape[axis] <= place < array.shape[axis]:
-            raise ValueError(f"kth={place} was passed for an axis of length {array.shape[axis]}; pass a place of it")
+            raise ValueError(
+                f"kth={place} was passed for an axis of length {array.shape[axis]}; pass one of its indices"
+            )
     found: Array = sort(array, axis=axis)
     return found
 
@@ -330,7 +332,7 @@ def _diff(a: object, n: int = 1, axis: int = -1, prepend: object = np._NoValue, 
 def _nonzero(a: object) -> tuple[Array, ...]:
     array = _array("np.nonzero", a)
     if not array.ndim:
-        raise ValueError("the places of an array of shape () were asked for, which has none. Pass a[np.newaxis]")
+        raise ValueError("np.nonzero of an array of shape () was asked for, which has no axis. Pass a[np.newaxis]")
     return places_of_mask(array if array.dtype == np.bool_ else array != 0)
 
 

@@ -374,7 +374,7 @@ def check_alike(number: int, problem: Problem, first: Problem) -> None:
     if problem.source != first.source:
         raise TypeError(
             f"chunk {number} has the elements {describe_dtypes(problem)}, the first one {describe_dtypes(first)}; all "
-            "chunks must be alike. Convert them to one dtype, such as np.result_type of all"
+            "chunks must have the same. Convert them to one dtype, such as np.result_type of all"
         )
 
 

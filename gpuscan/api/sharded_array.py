@@ -554,8 +554,8 @@ def _check_alike(keys: AnyArray | ShardedArray, shape: tuple[int, ...], axis: in
     if keys.shape != shape[axis : axis + 1]:
         raise ValueError(
             f"keys of shape {keys.shape} were passed with a gpuscan.ShardedArray that is divided along the axis of the "
-            f"scan, but then all rows are cut alike. Pass keys of shape {shape[axis : axis + 1]}, or divide the array "
-            "along another axis"
+            f"scan, but then all rows have the same keys. Pass keys of shape {shape[axis : axis + 1]}, or divide the "
+            "array along another axis"
         )
 
 
@@ -678,8 +678,8 @@ def _pairs(result: object, out: object) -> Iterator[tuple[Any, Any]]:
         targets = None
     if targets is None or len(targets) != len(parts):
         raise ValueError(
-            f"out {abbreviate(out)} was passed for a result of {len(parts)} arrays, but it does not nest as they do; "
-            "pass one array for each, nested as the input is"
+            f"out {abbreviate(out)} was passed for a result of {len(parts)} arrays, but its structure is another one; "
+            "pass an array for each, in the structure of the input"
         )
     for part, target in zip(parts, targets, strict=True):
         yield from _pairs(part, target)

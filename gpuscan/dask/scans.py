@@ -590,8 +590,8 @@ def with_initial(call: Call, initial: object) -> tuple[Call, tuple[da.Array, ...
         values = work.elements.flatten(initial)
     except (TypeError, ValueError, KeyError, IndexError):
         raise ValueError(
-            f"initial {initial!r} was passed, but it does not nest as the elements do; pass one value for each array "
-            "of an element, nested as the input is, or what before= returns"
+            f"initial {initial!r} was passed, but its structure is not that of the elements; pass one value for each "
+            "array of an element, in the structure of the input, or of the results of before="
         ) from None
     if all(is_shared(value, array, call.ndim) for value, array in zip(values, call.elements, strict=True)):
         check(initial=initial)

@@ -171,11 +171,11 @@ class DeviceArray(OnDevice):
             self._owner = self._owner.base
 
     def _check_contiguous(self) -> None:
-        """Raise ValueError unless the elements are neighbours in C order."""
+        """Raise ValueError unless the elements are adjacent in memory, in C order."""
         if not self.is_contiguous:
             raise ValueError(
-                f"an array of shape {self.shape} and strides {self.strides} was passed where its elements have to be "
-                "neighbours. Pass array.copy()"
+                f"an array of shape {self.shape} and strides {self.strides} was passed where a contiguous array is "
+                "needed. Pass array.copy()"
             )
 
     def _binding(self) -> Binding:

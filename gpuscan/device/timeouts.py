@@ -105,9 +105,9 @@ def handle_timeout(
     device.note_timeout(strategy)
     if by_name:
         raise ProgressTimeoutError(
-            f"strategy {strategy!r} was asked for, but on {device.capabilities.summary} a tile waited longer "
-            'than its bound for an earlier tile. Use strategy="auto", which goes on with another one, or '
-            'strategy="three_dispatch", which waits for nothing'
+            f"strategy {strategy!r} was asked for, but on {device.capabilities.summary} a workgroup waited too "
+            'long for an earlier one. Use strategy="auto", which continues with another strategy, or '
+            'strategy="three_dispatch", in which no workgroup waits'
         )
 
 
@@ -115,6 +115,6 @@ def timeout_error(device: OpenDevice, what: str, runs: int, how: str) -> Progres
     """Return the error for one of several runs that timed out without anybody waiting for it."""
     return ProgressTimeoutError(
         f"a {what} on {device.capabilities.summary}, one of the last {runs}, {how} waiting for an earlier "
-        "tile's post, so arrays computed since the last read or synchronize may be wrong. Compute them again: for the "
+        "workgroup, so arrays computed since the last read or synchronize may be wrong. Compute them again: for the "
         "next minutes each call waits for its own result, and takes another strategy if one times out"
     )

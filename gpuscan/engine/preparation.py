@@ -197,8 +197,8 @@ def spans_too_long(context: DeviceContext, spec: ScanSpec) -> GpuscanError:
     """
     return GpuscanError(
         f'reproducible="everywhere" was passed for {spec.rows} rows of {spec.row_length} elements, but '
-        f"{context.capabilities.summary} cannot take as many of them at a time as end with a block of 2^20 elements. "
-        'Pass fewer rows at a time, leave reproducible out, or pass NumPy arrays and device="numpy"'
+        f"{context.capabilities.summary} cannot bind a number of whole rows that is a multiple of 2^20 elements. Pass "
+        'fewer rows at a time, leave reproducible out, or pass NumPy arrays and device="numpy"'
     )
 
 

@@ -109,7 +109,7 @@ def row_operator(
     raise OperatorError(
         f"{name} was passed for arrays of shapes {', '.join(map(str, shapes))}, but it does not combine elements along "
         f"axis {axis} one by one, or an element has more than {MAX_NUMBERS} numbers ({first}). Write a function that "
-        "treats all entries along the axis alike, with the axes of an element last"
+        "treats all entries along the axis in the same way, with the axes of an element last"
     ) from (reasons[0] if reasons else None)
 
 

@@ -43,7 +43,7 @@ def check_strategy(strategy: str, source: str = "") -> None:
     """Raise StrategyError if there is no such strategy. The message says the source behind the name."""
     if not isinstance(strategy, str) or strategy not in ("auto", *STRATEGIES):
         names = ", ".join(("auto", *STRATEGIES))
-        raise StrategyError(f"strategy {strategy!r}{source} was asked for. There is none of that name. Pass {names}")
+        raise StrategyError(f"strategy {strategy!r}{source} was asked for, but there is no such strategy. Pass {names}")
 
 
 def strategy_asked_for(strategy: str) -> str:

@@ -77,9 +77,7 @@ def tuple_of_integers(name: str, values: Iterable[object]) -> tuple[int, ...]:
     found = tuple(each for each in map(as_integer, given) if each is not None)
     if len(found) != len(given):
         shown = given if len(given) > 1 else given[0]
-        raise TypeError(
-            f"{name}={abbreviate(shown)} was passed, which has another value than integers; pass only these"
-        )
+        raise TypeError(f"{name}={abbreviate(shown)} was passed, but it must be integers; pass only integers")
     return found
 
 
@@ -458,8 +456,8 @@ def fields_of(value: object, element: Element, what: str) -> list[Any]:
         return element.structure.flatten(value)
     except (TypeError, ValueError, KeyError, IndexError):
         raise ValueError(
-            f"{what} {abbreviate(value)} was passed for elements of {len(element.fields)} fields, but it does not nest "
-            "as they do; pass one value for each field, nested as the input is"
+            f"{what} {abbreviate(value)} was passed for elements of {len(element.fields)} fields, but its structure is "
+            "another one; pass one value for each field, in the structure of the input"
         ) from None
 
 

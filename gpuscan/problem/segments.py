@@ -334,15 +334,15 @@ def ascending_offsets(segments: object, elements: str) -> AnyArray:
 
 
 def _check_order(offsets: AnyArray, into: AnyArray | None = None) -> None:
-    """Raise ValueError if offsets fall; in the same pass over them, copy them to `into`."""
+    """Raise ValueError if offsets decrease; in the same pass over them, copy them to `into`."""
     for start in range(0, len(offsets), _CHECKED_TOGETHER):
         stretch = offsets[start : start + _CHECKED_TOGETHER + 1]
         falls = stretch[1:] < stretch[:-1]
         if falls.any():
             at = start + int(falls.argmax())
             raise ValueError(
-                f"segments fall from {offsets[at]} at index {at} to {offsets[at + 1]} at index {at + 1}; offsets never "
-                "fall (equal ones are empty segments)"
+                f"segments decrease from {offsets[at]} at index {at} to {offsets[at + 1]} at index {at + 1}; pass "
+                "offsets that never decrease (equal ones are empty segments)"
             )
         if into is not None:
             np.copyto(into[start : start + _CHECKED_TOGETHER], stretch[:_CHECKED_TOGETHER], casting="unsafe")
@@ -390,9 +390,9 @@ def offsets_error(length: int, segments: int, needs_full: str, words: Sequence[i
     if fall:
         at = 2**32 - 1 - fall + 1
         return ValueError(
-            f"segments on a device were passed for {length} elements, but they fall, or exceed {length}, at index {at} "
-            f"of {segments}; offsets never fall (equal ones are empty segments), and the last is {length}. "
-            f"segments[{at - 1}:{at + 1}].numpy() shows the place"
+            f"segments on a device were passed for {length} elements, but they decrease, or exceed {length}, at index "
+            f"{at} of {segments}; pass offsets that never decrease (equal ones are empty segments) and end with "
+            f"{length}. segments[{at - 1}:{at + 1}].numpy() shows the wrong offset"
         )
     if first or beyond:
         last = beyond - 1 if beyond else length

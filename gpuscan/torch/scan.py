@@ -146,7 +146,7 @@ def _starts(initial: object, leaves: Sequence[Tensor], tree: pytree.TreeSpec) ->
     """Return the tensors of `initial`, in the dtypes of the leaves.
 
     Raises:
-        ValueError: it does not nest as x does, or the leaves' type does not hold a number.
+        ValueError: its structure is not that of x, or the leaves' type does not hold a number.
         TypeError: it has another dtype.
     """
     if initial is None:
@@ -155,8 +155,8 @@ def _starts(initial: object, leaves: Sequence[Tensor], tree: pytree.TreeSpec) ->
         values = tree.flatten_up_to(initial)
     except ValueError:
         raise ValueError(
-            f"initial={initial!r} was passed for x of {len(leaves)} tensors, but it does not nest as x does; pass one "
-            "value for each tensor, nested as x is"
+            f"initial={initial!r} was passed for x of {len(leaves)} tensors, but its structure is not that of x; pass "
+            "one value for each tensor, in the structure of x"
         ) from None
     starts = []
     for value, leaf in zip(values, leaves, strict=True):
@@ -407,8 +407,8 @@ class OperatorScan(TensorScan):
         cuts = self._cuts(tensors)
         if cuts and self.cut == "segments" and batched[-1]:
             raise ValueError(
-                "segments of a batch were passed to gpuscan.torch.scan in torch.func.vmap, but all examples must be "
-                "cut alike. Pass the offsets from outside, or keys="
+                "segments of a batch were passed to gpuscan.torch.scan in torch.func.vmap, but all examples must have "
+                "the same segments. Pass the offsets from outside, or keys="
             )
         if cuts and self.cut == "keys" and (batched[-1] or cuts[0].ndim > 1):
             rank = min(each.ndim for each in x) - resolve(self.op).element_axes

@@ -323,7 +323,7 @@ def test_what_is_no_mask_or_place(device: gs.Device) -> None:
             (lambda v: v > 1 and v < 5, {}, gs.OperatorError, "truth of a value"),
             (x > 2, {"out": place}, ValueError, r"out of shape \(2,\) was passed, but the mask picks 3 entries"),
             (lambda v: v > 2, {"out": place}, ValueError, "the mask picks 3 entries"),
-            (x > 2, {"out": (place,)}, ValueError, "does not nest as the input does"),
+            (x > 2, {"out": (place,)}, ValueError, "its structure is not the input's"),
             (x > 4, {"out": place.astype(np.float32)}, TypeError, "out of dtype float32"),
             (x > 4, {"out": place.reshape(2, 1)}, ValueError, r"for a result of shape \(2,\)"),
         ):

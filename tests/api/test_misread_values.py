@@ -84,7 +84,7 @@ def test_arrays_larger_than_memory() -> None:
     [
         (lambda: UNTYPED.scan_chunks(5), "chunks=5 was passed.*iterable of arrays"),
         (lambda: gs.scan_chunks(gs.default_device().asarray(X)), r"shape \(5,\) was passed as chunks"),
-        (lambda: UNTYPED.sort(X, device=[0]), "a list, to a function that runs on one"),
+        (lambda: UNTYPED.sort(X, device=[0]), "a list, but this function runs on one"),
         (lambda: UNTYPED.Device(0, unsafe="yes"), "unsafe='yes' was passed"),
         (lambda: gs.scan(X.astype(np.complex64), "logaddexp"), r"does not combine complex numbers.*x\.real"),
         (lambda: gs.scan(X.astype(np.complex64), "bitwise_or"), r"does not combine complex numbers.*x\.real"),

@@ -64,10 +64,10 @@ def test_offsets_in_views(device: gs.Device) -> None:
 
 
 WRONG: list[tuple[list[int], str]] = [
-    ([0, 9, 5, LENGTH], "they fall, or exceed 100, at index 2 of 3"),
-    ([0, 5, LENGTH + 1], "they fall, or exceed 100, at index 2 of 2"),
-    ([0, -3, LENGTH], "they fall, or exceed 100, at index 1 of 2"),
-    ([0, 2**32 + 5, LENGTH], "they fall, or exceed 100, at index 1 of 2"),
+    ([0, 9, 5, LENGTH], "they decrease, or exceed 100, at index 2 of 3"),
+    ([0, 5, LENGTH + 1], "they decrease, or exceed 100, at index 2 of 2"),
+    ([0, -3, LENGTH], "they decrease, or exceed 100, at index 1 of 2"),
+    ([0, 2**32 + 5, LENGTH], "they decrease, or exceed 100, at index 1 of 2"),
     ([1, 7, LENGTH], "segments from 1 to 100 were passed"),
     ([0, 7, LENGTH - 1], "segments from 0 to 99 were passed"),
 ]
@@ -156,7 +156,7 @@ def test_wrong_offsets_between_right_ones(device: gs.Device) -> None:
     for _ in range(2):
         reduce_by(wrong)
         reduce_by(right)
-        with pytest.raises(ValueError, match="they fall, or exceed 100, at index 1 of 2"):
+        with pytest.raises(ValueError, match="they decrease, or exceed 100, at index 1 of 2"):
             device.synchronize()
         assert_same(reduce_by(right).numpy(), np.array([50, 50], np.uint32))
 
@@ -168,7 +168,7 @@ def test_wrong_offsets_of_numpy(device: gs.Device) -> None:
     for _ in range(3):
         assert_same(gs.reduce(x, segments=[0, 5, 9, LENGTH], out=out).numpy(), np.array([5, 4, 91], np.uint32))
         for op, cuts, message in (
-            ("add", [0, 9, 5, LENGTH], "segments fall from 9 at index 1"),
+            ("add", [0, 9, 5, LENGTH], "segments decrease from 9 at index 1"),
             (first, [0, 9, 9, LENGTH], "segment 1 is empty"),
         ):
             for target in (None, out):

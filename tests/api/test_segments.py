@@ -219,7 +219,7 @@ def test_offsets_of_numpy_that_fall(device: gs.Device, dtype: str) -> None:
     out = device.asarray(np.full(100, 7, np.int32))
     for wrong in ([0, 90, 40, 100], [0, 99, 3, 2, 100]):
         for target in (None, out):
-            with pytest.raises(ValueError, match=rf"segments fall from {wrong[1]} at index 1 to {wrong[2]}"):
+            with pytest.raises(ValueError, match=rf"segments decrease from {wrong[1]} at index 1 to {wrong[2]}"):
                 gs.scan(a, segments=np.array(wrong, dtype), out=target)
     with pytest.raises(ValueError, match="segments from 0 to 90 were passed for 100 elements"):
         gs.scan(a, segments=np.array([0, 90], dtype))
@@ -236,7 +236,7 @@ def test_many_offsets_of_numpy(device: gs.Device) -> None:
     a = device.asarray(np.ones(400_000, np.int32))
     assert_same(gs.scan(a, segments=offsets), wanted.astype(np.int32))
     offsets[250_000] = offsets[249_999] - 1
-    with pytest.raises(ValueError, match=r"segments fall from .* at index 249999"):
+    with pytest.raises(ValueError, match=r"segments decrease from .* at index 249999"):
         gs.scan(a, segments=offsets)
 
 

@@ -126,7 +126,7 @@ def results_in_place(three: list[gs.Device]) -> None:
     ):
         with pytest.raises(error, match=message):
             gs.reduce(x, axis=1, out=wrong)
-    with pytest.raises(ValueError, match="does not nest as they do"):
+    with pytest.raises(ValueError, match="its structure is another one"):
         gs.reduce((x, x), affine, axis=1, out=[x])
     with pytest.raises(ValueError, match="share memory"):
         gs.reduce((pair["a"], pair["b"]), affine, axis=0, out=(sums := np.empty(7, np.int32), sums))

@@ -122,7 +122,7 @@ def test_kinds_of_keys() -> None:
 
 FOUR = np.ones(4, np.uint32)
 WRONG_AT_ONCE: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"segments": [0, 5, 4]}, ValueError, "segments fall from 5 at index 1 to 4"),
+    ({"segments": [0, 5, 4]}, ValueError, "segments decrease from 5 at index 1 to 4"),
     ({"segments": [1, 8]}, ValueError, "segments from 1 on were passed for chunks"),
     ({"segments": []}, ValueError, r"segments of shape \(0,\) were passed for the chunks"),
     ({"segments": [0.0, 8.0]}, TypeError, "segments of dtype float64"),

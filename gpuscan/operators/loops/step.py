@@ -208,7 +208,7 @@ def _split(
         return value[0], value[1], False
     raise TypeError(
         f"{name} returns {_describe_structure(_structure(value))}, but the carry is {_describe_structure(structure)}. "
-        f"Return a carry that nests as init does, or a pair of such a carry and y{quote_definition(function)}"
+        f"Return a carry with the structure of init, or a pair of such a carry and y{quote_definition(function)}"
     )
 
 
