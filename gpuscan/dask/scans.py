@@ -55,11 +55,11 @@ def scan(
     method: str = "totals",
     reproducible: str | None = None,
 ) -> Any:
-    """Return the running combination of a dask array's elements along an axis, as a lazy dask array.
+    """Return the prefix scan of a dask array along an axis, as a lazy dask array.
 
-    ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])``, as `gpuscan.scan` computes it. Each block is scanned by the default
-    device of the worker that has it, see `use_one_device_each`. Integers have the bits of `gpuscan.scan` of the whole
-    array; floats have the same bits on every run for the same chunks and the same kind of device.
+    ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])``, as `gpuscan.scan` computes it. The worker that has a block scans it
+    on its default device, see `use_one_device_each`. Integers have the bits of `gpuscan.scan` of the whole array.
+    Floats have the same bits on every run for the same chunks and the same model of device.
 
     Args:
         x: a dask array of shape (…, n, …), or what `dask.array.asarray` takes; or a bundle of them, which is a tuple,
@@ -75,11 +75,9 @@ def scan(
         method: ``"totals"`` reduces all blocks in parallel, scans the totals of each row of blocks in one task, and
             then scans all blocks in parallel. It computes `x` twice, so that no block has to wait in memory. If that is
             slow, or if `x` has other values the second time, pass ``x.persist()``. ``"sequential"`` computes each block
-            once, and scans it when the block before it is done. Blocks that wait for this are in memory. Their number
-            is at most one more than the number of threads that the cluster has at the time of the call, or this machine
-            if there is no cluster.
-        reproducible: as in `gpuscan.scan`. The canonical order of elements does not depend on the chunks, so one task
-            scans the whole array, on one worker.
+            once, and scans it when the block before it is done. At most as many blocks wait in memory as the cluster
+            (or, without a cluster, this machine) has threads at the time of the call, plus one.
+        reproducible: as in `gpuscan.scan`. One task then scans the whole array, on one worker.
 
     Returns:
         A dask array with the chunks of `x`, or a bundle of them. Axes that belong to the element, such as the axes of
@@ -89,9 +87,9 @@ def scan(
         ValueError: the axis, `initial`, `method` or the shapes of a bundle do not fit; or a `before` of two parameters
             is passed for chunks of unknown lengths, or `reproducible` is.
         TypeError: the operator does not take the dtype, or an argument has the wrong type.
-        OperatorError: `op` is no operator.
+        OperatorError: `op` is not an operator.
 
-    ``"totals"`` takes the same three steps as a scan in three dispatches (Blelloch 1990).
+    The three steps of ``"totals"`` are those of Blelloch, "Prefix Sums and Their Applications" (1990).
 
     Example:
         >>> import dask.array as da
@@ -115,9 +113,8 @@ def scan(
 def reduce(x: object, op: Operation = "add", *, axis: int | tuple[int, ...] | None = None) -> Any:
     """Return the combination of all elements of a dask array, or along some axes, as a lazy dask array.
 
-    The result is ``op(…op(x[0], x[1])…, x[n-1])``. Each block is reduced by the default device of its worker, and the
-    totals of each row of blocks are reduced in one task. Elements are combined in their order, so `op` need not
-    commute.
+    The result is ``op(…op(x[0], x[1])…, x[n-1])``. Each worker reduces its blocks on its default device, and one task
+    reduces the totals of each row of blocks. Elements are combined in their order, so `op` need not commute.
 
     Args:
         x: as in `scan`.
@@ -125,7 +122,7 @@ def reduce(x: object, op: Operation = "add", *, axis: int | tuple[int, ...] | No
         axis: the axis to reduce, or a tuple of axes (default: all of them). Elements are combined in C order.
 
     Returns:
-        A dask array of the shape of `x` without the axes (default: of shape ``()``), or a bundle of them.
+        A dask array with the shape of `x` without the axes (for all axes: of shape ``()``), or a bundle of them.
 
     Raises:
         ValueError: the axis or the shapes of a bundle do not fit; or, when it is computed, an axis has length 0 and the

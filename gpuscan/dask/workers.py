@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def use_one_device_each(client: Client) -> None:
-    """Let the workers of a cluster use one GPU each, where their machines have several.
+    """Give each worker of a cluster its own GPU, on machines that have several.
 
-    Worker number i, by the last number of its name, takes GPU i modulo the count of the machine's best GPUs: its
-    ``GPUSCAN_ADAPTER`` is set to that number in `gpuscan.devices()`. Workers that start or restart later are covered as
-    well. Start as many workers on a machine as it has GPUs.
+    If the last number in a worker's name is i, and its machine has n GPUs of the best type, the worker uses GPU number
+    ``i % n`` of `gpuscan.devices()`: its ``GPUSCAN_ADAPTER`` is set to this number. This also holds for workers that
+    start later. Start as many workers on a machine as it has GPUs.
 
     Args:
-        client: a `distributed.Client`. Its workers have to be processes of their own, as they are by default.
+        client: a `distributed.Client`. Its workers must be separate processes, as they are by default.
 
     Raises:
-        ValueError: a worker's name has no number. Without ``--name``, ``dask worker`` names a worker by its address,
-            which does not count. Workers of a `LocalCluster` are numbered from 0.
+        ValueError: a worker's name has no number. Without ``--name``, ``dask worker`` names a worker by its address, in
+            which no number is read. Workers of a `LocalCluster` are numbered from 0.
 
     Example:
         >>> from distributed import Client, LocalCluster

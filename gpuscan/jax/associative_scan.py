@@ -24,18 +24,18 @@ from gpuscan.problem.arguments import as_flag, as_integer, check_library
 
 
 def associative_scan(fn: Callable[[Any, Any], object], elems: object, reverse: bool = False, axis: int = 0) -> Any:
-    """Return the running combination of the elements along an axis, as `jax.lax.associative_scan` does.
+    """Return the prefix scan of arrays along an axis, as `jax.lax.associative_scan` does.
 
-    ``y[0] = x[0]`` and ``y[i] = fn(y[i-1], x[i])``. The function is traced by JAX and becomes a kernel of one scan on
-    gpuscan's default device. It works under `jax.jit` and `jax.vmap`, and has derivatives in both modes (`jax.grad`,
-    `jax.jvp`); arrays go to the device and back by way of the host, in a callback.
+    ``y[0] = x[0]`` and ``y[i] = fn(y[i-1], x[i])``. JAX traces the function, which becomes one scan on gpuscan's
+    default device. It works under `jax.jit` and `jax.vmap`, and has derivatives in both modes (`jax.grad`, `jax.jvp`).
+    Arrays are copied from JAX to the device and back by the CPU, in a callback.
 
     Args:
         fn: an associative function of two pytrees like `elems`, written with `jax.numpy`. It may close over values
             that JAX is tracing, which get derivatives, too. It must treat all entries along the scanned axis in the
-            same way. If it also treats all entries along another axis in the same way, as along a batch axis, the scan
-            takes that axis row by row. All other axes belong to the element, such as the axes of matrices that `fn`
-            multiplies. They must be the last axes, and short.
+            same way. Other axes along which it does so, such as a batch axis, are rows, which are scanned separately.
+            All other axes belong to the element, such as the axes of matrices that `fn` multiplies. They must be the
+            last axes, and short.
         elems: a pytree of arrays with axes of one length.
         reverse: True to scan from the end: ``flip(associative_scan(fn, flip(elems)))``.
         axis: the axis to scan along.
@@ -47,11 +47,11 @@ def associative_scan(fn: Callable[[Any, Any], object], elems: object, reverse: b
         TypeError: `fn` cannot be called, or returns other dtypes than its arguments have.
         ValueError: the axis is out of range, the lengths along it differ, or `fn` returns other shapes.
         OperatorError: `fn` cannot become a kernel: it uses another primitive, or mixes elements along the axis.
-        UnsupportedDtypeError: no element on a GPU has the dtype.
+        UnsupportedDtypeError: gpuscan has no element type of this dtype.
 
-    The scan follows Blelloch 1990. Its gradient is a scan from the other end. Its derivative in forward mode is a scan
-    of twice as many arrays. JAX computes derivatives of derivatives. It also computes the first derivatives if `fn` has
-    an operation that gpuscan cannot differentiate, or if an element has more than 16 numbers.
+    The gradient is a scan from the other end, and the derivative in forward mode a scan of twice as many arrays. JAX
+    computes derivatives of derivatives. It also computes the first derivatives if `fn` has an operation that gpuscan
+    cannot differentiate, or if an element has more than 16 numbers.
 
     Example:
         >>> import jax.numpy as jnp

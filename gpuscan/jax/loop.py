@@ -27,20 +27,20 @@ def loop(
     """Run a loop as a scan: ``carry, y[t] = f(carry, x[t])`` for each t, with the signature of `jax.lax.scan`.
 
     The step is traced by JAX, and gpuscan derives its associative form, as `gpuscan.loop` does. It runs on gpuscan's
-    default device. It works under `jax.jit` and `jax.vmap`, and has the gradient of reverse mode (`jax.grad`); arrays
-    go to the device and back by way of the host, in a callback.
+    default device. It works under `jax.jit` and `jax.vmap`, and has reverse-mode derivatives (`jax.grad`). Arrays are
+    copied from JAX to the device and back by the CPU, in a callback.
 
     Args:
-        f: takes a carry like `init` and a part of `xs` without its first axis, and returns the next carry and y. It may
-            close over values that JAX is tracing, which get gradients, too. An axis is an axis of rows if f treats all
-            its entries in the same way. In each row, a carry has at most 64 numbers.
+        f: takes a carry like `init` and an entry of `xs` along the first axis, and returns the pair of the next carry
+            and y. It may close over values that JAX is tracing, which get gradients, too. Axes along which f treats all
+            entries in the same way, such as a batch axis, are rows. In each row, a carry has at most 64 numbers.
         init: the first carry: a pytree of arrays.
-        xs: a pytree of arrays, each with the axis of the loop in front; None with `length`.
+        xs: a pytree of arrays of shape (n, …) for n steps; None if `length` is passed.
         length: the number of steps.
         reverse: True to run from the end.
 
     Returns:
-        ``(carry, ys)``: the last carry, and a pytree like y of arrays with the axis of the loop in front.
+        ``(carry, ys)``: the last carry, and a pytree like y, with arrays of shape (n, …).
 
     Raises:
         LoopError: the step has no associative form. `jax.lax.scan` runs it one step at a time.

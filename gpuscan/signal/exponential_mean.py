@@ -36,11 +36,11 @@ def ewm_mean(
     Args:
         x: the samples: a NumPy array, anything `np.asarray` takes, or a `gpuscan.Array`.
         alpha: the smoothing factor, ``0 < alpha <= 1``. A new one compiles no new kernel.
-        com, span, halflife: in place of `alpha`, the center of mass, ``alpha = 1 / (1 + com)`` with ``com >= 0``; the
-            span, ``alpha = 2 / (1 + span)`` with ``span >= 1``; or the samples after which a weight is halved,
-            ``alpha = 1 - 0.5 ** (1 / halflife)`` with ``halflife > 0``.
-        axis: the axis that t counts along.
-        adjust: True to divide by the weights of the samples so far.
+        com, span, halflife: instead of `alpha`, the center of mass, ``alpha = 1 / (1 + com)`` with ``com >= 0``; the
+            span, ``alpha = 2 / (1 + span)`` with ``span >= 1``; or the number of samples after which a weight is half
+            as large, ``alpha = 1 - 0.5 ** (1 / halflife)`` with ``halflife > 0``.
+        axis: the axis of the samples t.
+        adjust: True to divide by the sum of the weights of the samples so far.
 
     Returns:
         The means, an array like `x`. float32 stays float32, integers become float64, and 16-bit floats become float32.
@@ -49,10 +49,10 @@ def ewm_mean(
     Raises:
         ValueError: none of `alpha`, `com`, `span` and `halflife` is passed, or several are; or one of them, or the
             axis, is out of range.
-        TypeError: one of them is not a real number, `adjust` is not a flag, or the samples are not real numbers.
+        TypeError: one of them is not a real number, `adjust` is not a bool, or the samples are not real numbers.
         UnsupportedDtypeError: a `gpuscan.Array` has a dtype that its adapter does not combine.
 
-    The scan is one of linear recurrences (Blelloch 1990, section 1.4), with weights relative to the last number.
+    The mean is a linear recurrence (Blelloch, "Prefix Sums and Their Applications", 1990, section 1.4).
 
     Example:
         >>> import numpy as np

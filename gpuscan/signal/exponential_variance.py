@@ -33,8 +33,8 @@ def ewm_var(
     The unbiased variance is ``v[t] W² / (W² - w[t]² - w[t-1]² - …)``.
 
     NaN and infinities are skipped as `ewm_mean` skips them. Before the first number the result is NaN. The unbiased
-    variance is also NaN before the second number. As in pandas, it is NaN as well where all weights except the last
-    number's weight are lost to rounding.
+    variance is also NaN before the second number and, as in pandas, where all weights but the last are so small that
+    rounding loses them.
 
     Args:
         x, alpha, com, span, halflife, axis, adjust: as in `ewm_mean`.
@@ -46,8 +46,8 @@ def ewm_var(
     Raises:
         ValueError, TypeError, UnsupportedDtypeError: as `ewm_mean` does.
 
-    The variances of stretches are combined as in Chan, Golub & LeVeque, "Updating Formulae and a Pairwise Algorithm for
-    Computing Sample Variances" (1979).
+    The scan combines the variances of adjacent ranges as in Chan, Golub & LeVeque, "Updating Formulae and a Pairwise
+    Algorithm for Computing Sample Variances" (1979).
 
     Example:
         >>> import numpy as np

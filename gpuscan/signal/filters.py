@@ -36,34 +36,36 @@ def lfilter(b: ArrayLike, a: ArrayLike, x: object, axis: int = -1, zi: ArrayLike
 
     ``a[0] y[t] = b[0] x[t] + b[1] x[t-1] + … - a[1] y[t-1] - a[2] y[t-2] - …``
 
-    The filter is cut into sections of second order, and each is one scan of affine maps of its two states. The states
-    are in coordinates in which no terms cancel. So float32 results are often much closer to the exact results than
-    SciPy's loop in float32 gets. Filters that ring for a million samples keep two or three digits. New coefficients
-    compile no new kernels.
+    The filter is factored into second-order sections. Each section is one scan of affine maps of its two states. The
+    sections have a form in which rounding errors stay small, so float32 results are often much closer to the exact ones
+    than those of SciPy's loop in float32. Filters that ring for a million samples keep two or three digits. New
+    coefficients compile no new kernels.
 
     Args:
-        b: the coefficients of the numerator, a 1-D sequence. Complex ones take two filters: one with their real parts
-            and one with their imaginary parts.
-        a: the coefficients of the denominator, a 1-D sequence; ``a[0]`` is not 0. Complex ones take twice as many real
-            poles: numerator and denominator are multiplied by the conjugate of the denominator.
+        b: the coefficients of the numerator, a 1-D sequence. Complex coefficients take two filters: one for their real
+            parts, one for their imaginary parts.
+        a: the coefficients of the denominator, a 1-D sequence; ``a[0]`` is not 0. Complex coefficients double the
+            order: numerator and denominator are multiplied by the conjugate of the denominator.
         x: the signal: a NumPy array, anything `np.asarray` takes, or a `gpuscan.Array`.
-        axis: the axis that t counts along.
-        zi: the states before the first sample, in SciPy's form (transposed direct form II): the shape of `x`, but
-            with ``max(len(a), len(b)) - 1`` along the axis, or 1 on other axes. `scipy.signal.lfilter_zi` makes them.
+        axis: the axis of the samples t.
+        zi: the states before the first sample, in SciPy's form (transposed direct form II). It has the shape of `x`,
+            but the length ``max(len(a), len(b)) - 1`` along the axis; other axes may have length 1.
+            `scipy.signal.lfilter_zi` makes such states.
 
     Returns:
-        `y`, an array like `x`; with `zi`, the pair ``(y, zf)``, where `zf` is the state after the last sample. A signal
-        of float32 or complex64 keeps its dtype. SciPy takes the dtype of the coefficients if it is wider; pass
-        ``x.astype(np.float64)`` to get the same. Integers become float64, and 16-bit floats become float32. If `a`, `b`
-        or `zi` is complex, the result is complex. float64 runs on the device if it has 64-bit floats, else on NumPy.
+        The filtered signal y, an array like `x`; with `zi`, the pair ``(y, zf)``, where `zf` are the states after the
+        last sample. A signal of float32 or complex64 keeps its dtype. In SciPy, the result has the dtype of the
+        coefficients if it is wider; pass ``x.astype(np.float64)`` for that. Integers become float64, and 16-bit floats
+        become float32. If `a`, `b` or `zi` is complex, the result is complex. float64 runs on the device if it has
+        64-bit floats, else on NumPy.
 
     Raises:
         ValueError: ``a[0]`` is 0, the coefficients are not 1-D, or the axis or the shape of `zi` does not fit.
         TypeError: the coefficients or the signal are not numbers.
         UnsupportedDtypeError: a `gpuscan.Array` has a dtype that its adapter does not combine.
 
-    A section is a recurrence of affine maps of two states (Blelloch 1990, section 1.4). It has the coupled form of Gold
-    & Rader, "Effects of Parameter Quantization on the Poles of a Digital Filter" (1967).
+    A section is a recurrence of affine maps (Blelloch, "Prefix Sums and Their Applications", 1990, section 1.4) in the
+    coupled form of Gold & Rader, "Effects of Parameter Quantization on the Poles of a Digital Filter" (1967).
 
     Example:
         >>> import numpy as np
@@ -118,14 +120,14 @@ def sosfilt(sos: object, x: object, axis: int = -1, zi: ArrayLike | None = None)
     Args:
         sos: the sections, of shape (sections, 6), as `scipy.signal.butter(..., output="sos")` returns them.
         x: as in `lfilter`.
-        axis: the axis that t counts along.
-        zi: the states before the first sample, of shape (sections, …, 2, …): 2 takes the place of the axis.
+        axis: the axis of the samples t.
+        zi: the states before the first sample, of shape (sections, …, 2, …): the shape of `x` with 2 along the axis.
 
     Returns:
         As `lfilter`: `y`, or with `zi` the pair ``(y, zf)``.
 
     Raises:
-        ValueError: the shape of `sos` or of `zi`, a column of `sos` that must be 1, or the axis does not fit.
+        ValueError: the shape of `sos` or `zi` is wrong, ``sos[:, 3]`` is not 1, or the axis is out of range.
         TypeError: as in `lfilter`.
         UnsupportedDtypeError: as in `lfilter`.
 

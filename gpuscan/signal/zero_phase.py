@@ -33,21 +33,21 @@ def filtfilt(
 ) -> Any:
     """Return a signal filtered forwards and then backwards, as `scipy.signal.filtfilt` does.
 
-    ``y = flip(lfilter(b, a, flip(lfilter(b, a, x))))``, where `x` is first extended at both ends, and each pass begins
+    ``y = flip(lfilter(b, a, flip(lfilter(b, a, x))))``. Before that, `x` is extended at both ends, and each pass begins
     in the filter's steady state for its first sample. The result has no delay. The filter's gain is applied twice.
 
     Args:
         b, a: the coefficients, as in `lfilter`.
         x: the signal, as in `lfilter`.
-        axis: the axis that t counts along.
-        padtype: how the signal is extended: ``"odd"`` (turned by half around its end), ``"even"`` (mirrored),
-            ``"constant"`` (by its last sample), or None for not at all.
-        padlen: the samples to add at each end (default: ``3 * max(len(a), len(b))``).
-        method: ``"pad"``. SciPy's ``"gust"`` is not there.
+        axis: the axis of the samples t.
+        padtype: how the signal is extended at its end sample e: ``"odd"`` (``2 e - x``, mirrored), ``"even"`` (``x``,
+            mirrored), ``"constant"`` (e), or None for no extension.
+        padlen: the number of samples to add at each end (default: ``3 * max(len(a), len(b))``).
+        method: ``"pad"``. gpuscan does not have SciPy's ``"gust"``.
         irlen: accepted because SciPy has it; ``method="pad"`` does not use it.
 
     Returns:
-        `y`, an array like `x`. Its dtype is as in `lfilter`: float32 stays float32.
+        The filtered signal, an array like `x`. Its dtype is as in `lfilter`: float32 stays float32.
 
     Raises:
         ValueError: the signal is not longer than `padlen`, `padtype` or `method` is unknown, or as `lfilter` raises it.
@@ -84,16 +84,16 @@ def filtfilt(
 def sosfiltfilt(sos: object, x: object, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None) -> Any:
     """Return a signal filtered by sections forwards and then backwards, as `scipy.signal.sosfiltfilt` does.
 
-    As `filtfilt`, with `sosfilt` in place of `lfilter`.
+    This is `filtfilt` with `sosfilt` instead of `lfilter`: ``y = flip(sosfilt(sos, flip(sosfilt(sos, x))))``.
 
     Args:
         sos: the sections, as in `sosfilt`.
         x, axis, padtype: as in `filtfilt`.
-        padlen: the samples to add at each end (default: ``3 * (2 * len(sos) + 1 - z)``, where z is the number of zeros,
-            or of poles, at the origin, whichever is less).
+        padlen: the number of samples to add at each end (default: ``3 * (2 * len(sos) + 1 - z)``, where z is the number
+            of zeros or of poles at the origin, whichever is less).
 
     Returns:
-        `y`, an array like `x`.
+        The filtered signal, an array like `x`.
 
     Raises:
         ValueError, TypeError, LinAlgError, UnsupportedDtypeError: as `filtfilt` and `sosfilt` do.

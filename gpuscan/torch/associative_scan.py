@@ -22,17 +22,17 @@ from gpuscan.torch.traced_function import check_results, trace_row_operator
 
 
 def associative_scan(combine_fn: Callable[[Any, Any], object], xs: object, dim: int, reverse: bool = False) -> Any:
-    """Return the running combination of the elements along an axis, differentiable, with torch's signature.
+    """Return the differentiable prefix scan of tensors along an axis, with the signature of torch's `associative_scan`.
 
-    ``y[0] = x[0]`` and ``y[i] = combine_fn(y[i-1], x[i])``. The function is traced and becomes a kernel of one scan on
-    gpuscan's default device; so does its gradient. Derivatives of derivatives are computed by PyTorch, and so are
-    gradients of operators that have none in gpuscan. Forward-mode derivatives are a scan of twice as many tensors.
+    ``y[0] = x[0]`` and ``y[i] = combine_fn(y[i-1], x[i])``. The function is traced. The scan and its gradient are one
+    scan each on gpuscan's default device. Forward-mode derivatives are a scan of twice as many tensors. PyTorch
+    computes derivatives of derivatives, and the gradients of operators that gpuscan cannot differentiate.
     `torch.func.vmap` scans a batch at once.
 
     Args:
         combine_fn: an associative function of two pytrees like `xs`, written with torch. It gets elements without the
-            scanned axis. If it treats all entries along an axis in the same way, as along a batch axis, the scan takes
-            that axis row by row. All other axes belong to the element, such as the axes of matrices that `combine_fn`
+            scanned axis. Axes along which it treats all entries in the same way, such as a batch axis, are rows, which
+            are scanned separately. All other axes belong to the element, such as the axes of matrices that `combine_fn`
             multiplies. They must be the last axes, and short.
         xs: a pytree of tensors with axes of one length.
         dim: the axis to scan along.
@@ -46,9 +46,9 @@ def associative_scan(combine_fn: Callable[[Any, Any], object], xs: object, dim: 
         ValueError: the axis is out of range, the lengths along it or the devices differ.
         OperatorError: the function cannot become a kernel, or mixes elements along the axis.
 
-    The scan follows Blelloch 1990. `torch.compile` calls it as one operation if the function reads nothing but its
-    arguments and other functions; else it leaves the graph for the call. A function is traced once for each form of
-    element. If it reads other objects than functions and numbers, such as tensors, it is traced at each call.
+    `torch.compile` calls the scan as one operation if the function reads only its arguments and other functions; else
+    it leaves the graph for the call. A function is traced once for each type of element. If it reads other objects than
+    functions and numbers, such as tensors, it is traced at each call.
 
     Example:
         >>> import torch

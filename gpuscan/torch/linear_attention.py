@@ -28,20 +28,19 @@ def gated_delta_rule(
     initial_state: Tensor | None = None,
     output_final_state: bool = False,
 ) -> Any:
-    """Return the outputs of a gated delta rule, with the arguments of flash-linear-attention, differentiable.
+    """Return the differentiable outputs of the gated delta rule, with the arguments of flash-linear-attention.
 
-    For each batch and head, with states S of shape (D_k, D_v) and column vectors:
+    For each batch and head, with states S of shape (D_k, D_v) and column vectors q, k, v and o:
     ``S[t] = exp(g[t]) (I - beta[t] k[t] k[t]^T) S[t-1] + beta[t] k[t] v[t]^T`` and ``o[t] = scale S[t]^T q[t]``.
-    The forward pass keeps nothing but its arguments. The backward pass computes the states again, for a few chunks at a
-    time, so memory does not grow with the states of all steps. `torch.compile` calls each pass as one operation;
-    `torch.func.vmap` computes a batch at once. Derivatives of gradients and forward-mode derivatives are computed by
-    PyTorch, step by step.
+    Only the arguments are kept for the backward pass, which computes the states again, for a few chunks of steps at a
+    time. `torch.compile` calls each pass as one operation; `torch.func.vmap` computes a batch at once. PyTorch computes
+    derivatives of gradients and forward-mode derivatives step by step.
 
     Args:
         q, k: queries and keys, of shape (B, T, H, D_k).
         v: values, of shape (B, T, H, D_v).
         g: the logarithms of the decays, at most 0, of shape (B, T, H).
-        beta: how much of each value is written, of shape (B, T, H), from 0 to 1.
+        beta: the writing strengths, from 0 to 1, of shape (B, T, H).
         scale: the factor of the outputs (default: ``D_k ** -0.5``).
         initial_state: the state before the first step, of shape (B, H, D_k, D_v) (default: 0).
         output_final_state: True to return the state after the last step as well.
@@ -83,18 +82,18 @@ def gated_linear_attention(
     initial_state: Tensor | None = None,
     output_final_state: bool = False,
 ) -> Any:
-    """Return the outputs of linear attention with decays, with the arguments of flash-linear-attention, differentiable.
+    """Return the differentiable outputs of gated linear attention, with the arguments of flash-linear-attention.
 
-    For each batch and head, with states S of shape (D_k, D_v) and column vectors:
-    ``S[t] = exp(g[t]) S[t-1] + k[t] v[t]^T`` and ``o[t] = scale S[t]^T q[t]``. If `g` has an axis of keys, each row of
-    S has a decay of its own. Mamba-2 is the case ``q = C, k = B, v = dt x, g = dt A, scale=1``.
+    For each batch and head, with states S of shape (D_k, D_v) and column vectors q, k, v and o:
+    ``S[t] = exp(g[t]) S[t-1] + k[t] v[t]^T`` and ``o[t] = scale S[t]^T q[t]``. If `g` has the shape (B, T, H, D_k), row
+    i of S has the decay ``exp(g[t, i])``. Mamba-2 is the case ``q = C, k = B, v = dt x, g = dt A, scale=1``.
 
     Args:
         q, k, v, scale, initial_state, output_final_state: as in `gpuscan.torch.gated_delta_rule`.
         g: the logarithms of the decays, at most 0, of shape (B, T, H) or (B, T, H, D_k).
 
     Returns:
-        As `gpuscan.torch.gated_delta_rule`. What is said there about passes and derivatives holds here as well.
+        As `gpuscan.torch.gated_delta_rule`, with the same derivatives.
 
     Raises:
         TypeError, ValueError: as `gpuscan.torch.gated_delta_rule` does.

@@ -31,9 +31,9 @@ def linear_recurrence(
     supported. `torch.compile` calls the recurrence as one operation.
 
     Args:
-        a: the gates.
-        b: the inputs, of the gates' shape and dtype.
-        axis: the axis that t counts along.
+        a: the gates, a tensor of any shape.
+        b: the inputs, of the shape and dtype of `a`.
+        axis: the axis of the steps t.
         initial: the state before the first one, a tensor that broadcasts to the other axes.
         reverse: True to run from the end: ``h[t] = a[t] * h[t+1] + b[t]``.
 

@@ -31,16 +31,16 @@ def loop(
     gradient run on gpuscan's default device. float64 runs there if the device has 64-bit floats, else on NumPy.
 
     Args:
-        f: takes a carry like `init` and a part of `xs` without the axis of the loop, and returns the next carry and y.
-            An axis is an axis of rows if f treats all its entries in the same way. In each row, a carry has at most 64
-            numbers.
+        f: takes a carry like `init` and an entry of `xs` along the axis of the loop, and returns the pair of the next
+            carry and y. Axes along which f treats all entries in the same way, such as a batch axis, are rows. In each
+            row, a carry has at most 64 numbers.
         init: the first carry: a tensor, or a pytree of tensors.
         xs: a tensor with the axis of the loop, or a pytree of such tensors.
         dim: the axis of the loop.
         reverse: True to run from the end.
 
     Returns:
-        ``(carry, ys)``: the last carry, and a pytree like y of tensors with the axis of the loop.
+        ``(carry, ys)``: the last carry, and a pytree like y, with tensors that have the axis of the loop.
 
     Raises:
         LoopError: the step has no associative form.

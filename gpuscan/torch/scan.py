@@ -38,18 +38,18 @@ def scan(
     segments: object = None,
     keys: object = None,
 ) -> Any:
-    """Return the running combination of tensors' elements along an axis, differentiable, as `gpuscan.scan` does.
+    """Return the differentiable prefix scan of tensors along an axis, as `gpuscan.scan` computes it.
 
     ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])``. `gpuscan.scan_vjp` computes the gradient. The scan and its gradient
     are one scan each on gpuscan's default device; float64 runs there if the device has 64-bit floats, else on NumPy.
     `torch.func.vmap` scans a batch at once.
 
-    For sums, derivatives of gradients and forward-mode derivatives are scans as well. For other operators PyTorch
-    computes these derivatives. It can do so if torch has the operator, or if the operator's function is arithmetic
-    alone, without NumPy functions.
+    For sums, derivatives of gradients and forward-mode derivatives are scans as well. For other operators, PyTorch
+    computes these derivatives. It can do so if torch has the operator, or if the operator's function has only
+    arithmetic operations, and no NumPy functions.
 
     Args:
-        x: the input: a tensor, or a bundle, which is a tuple, list or dict of tensors, nested as you like.
+        x: the input: a tensor, or a bundle, which is a tuple, list or dict of tensors, possibly nested.
         op: the operator: a name (``"add"``, ``"maximum"``, …), the function of torch or NumPy of such a name, a
             `gpuscan.Operator`, or a Python function of (left, right), written with NumPy. It must be associative.
         axis: the axis to scan along. A tensor of one axis needs none.
@@ -58,8 +58,8 @@ def scan(
         initial: the left operand of the first combination, broadcast over the other axes: a number or tensor, or a
             bundle like `x`. Tensors get gradients.
         segments: the offsets along the axis where the scan restarts: the first is 0, the last is the axis's length.
-        keys: the scan restarts where a key differs from the key before it along the axis. Pass one key for each
-            element, in the shape of `x`, or one key for each place along the axis.
+        keys: the scan restarts where a key differs from the previous key along the axis. Pass one key for each element,
+            in the shape of `x`; or keys of shape ``(n,)`` for an axis of length n, which hold for all rows.
 
     Returns:
         A tensor or bundle like `x`. Tensors that are not on the CPU are copied to the host and back; a warning says so
@@ -72,8 +72,8 @@ def scan(
         OperatorError: the operator cannot be turned into a shader, or a derivative is asked for that it does not have.
         UnsupportedDtypeError: the adapter cannot hold the dtype.
 
-    The scan follows Blelloch 1990. `torch.compile` calls it as one operation, except with a Python function that reads
-    more than its arguments and other functions: it leaves the graph for that call.
+    `torch.compile` calls the scan as one operation, unless `op` is a Python function that reads more than its arguments
+    and other functions; it leaves the graph for such a call.
 
     Example:
         >>> import torch

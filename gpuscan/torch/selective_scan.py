@@ -34,24 +34,25 @@ def selective_scan(
 ) -> Any:
     """Return the outputs of mamba's selective state space, with the signature of mamba's `selective_scan_fn`.
 
-    With ``dt = softplus(delta + delta_bias)`` or its parts, for each batch, channel and state:
-    ``h[t] = exp(dt[t] A) h[t-1] + dt[t] B[t] u[t]`` and ``y[t] = sum over states of C[t] h[t]``, plus ``D u[t]``, times
-    ``silu(z[t])``. The states are computed in float32 (float64 for float64).
+    For each batch, channel and state: ``h[t] = exp(dt[t] A) h[t-1] + dt[t] B[t] u[t]``, with
+    ``dt = softplus(delta + delta_bias)``. The output is ``y[t] = (sum over states of C[t] h[t] + D u[t]) silu(z[t])``.
+    For complex states, the sum is twice its real part. The formulas omit optional arguments that are not passed. States
+    are computed in float32, or in float64 for float64.
 
     For real float32 states, one kernel computes the outputs and keeps the states in registers. One kernel also computes
-    the gradients of up to 8,192 steps; GPUs use it from 2,048 channels on, counted over all batches. Other states take
-    N times the memory of the input: they stay on gpuscan's default device, part by part. `torch.compile` calls each
-    pass as one operation; `torch.func.vmap` computes a batch at once. Forward-mode derivatives and derivatives of
-    gradients keep all states in PyTorch's memory.
+    the gradients of up to 8,192 steps; GPUs use it for 2,048 channels or more, counted over all batches. Other states
+    take N times the memory of the input, on gpuscan's default device. `torch.compile` calls each pass as one operation;
+    `torch.func.vmap` computes a batch at once. Forward-mode derivatives and derivatives of gradients keep all states in
+    PyTorch's memory.
 
     Args:
         u: the input, of shape (batch, dim, length).
         delta: the step sizes, of the same shape.
-        A: the decays, of shape (dim, N); real or complex.
-        B: the input's weights: (dim, N), or for each time (batch, N, length), or in groups of channels
-            (batch, groups, N, length). For a complex A, B and C are complex, or where they vary with time real with
-            twice the length: real and imaginary parts in turn.
-        C: the output's weights, in one of these shapes.
+        A: the decay rates, of shape (dim, N), real or complex.
+        B: the weights of the input: of shape (dim, N), or varying with time (batch, N, length), or with groups of
+            channels as well (batch, groups, N, length). If A is complex, so are B and C. If they vary with time, they
+            may instead be real with twice the length: each real part is followed by its imaginary part.
+        C: the weights of the states in the output, in one of these shapes.
         D: the weights of the input in the output, of shape (dim,); or None.
         z: the gates of the output, of the shape of `u`; or None.
         delta_bias: numbers to add to `delta`, of shape (dim,); or None.
@@ -188,17 +189,17 @@ def selective_state_update(
 ) -> Tensor:
     """Take one step of a selective scan, for inference: write the next states to `state`, and return the output.
 
-    With ``dt = softplus(dt + dt_bias)`` or its parts: ``state = exp(dt A) state + dt B x`` and
-    ``y = sum over states of C state``, plus ``D x``, times ``silu(z)``. The signature is that of mamba's function. One
-    step is less work than to move its states, so PyTorch computes it where the tensors are.
+    The next states are ``exp(dt A) state + dt B x``, with ``dt = softplus(dt + dt_bias)``. The output is
+    ``y = (sum over the next states of C state + D x) silu(z)``. The formulas omit optional arguments that are not
+    passed. mamba's `selective_state_update` has the same signature. PyTorch computes the step where the tensors are.
 
     Args:
         state: the states, of shape (batch, dim, N), or (batch, heads, dim, N) for Mamba-2. They are changed in place.
         x: the input, of shape (batch, dim) or (batch, heads, dim).
         dt: the step sizes, of the shape of `x`.
-        A: the decays, of shape (dim, N) or (heads, dim, N).
-        B: the input's weights, of shape (batch, N), or (batch, groups, N) with groups that divide the heads.
-        C: the output's weights, in the shape of `B`.
+        A: the decay rates, of shape (dim, N) or (heads, dim, N).
+        B: the weights of the input, of shape (batch, N), or (batch, groups, N) with groups that divide the heads.
+        C: the weights of the states in the output, in the shape of `B`.
         D: the weights of the input in the output, of shape (dim,) or (heads, dim); or None.
         z: the gates of the output, of the shape of `x`; or None.
         dt_bias: numbers to add to `dt`, in the shape of `D`; or None.
