@@ -65,17 +65,17 @@ strategy_option = click.option(
     type=AUTO_OR_STRATEGY,
     default="auto",
     show_default=True,
-    help="Scan algorithm; auto is the fastest that the probe found safe.",
+    help="Scan algorithm; auto is the fastest one that is safe on the adapter.",
 )
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gpuscan")
 def commands() -> None:
-    """Parallel prefix scans on any GPU, through WebGPU.
+    """Compute parallel prefix scans on any GPU, through WebGPU.
 
-    Exit codes: 0 done, 1 the work failed, 2 the command line is wrong. A command that a signal stops exits with 128 and
-    the signal's number: 130 after Ctrl-C, 143 after SIGTERM.
+    Exit codes: 0 done, 1 the work failed, 2 the command line is wrong. A command that a signal stops exits with 128
+    plus the signal's number: 130 after Ctrl-C, 143 after SIGTERM.
     """
 
 
@@ -89,14 +89,14 @@ def commands() -> None:
     "report_path",
     metavar="FILE",
     type=TargetType(allow_dash=True, allow_folder=True),
-    help="Write all about one adapter to FILE, to a file in the folder FILE, or - to print. It takes a minute or two.",
+    help="Write a report about one adapter to FILE, into the folder FILE, or - to print it. It takes a minute or two.",
 )
 @gpu_option
 def probe(as_json: bool, report_path: Path | None, device: Device | None) -> None:
-    """Show every GPU adapter and what was measured on it.
+    """Show every GPU adapter, and what gpuscan measured on it.
 
-    With --report, measure the default adapter, or --device, more closely: litmus tests with their counts, the quick
-    conformance suite, and speeds. The file names no user, no machine and no path.
+    With --report, measure one adapter in more detail (the default one, or --device): litmus tests with their counts,
+    the quick conformance suite, and speeds. The report names no user, no machine and no path.
     """
     if report_path is not None:
         written = write_report(report_path, gpu_device(device))
@@ -124,20 +124,17 @@ def probe(as_json: bool, report_path: Path | None, device: Device | None) -> Non
     "--segments",
     type=ArrayFileType(),
     metavar="FILE.npy",
-    help="Restart at the offsets in FILE.npy, which begin with 0 and end with the axis' length.",
+    help="Restart the scan at the offsets in FILE.npy, which begin with 0 and end with the length of the axis.",
 )
-@click.option(
-    "--dtype", type=DtypeType(), help=f"Type to compute and store in (default: the input's). One of: {FILE_DTYPES}."
-)
-@click.option("--compensated", is_flag=True, help="Carry the rounding errors of float32 sums along.")
+@click.option("--dtype", type=DtypeType(), help=f"Type to compute and store in (default: the input's): {FILE_DTYPES}.")
+@click.option("--compensated", is_flag=True, help="Sum float32 with compensation of the rounding errors.")
 @click.option("--device", type=DeviceType(numpy=True), help=f"{DEVICE}, or numpy (default: $GPUSCAN_ADAPTER or 0).")
 @strategy_option
 @click.option("--profile", is_flag=True, help="Print how long each stage took on the GPU.")
 def scan(source: Path, target: Path, profile: bool, **options: Any) -> None:
     """Scan the array in a file, and write the result to a file.
 
-    OUT.npy may be IN.npy itself. The array may be larger than memory. OUT.npy is replaced when the scan is done, and
-    stays as it is otherwise.
+    OUT.npy may be IN.npy itself. The array may be larger than memory. OUT.npy is written when the scan has succeeded.
     """
     check_file_dtype(options["dtype"])
     files.scan_file(source, target, profile, **options)
@@ -154,8 +151,8 @@ def scan(source: Path, target: Path, profile: bool, **options: Any) -> None:
 def sort(source: Path, target: Path, **options: Any) -> None:
     """Sort the array in a file, and write the result to a file.
 
-    OUT.npy may be IN.npy itself. Equal elements keep their order, and NaN counts as the greatest number. The array has
-    to fit the GPU. OUT.npy is replaced when the sort is done, and stays as it is otherwise.
+    OUT.npy may be IN.npy itself. Equal elements keep their order, and NaN comes last. The array has to fit on the GPU.
+    OUT.npy is written when the sort has succeeded.
     """
     files.sort_file(source, target, **options)
 
@@ -167,9 +164,9 @@ def sort(source: Path, target: Path, **options: Any) -> None:
 @click.option("--device", type=DeviceType(numpy=True), help=f"{DEVICE}, or numpy (default: $GPUSCAN_ADAPTER or 0).")
 @click.option("--profile", is_flag=True, help="Print how long each stage took on the GPU.")
 def unique(source: Path, target: Path, **options: Any) -> None:
-    """Write each value of the array in a file once, in order.
+    """Write the distinct values of the array in a file, in order.
 
-    OUT.npy may be IN.npy itself. NaN comes last, and each NaN is a value of its own. The array has to fit the GPU.
+    OUT.npy may be IN.npy itself. NaN comes last, and each NaN is a value of its own. The array has to fit on the GPU.
     """
     files.unique_file(source, target, **options)
 
@@ -178,13 +175,15 @@ def unique(source: Path, target: Path, **options: Any) -> None:
 @click.argument("source", metavar="IN.npy", type=READABLE)
 @click.argument("target", metavar="[OUT.npy]", type=NPY, required=False)
 @click.option("--bins", type=click.IntRange(min=1), default=10, show_default=True, help="Number of bins.")
-@click.option("--range", "limits", type=float, nargs=2, help="First and last edge (default: of the numbers).")
+@click.option(
+    "--range", "limits", type=float, nargs=2, help="First and last edge (default: least and greatest number)."
+)
 @click.option("--device", type=DeviceType(numpy=True), help=f"{DEVICE}, or numpy (default: $GPUSCAN_ADAPTER or 0).")
 @click.option("--profile", is_flag=True, help="Print how long each stage took on the GPU.")
 def histogram(source: Path, target: Path | None, **options: Any) -> None:
     """Count the numbers in a file by bins of equal width.
 
-    Prints a row for each bin, or writes the counts to OUT.npy, as int64. The array has to fit the GPU.
+    Prints a row for each bin, or writes the counts to OUT.npy, as int64. The array has to fit on the GPU.
     """
     files.histogram_file(source, target, **options)
 
@@ -204,22 +203,22 @@ def shader(device: Device | None, **asked: Any) -> None:
 @click.argument("files", nargs=-1, type=READABLE)
 @click.option("--quick", is_flag=True, help=matrix_command.QUICK_HELP)
 @gpu_option
-@click.option("--merge", is_flag=True, help="Run nothing; put the runs in FILES, written by --json, into one table.")
+@click.option("--merge", is_flag=True, help="Do not run the suite; join FILES, written by --json, into one table.")
 @click.option(
     "--add",
     "add_path",
     metavar="FILE",
     type=TargetType(),
-    help="Run only the cases that FILE lacks, and add them to it; also what an interrupted run has left.",
+    help="Run only the cases that FILE lacks, such as after an interrupted run, and add them to it.",
 )
 @click.option("--json", "json_path", metavar="FILE", type=PRINTABLE, help="Write the runs, or - to print.")
 @click.option(
     "--markdown", "markdown_path", metavar="FILE", type=PRINTABLE, help="Write the table to FILE, or - to print."
 )
 def matrix(files: Sequence[Path], **asked: Any) -> None:
-    """Run the conformance suite, and show what passed.
+    """Run the conformance suite, and show which cases passed.
 
-    It runs on every adapter, or on --device. Exit code 1 if a case failed.
+    It runs on every adapter, or on --device. The exit code is 1 if a case failed.
     """
     matrix_command.show_matrix(files, **asked)
 
@@ -246,12 +245,12 @@ def matrix(files: Sequence[Path], **asked: Any) -> None:
 @click.option("--exclusive", is_flag=True, help="Leave each element out of its own result.")
 @click.option("--reverse", is_flag=True, help="Scan from the end.")
 @click.option("--segments", is_flag=True, help="Let the page restart the scan at offsets.")
-@click.option("--compact", is_flag=True, help="Pick elements by a mask that the page passes, instead of a scan.")
+@click.option("--compact", is_flag=True, help="Instead of a scan, select elements by a mask that the page passes.")
 @click.option(
     "--mask",
     type=browser_export.FunctionType(),
     metavar="FILE.py:NAME",
-    help="With --compact: the function of an element that picks it, instead of a mask.",
+    help="With --compact: select elements by a function that returns a bool, instead of by a mask.",
 )
 @click.option(
     "--strategy",
@@ -260,13 +259,13 @@ def matrix(files: Sequence[Path], **asked: Any) -> None:
     show_default=True,
     help="Scan algorithm; auto is a single pass where the browser has subgroups, else three dispatches.",
 )
-@click.option("--force", is_flag=True, help="Write into any folder, over files with the names of the export's.")
+@click.option("--force", is_flag=True, help="Write into any folder, and replace files with the names of the export's.")
 def export(folder: Path, **asked: Any) -> None:
     """Write a scan for web browsers into the folder OUT.
 
-    The folder gets WGSL shaders, an ES module, and a page that checks itself. It has to be new or empty, or to have an
-    unchanged export of the same scan. With --force it may have anything: files with the names of the export are
-    replaced, and other files stay.
+    The files are WGSL shaders, an ES module, and a page that checks them. The folder must be new or empty, or have an
+    unchanged export of the same scan. With --force it may have other files, which stay; files with the names of the
+    export are replaced.
     """
     click.echo(browser_export.export_and_describe(folder, **asked))
 
@@ -291,7 +290,7 @@ def export(folder: Path, **asked: Any) -> None:
     show_default=True,
     help=f"Element types, separated by commas: {DTYPES}.",
 )
-@click.option("--rows", type=click.IntRange(min=1), default=1, show_default=True, help="Rows to cut the elements into.")
+@click.option("--rows", type=click.IntRange(min=1), default=1, show_default=True, help="Number of rows of the array.")
 @click.option(
     "--strategy",
     "strategies",
@@ -306,12 +305,12 @@ def export(folder: Path, **asked: Any) -> None:
     flag_value="all",
     default="",
     metavar="[NAMES]",
-    help=f"Measure other libraries as well: all of {','.join(PEERS)}, or those named.",
+    help=f"Measure other libraries as well: all of {','.join(PEERS)}, or the ones named.",
 )
 @click.option(
     "--devices",
     type=DevicesType(),
-    help="Measure calls that several devices share: all of the best kind, or their numbers 0,1,… in `gpuscan probe`.",
+    help="Measure calls that several devices share: all of the best type, or their numbers 0,1,… in `gpuscan probe`.",
 )
 @click.option("--calls", is_flag=True, help="Measure the wall-clock time of calls from Python as well.")
 @gpu_option
@@ -320,9 +319,9 @@ def export(folder: Path, **asked: Any) -> None:
 def bench(
     device: Device | None, devices: list[Device] | None, json_path: Path | None, plot: Path | None, **asked: Any
 ) -> None:
-    """Time scans and sorts against a copy of the same bytes.
+    """Time scans and sorts, and compare them with a copy.
 
-    The results are checked against NumPy. Exit code 1 if a result is wrong.
+    The results are checked against NumPy. The exit code is 1 if a result is wrong.
     """
     if devices is not None:
         bench_command.bench_devices(devices, asked["sizes"], json_path)
@@ -333,11 +332,11 @@ def bench(
 @commands.command()
 @gpu_option
 @click.option("--seconds", type=click.FloatRange(min=1), default=50.0, show_default=True, help="How long to search.")
-@click.option("--reset", is_flag=True, help="Search nothing; forget the shapes found before.")
+@click.option("--reset", is_flag=True, help="Do not search; delete the sizes that earlier searches have stored.")
 def tune(device: Device | None, seconds: float, reset: bool) -> None:
-    """Search the fastest workgroup sizes on a GPU.
+    """Search for the fastest workgroup sizes on a GPU.
 
-    Later scans use them, and results keep their bits.
+    They are stored, and later scans use them. The bits of results do not change.
     """
     if reset:
         tune_command.forget(gpu_device(device))

@@ -89,7 +89,7 @@ def scan(
         TypeError: the operator does not take the dtype, or an argument has the wrong type.
         OperatorError: `op` is not an operator.
 
-    The three steps of ``"totals"`` are those of Blelloch, "Prefix Sums and Their Applications" (1990).
+    ``"totals"`` has the three steps of Blelloch, "Prefix Sums and Their Applications" (1990).
 
     Example:
         >>> import dask.array as da

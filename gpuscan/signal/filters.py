@@ -37,9 +37,9 @@ def lfilter(b: ArrayLike, a: ArrayLike, x: object, axis: int = -1, zi: ArrayLike
     ``a[0] y[t] = b[0] x[t] + b[1] x[t-1] + … - a[1] y[t-1] - a[2] y[t-2] - …``
 
     The filter is factored into second-order sections. Each section is one scan of affine maps of its two states. The
-    sections have a form in which rounding errors stay small, so float32 results are often much closer to the exact ones
-    than those of SciPy's loop in float32. Filters that ring for a million samples keep two or three digits. New
-    coefficients compile no new kernels.
+    sections have a form in which rounding errors stay small. So results in float32 are often much more accurate than
+    SciPy's loop in float32. Filters that ring for a million samples keep two or three digits. New coefficients compile
+    no new kernels.
 
     Args:
         b: the coefficients of the numerator, a 1-D sequence. Complex coefficients take two filters: one for their real
@@ -64,8 +64,8 @@ def lfilter(b: ArrayLike, a: ArrayLike, x: object, axis: int = -1, zi: ArrayLike
         TypeError: the coefficients or the signal are not numbers.
         UnsupportedDtypeError: a `gpuscan.Array` has a dtype that its adapter does not combine.
 
-    A section is a recurrence of affine maps (Blelloch, "Prefix Sums and Their Applications", 1990, section 1.4) in the
-    coupled form of Gold & Rader, "Effects of Parameter Quantization on the Poles of a Digital Filter" (1967).
+    Sources: Blelloch, "Prefix Sums and Their Applications" (1990), section 1.4, for recurrences of affine maps; Gold &
+    Rader, "Effects of Parameter Quantization on the Poles of a Digital Filter" (1967), for the coupled form.
 
     Example:
         >>> import numpy as np

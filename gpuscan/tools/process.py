@@ -195,6 +195,6 @@ def add_verbose_option(group: click.Group) -> None:
             count=True,
             expose_value=False,
             callback=show,
-            help="Say what is done on standard error; -vv says all, with the logs of libraries.",
+            help="Log what the command does to standard error; -vv logs everything, also of libraries.",
         )
         command.params.append(option)
