@@ -203,9 +203,9 @@ def gated_linear_attention_vjp(
     """Return the gradients of a loss with respect to the arguments of `gated_linear_attention`.
 
     The gradient with respect to the state S[t] is ``G[t] = scale q[t] grad_o[t]^T + exp(g[t+1]) G[t+1]``, beginning
-    with `grad_final_state`. Then ``grad_q[t] = scale S[t] grad_o[t]``, ``grad_k[t] = G[t] v[t]``,
-    ``grad_v[t] = G[t]^T k[t]``, and ``grad_g[t]`` is the sum of ``exp(g[t]) G[t] * S[t-1]`` over the numbers of the
-    state that have the decay ``g[t]``. The states are computed again from the arguments.
+    with `grad_final_state`. Then ``grad_q[t] = scale S[t] grad_o[t]``, ``grad_k[t] = G[t] v[t]`` and
+    ``grad_v[t] = G[t]^T k[t]``. ``grad_g[t]`` is the sum of ``exp(g[t]) G[t] * S[t-1]`` over the numbers of the state
+    that have the decay ``g[t]``. The states are computed again from the arguments.
 
     Args:
         q, k, v, g, scale, initial_state, device: as they were passed to `gpuscan.gated_linear_attention`.
