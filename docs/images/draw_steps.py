@@ -1,4 +1,4 @@
-"""Draw steps-*.svg: how tiles meet under each strategy, step by step, by playing a small scan of six tiles.
+"""Draw steps-*.svg: how tiles get their prefixes under each strategy, step by step, in a small scan of six tiles.
 
 Run it after a change: python docs/images/draw_steps.py
 """
