@@ -39,7 +39,7 @@ class DeviceMemoryError(GpuscanError, MemoryError):
 
 
 class ProgressTimeoutError(GpuscanError, RuntimeError):
-    """A workgroup waited too long for another workgroup, under a strategy that was chosen by name."""
+    """A workgroup waited too long for another one, under a strategy chosen by name or in an earlier call."""
 
 
 def smaller(rows: int) -> str:

@@ -507,6 +507,7 @@ class Array(DeviceArray, ArrayOperators):
         return content.view(self.dtype).reshape(self.shape)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> AnyArray:
+        """Return a NumPy copy, as `numpy` does."""
         if copy is False:
             raise ValueError("copy=False was passed, but NumPy cannot see an array on a device without a copy")
         result = self.numpy()
@@ -678,5 +679,5 @@ def _text_of(array: Array, **options: Any) -> tuple[tuple[int, ...] | None, str]
 
 
 def _places_to_show(length: int, edge: int) -> AnyArray:
-    """Return the places of an axis that NumPy shows of a long array, and one more for the dots between them."""
+    """Return the indices of an axis that NumPy shows for a long array, and one more for the dots between them."""
     return np.r_[: edge + 1, length - edge : length] if length > 2 * edge else np.arange(length)

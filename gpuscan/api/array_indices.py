@@ -274,13 +274,13 @@ def places_of_mask(mask: Array) -> tuple[Array, ...]:
     if mask.ndim == 1:
         return (Picked(flat, flat.dtype, (), count),)
     steps = zip(c_strides(mask.shape, 1), mask.shape, strict=True)
-    # What follows the places is undefined, and so is what is computed from it.
+    # The indices after the first `count` are undefined, and so is what is computed from them.
     along = [flat // np.uint32(step) % np.uint32(length) for step, length in steps]
     return tuple(Picked(each, each.dtype, (), count) for each in along)
 
 
 def _index_array(array: Array, parts: Sequence[object]) -> tuple[IndexedArray, bool]:
-    """Return an array with the places that an index names, and True if no two of these are equal."""
+    """Return an array with the flat indices that an index names, and True if no two of these are equal."""
     index = split_index(parts, array.shape, lambda mask: _true_places(array, mask))
     view = array[index.view]
     lengths = tuple(view.shape[axis] for axis in index.axes)
@@ -289,7 +289,7 @@ def _index_array(array: Array, parts: Sequence[object]) -> tuple[IndexedArray, b
 
 
 def _make_indexed_array(view: Array, axes: tuple[int, ...], place: int, places: DeviceArray) -> IndexedArray:
-    """Return an array with some axes that places index. The axes of the places come after `place` others."""
+    """Return an array with some axes that flat indices index. The axes of the indices come after `place` others."""
     rest = [axis for axis in range(view.ndim) if axis not in axes]
     before, after = rest[:place], rest[place:]
     zeros = (0,) * len(places.shape)

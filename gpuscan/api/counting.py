@@ -145,7 +145,7 @@ def _negative(least: int) -> ValueError:
 def _count_labels(home: Device, labels: Array, least: int) -> Array:
     """Return the counts of labels, one or more of them; this waits for the largest."""
     context, counted = home._context, home._executor.label_counts
-    # In one place of the device's memory there may be as many again.
+    # An array in the same memory may have as many labels again.
     key = id(labels.buffer), labels.offset, labels.dtype.str, labels.size
     bins = max(least, counted.find(key) or _EXPECTED_BINS)
     while True:
@@ -514,13 +514,13 @@ def check_ordered(dtype: AnyDType) -> None:
 
 
 def _in_dtype_of(ordered: Array, values: AnyArray, right: bool) -> tuple[Array, AnyArray, AnyArray | None]:
-    """Return sorted keys on a device, NumPy's values in their dtype, and places of values that the dtype has not.
+    """Return sorted keys on a device, NumPy's values in their dtype, and results for values that the dtype cannot hold.
 
-    A value that the dtype cannot hold is replaced by its neighbour, which belongs to the same place. So the keys need
+    A value that the dtype cannot hold is replaced by the nearest one with the same insertion index. So the keys need
     no other dtype, which the device may not have.
 
     Returns:
-        The keys, the values, and if some values are beyond the dtype, for each value its place, or -1.
+        The keys, the values, and if some values exceed the dtype, for each value its insertion index, or -1.
     """
     dtype = ordered.dtype
     if _common_dtype(dtype, values.dtype) == dtype:

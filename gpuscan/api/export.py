@@ -55,8 +55,7 @@ def export(
 
     In browsers with subgroups, the scan is a single pass (``"fallback"``); in others it is three dispatches. To check
     the export on a machine, open ``index.html`` from a web server; browsers load no modules from plain files. An export
-    replaces an earlier one of the same scan in the folder, and keeps other files there. A symbolic link that has the
-    name of an exported file is replaced; its target is not changed.
+    replaces an earlier one of the same scan in the folder, and keeps other files there.
 
     Args:
         folder: where to write: a new or empty folder, or one with an earlier export of the same scan.

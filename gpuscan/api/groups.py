@@ -65,8 +65,8 @@ def execute_groups(
         if missing is not None:
             if (error := missing_error(problem)) is not None:
                 raise error
-            # They are a group of their own at first, which changes no other one. In the canonical order, where the
-            # place of a group counts, they come first, as -1 does if labels are on a device.
+            # First they are a group of their own, which changes no other group. In the canonical order, in which the
+            # order of groups matters, they come first, as -1 does if labels are on a device.
             after = np.where(missing, labels.max() + np.int64(1), labels)
             labels = np.where(missing, 0, after + 1) if problem.everywhere else after
             whole = execute_groups(problem, labels, home, strategy, None)
@@ -164,7 +164,7 @@ def _run_on_team(
     Args:
         team: the devices.
         problem: the scan or reduction.
-        labels: the labels of each element, or of each place along the problem's axis.
+        labels: the labels of each element, or of each index along the problem's axis.
         axis: the axis along which rows are divided.
         call: combines the groups of a problem with its labels on a device.
     """

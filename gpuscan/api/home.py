@@ -59,7 +59,7 @@ def home_of(arrays: Iterable[object], device: Device | str | int | None) -> Devi
 
 
 def _names(device: object, home: OpenedDevice) -> bool:
-    """Return True if `device` is a part of the name of `home`. It may be a part of other adapters' names as well."""
+    """Return True if `device` is a part of the name of `home`. Other adapters may have it in their names as well."""
     if not isinstance(device, str) or adapter_number(device) is not None:
         return False
     return names(device, home.capabilities.summary)
@@ -92,7 +92,7 @@ def resolve_devices(given: Iterable[Device | str | int | None]) -> list[Device]:
 
 
 class Distributed(ABC):
-    """An array on several devices. `gpuscan.scan` and `gpuscan.reduce` leave bundles of such arrays to it."""
+    """An array on several devices. `gpuscan.scan` and `gpuscan.reduce` call its methods for bundles of such arrays."""
 
     # What other functions refuse it by, instead of copying it to NumPy.
     is_sharded = True

@@ -1,7 +1,7 @@
-"""Launch calls that came before: a call is a key, and under its key the device keeps a program.
+"""Launch the programs of earlier calls: a call has a key, and under its key the device keeps a program.
 
-`launchable` wraps a public function. The first call of a kind runs the function, and what it submits is recorded. Later
-calls of the kind launch the program that was recorded, over their own arrays, and run none of the function.
+`launchable` wraps a public function. The first call with a key runs the function, and records what it submits. Later
+calls with the key launch the recorded program over their own arrays, and do not run the function.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class CallKey:
         return found
 
     def of_axis(self, axis: object, default: object, *, takes_axes: bool, known: bool) -> Hashable | None:
-        """Return what takes the place of an axis; None if it means the same as the default.
+        """Return the part of the key for an axis; None if it means the same as the default.
 
         Args:
             axis: the argument.
@@ -140,7 +140,7 @@ class CallKey:
         return None if axis == default else (int, axis)
 
     def of(self, value: Any) -> Hashable:
-        """Return what takes the place of an argument in the key: equal for arguments that mean the same.
+        """Return the part of the key for an argument, which is equal for arguments that mean the same.
 
         Raises:
             _NoKeyError: the argument may change without notice.
@@ -224,11 +224,11 @@ def launchable(
     *,
     array_operands: bool = False,
 ) -> F:
-    """Let a function launch the program of an earlier call of the same kind, if there was one.
+    """Let a function launch the program of an earlier call with the same key, if there was one.
 
     Args:
         function: the function.
-        operands: the names of the parameters that take numbers to compute from. Calls with other floats in their place
+        operands: the names of the parameters that take numbers to compute from. Calls with other floats for these
             launch the same program.
         array_operands: True if these parameters take arrays of numbers as well. Short ones are parameters of the
             program as floats are.

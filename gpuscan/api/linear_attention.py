@@ -27,7 +27,7 @@ from gpuscan.sizes import apply
 
 # A part of the batches and of the heads.
 Part = tuple[slice, slice]
-# The place of the first state among the arrays of a call.
+# The index of the first state among the arrays of a call.
 _FIRST_STATE = 5
 T = TypeVar("T")
 U = TypeVar("U")
@@ -72,8 +72,7 @@ def gated_delta_rule(
         UnsupportedDtypeError: float64 was passed for a device; ``device="numpy"`` computes in float64.
 
     float16 and bfloat16 are converted to float32. 32 steps at a time are computed as products of matrices (Yang et al.,
-    "Gated Delta Networks", 2024), so only a few dozen states of each head are in memory. The arguments have the names
-    and meanings that they have in flash-linear-attention.
+    "Gated Delta Networks", 2024). flash-linear-attention has the same arguments.
 
     Example:
         >>> import numpy as np

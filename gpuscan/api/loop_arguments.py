@@ -162,7 +162,7 @@ def loop_arguments(
     leaves = [native(as_some_array(leaf)) for leaf in given_xs]
     tries = _carries(init)
     refusals: list[Exception] = []
-    # What is found if a sum over the entries of a carry means a sum over one number.
+    # The arguments if a sum over the entries of a carry means a sum over one number.
     single: LoopArguments | None = None
     for carry, given in tries:
         splits = _splits([leaf.shape for leaf in leaves], [_shape_of(each) for each in given], axis)

@@ -411,7 +411,7 @@ class LoopRun:
     def _check_states(
         self, maps: TableMaps, source: Element, arrays: Sequence[SomeArray], shape: tuple[int, ...]
     ) -> None:
-        """Look for values of init that are no states. What is found is read with the reports."""
+        """Search init for values that are not states. The result is read with the reports."""
         assert self.home is not None
         graph = Graph()
         inputs = [trace_node(graph, graph.input(0, i, 0, field.scalar)) for i, field in enumerate(source.fields)]

@@ -53,7 +53,7 @@ class Sources:
         return all(node.index in known for node in cut_inputs(nodes, known))
 
     def inputs(self, graph: Graph, first: int = 0) -> dict[Node, Node]:
-        """Return the node of another graph that takes the place of each node.
+        """Return for each node the node of another graph that replaces it.
 
         Args:
             graph: the other graph.
@@ -67,7 +67,7 @@ class Sources:
 
 
 def cut_inputs(nodes: Sequence[Node], places: Mapping[int, object]) -> list[Node]:
-    """Return the first nodes with a place, and the inputs without one, that nodes are computed from."""
+    """Return the first nodes with an array, and the inputs without one, that nodes are computed from."""
     seen: dict[int, Node] = {}
     waiting, found = list(nodes), []
     while waiting:

@@ -337,7 +337,7 @@ def _nonzero(a: object) -> tuple[Array, ...]:
 
 
 def _first_extreme(name: str, comes_first: Callable[[Value, Value], Value]) -> Form:
-    """Return the form of a function that gives the place of the first greatest or least element, or of a NaN."""
+    """Return the form of a function that returns the index of the first greatest or least element, or of a NaN."""
 
     def earlier(left: tuple[Value, Value], right: tuple[Value, Value]) -> object:
         value, place = left

@@ -70,6 +70,13 @@ class Plan(Numbered):
         strategy: the scan algorithm.
         reason: why this algorithm was chosen.
         wgsl: the WGSL text of each stage, by the stage's name.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> plan = gs.default_device().plan(3, np.float32, "maximum")
+        >>> plan(np.array([2, 1, 4], np.float32))
+        array([2., 2., 4.], dtype=float32)
     """
 
     def __init__(
@@ -510,7 +517,7 @@ def placement_of(
 
     Args:
         problem: the scan to record.
-        sources, destinations: the places, checked.
+        sources, destinations: the checked buffers and offsets.
         dynamic: True if only the GPU knows the length.
 
     Raises:
@@ -553,10 +560,10 @@ def placement_of(
 
 
 def by_field(name: str, given: object, element: Element) -> list[object]:
-    """Return the place for each field of a bundle: by key if they were passed as a dict, else in order.
+    """Return the buffer for each field of a bundle: by key if they were passed as a dict, else in order.
 
     Raises:
-        TypeError: the places are not a bundle.
+        TypeError: the buffers are not a bundle.
         ValueError: they have other fields.
     """
     count = len(element.fields)
@@ -566,7 +573,7 @@ def by_field(name: str, given: object, element: Element) -> list[object]:
 
 
 def flatten_places(name: str, given: object, structure: Structure) -> list[object]:
-    """Return the places for the leaves of the structure. A place may be a pair, so leaves are not taken apart."""
+    """Return the buffers for the leaves of the structure. A leaf may be a pair, so it is not taken apart."""
     if structure.kind == "leaf":
         return [given]
     keys = ", ".join(map(repr, structure.keys))
@@ -611,7 +618,7 @@ def extent(array: Array) -> int:
 
 
 def arrays_in(places: object) -> Iterator[Array]:
-    """Yield the arrays among nested places."""
+    """Yield the arrays among nested buffers."""
     if isinstance(places, Array):
         yield places
     elif isinstance(places, (tuple, list, dict)):

@@ -40,7 +40,7 @@ class ReducedAxes:
 
     @property
     def axis(self) -> int:
-        """The axis that the combined ones become: their own place, or the last one."""
+        """The axis that replaces the combined axes: at their own position, or the last one."""
         return self.axes[0] if self.consecutive else len(self.others)
 
     def result_shape(self, keepdims: bool) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ class RowScan:
     """A scan, without its arrays.
 
     Attributes:
-        found: the operator and the form of its elements.
+        found: the operator, and how it combines elements.
         axis: the scanned axis, 0 or more.
         reverse: as in `gpuscan.scan`.
         ranks: the number of axes of each array. Arrays that are passed may all have more axes in front. The first

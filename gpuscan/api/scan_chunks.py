@@ -297,7 +297,7 @@ def _scan_on_device(
 
 
 def _carry_on_device(executor: Executor, problem: Problem, results: list[DeviceArray]) -> tuple[DeviceArray, ...]:
-    """Return the seeds of what follows a stretch: the combination of the elements since its last head."""
+    """Return the seeds for the elements after a scan: the combination of the elements since its last head."""
     last = problem.size - 1
     if not problem.exclusive and make_unrounded(problem) is problem:
         return tuple(duplicate(stretch_of(result, 0, last, last + 1)) for result in results)
@@ -347,7 +347,7 @@ def _scan_on_cpu(first: tuple[object, Problem], others: Iterator[tuple[object, P
 
 
 def _stretches(problem: Problem, carry: tuple[AnyArray, ...] | None) -> list[Problem]:
-    """Return the stretches of a chunk: what goes on from the chunk before, and what is cut from it by a head.
+    """Return the parts of a chunk: one that continues the chunk before, and one that begins at a head.
 
     Args:
         problem: the chunk.

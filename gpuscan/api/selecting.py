@@ -419,7 +419,7 @@ def _rows_along(array: SomeArray, axis: object) -> tuple[SomeArray, tuple[int, .
 
 
 def _places(q: AnyArray, n: int, method: str) -> tuple[AnyArray, AnyArray, AnyArray | int]:
-    """Return for each quantile the places before and after it, and the weight of the second; 0 for elements."""
+    """Return for each quantile the indices before and after it, and the weight of the second; 0 for elements."""
     if method == "lower":
         at = np.floor((n - 1) * q)
     elif method == "higher":
@@ -449,7 +449,7 @@ def _places(q: AnyArray, n: int, method: str) -> tuple[AnyArray, AnyArray, AnyAr
     after = before + 1
     above, below = index >= n - 1, index < 0
     before, after = (np.where(above, n - 1, np.where(below, 0, each)).astype(np.int64) for each in (before, after))
-    # NumPy computes the weights from these places, where the last one is -1.
+    # NumPy computes the weights from these indices, where the last one is -1.
     weight = index - np.where(above, -1, before)
     if method == "midpoint":
         weight = np.where(index % 1 == 0, 0.0, 0.5)
@@ -464,7 +464,7 @@ def _interpolate(home: Device, rows: SomeArray, before: AnyArray, after: AnyArra
     Args:
         home: the device.
         rows: an array with the rows along its last axis.
-        before, after: for each quantile the places of two elements.
+        before, after: for each quantile the indices of two elements.
         weight: for each quantile the weight of the second; 0 for an element, and None for the mean of both.
         weak: True if the weights are Python numbers, which have no dtype.
     """

@@ -106,7 +106,7 @@ class SelectiveScan:
 
         def compute_part(part: Part) -> list[Pending]:
             found = selective_scan(*map(device.asarray, self._sources(device, arrays, part)[0]))
-            # Parts are contiguous, because the first axes are cut first, so results are read straight to their place.
+            # Parts are contiguous, because the first axes are cut first, so results are read directly into the outputs.
             pairs = zip(found, outputs, strict=True)
             return [start_call(device._readers, partial(array._read, into[part])).result for array, into in pairs]
 

@@ -285,7 +285,7 @@ def find_sharded_leaves(x: object) -> list[ShardedArray]:
 
 
 def are_divided_alike(one: ShardedArray, other: ShardedArray) -> bool:
-    """Return True if two arrays are divided along the same axis, into stretches of equal length on the same devices."""
+    """Return True if two arrays are divided along the same axis, into shards of equal length on the same devices."""
     if one.axis != other.axis or len(one.shards) != len(other.shards):
         return False
     pairs = zip(one.shards, other.shards, strict=True)
@@ -544,7 +544,7 @@ def cut_shards(problems: Sequence[Problem], first: ShardedArray, segments: objec
 
 
 def _begins(heads: Heads, place: int) -> bool:
-    """Return True if a segment begins at a place of the axis, counted in the array."""
+    """Return True if a segment begins at an index of the axis."""
     array = heads.cut.array
     return place in array if isinstance(heads.cut, Offsets) else bool(array[place] != array[place - 1])
 

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Team:
-    """The devices of a list, in its order.
+    """The devices of a list that share the work of a call, in the order of the list.
 
     Args:
         devices: the devices, each once.
@@ -25,10 +25,10 @@ class Team:
         self.team = DeviceTeam(executors, relative_speeds(executors))
 
     def share(self, length: int, call: Callable[[int, int, OpenedDevice], T]) -> list[T]:
-        """Return what a call returns for each device's share of an axis: from low to high, on a device.
+        """Call a function with each device's share of an axis (low, high, device), in threads, and return the results.
 
         Raises:
-            Exception: the first error of a call. No thread runs on after it.
+            Exception: the first error of a call, after all threads have ended.
         """
         return self.team.share(length, lambda device, low, high: call(low, high, self.devices[device]))
 
@@ -37,5 +37,5 @@ class Team:
 
 
 def one_of(home: OpenedDevice | Team | None) -> OpenedDevice | None:
-    """Return the device, of a team the first one: it combines what may be anywhere in the arrays, such as groups."""
+    """Return the device; for a team the first one, which combines elements at any indices, such as groups."""
     return home.devices[0] if isinstance(home, Team) else home

@@ -271,8 +271,8 @@ def find_unique(
 
     Args:
         x, device: as in `unique_all`.
-        indices, inverse: True for the first place of each value, and for the inverse indices.
-        equal_nan: True to take all NaN for one value.
+        indices, inverse: True to return the first index of each value, and the inverse indices.
+        equal_nan: True to treat all NaN as one value.
     """
     given = as_some_array(x)
     flat = given.reshape(-1)
@@ -298,7 +298,7 @@ def find_unique(
 
 
 def _unique_by_numpy(keys: AnyArray, equal_nan: bool) -> tuple[AnyArray, ...]:
-    """Return the values, their first places, the inverse indices, and the counts."""
+    """Return the values, their first indices, the inverse indices, and the counts."""
     order = reference.argsort(keys, 0, False)
     ordered = native(keys)[order]
     changes = _changes_in(ordered, equal_nan)

@@ -165,7 +165,7 @@ def operator(
 
     An operator is traced once for each type of element, and then keeps the values that the function closes over. To
     use their present values in each call, pass the function itself to `gpuscan.scan`, or make a new operator. Another
-    float32 value compiles no new shader. With ``device="numpy"`` the function itself runs, and reads them each time.
+    float value compiles no new shader. With ``device="numpy"`` the function itself runs, and reads them each time.
 
     Integers follow NumPy: they wrap, ``//`` and ``%`` round down and give zero for a divisor of zero, and a shift by
     the width or more shifts every bit out. ``/`` of integers is float64 in NumPy: write ``.astype(np.float32)`` first.

@@ -16,7 +16,7 @@ from tests.oracle import heads_along
 
 X = np.arange(10, dtype=np.int32)
 BAD = {
-    "falling": ({"segments": [0, 5, 3, 10]}, ValueError, r"fall from 5 at index 1 to 3 at index 2"),
+    "falling": ({"segments": [0, 5, 3, 10]}, ValueError, r"decrease from 5 at index 1 to 3 at index 2"),
     "late begin": (
         {"segments": [1, 10]},
         ValueError,
