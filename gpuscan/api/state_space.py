@@ -156,7 +156,8 @@ def selective_state_update(
 
     The next states are ``exp(dt A) state + dt B x``, with ``dt = softplus(dt + dt_bias)``. The output is
     ``y = (sum over the next states of C state + D x) silu(z)``. The formulas omit optional arguments that are not
-    passed. mamba's `selective_state_update` has the same signature. NumPy updates states in NumPy arrays.
+    passed. Complex states give twice the real part of the sum, as in `selective_scan`. mamba's `selective_state_update`
+    has the same signature. NumPy updates states in NumPy arrays.
 
     Args:
         state: the states, of shape (batch, dim, N), or (batch, heads, dim, N) for Mamba-2. They are changed in place.
@@ -204,7 +205,8 @@ def selective_state_update(
         assert home is not None
         arrays = {name: home.asarray(each) for name, each in arrays.items()}
     dtype, wide = arrays["x"].dtype, np.result_type(state.dtype, np.float32)
-    arrays = {name: in_dtype(each, wide) for name, each in arrays.items()}
+    real = np.zeros(0, wide).real.dtype  # only states and their weights may be complex
+    arrays = {name: in_dtype(each, wide if name in ("A", "B", "C") else real) for name, each in arrays.items()}
     inputs, step, decays, b, c = (arrays[name] for name in ("x", "dt", "A", "B", "C"))
     d, gate, bias = map(arrays.get, ("D", "z", "dt_bias"))
     groups = state.shape[1] if state.ndim == 4 else 1
@@ -222,7 +224,7 @@ def selective_state_update(
     before = in_dtype(state, wide)
     after = _apply(_next_state, before, inputs[..., np.newaxis], step[..., np.newaxis], decays, of_states(b))
     state[...] = in_dtype(after, state.dtype)
-    y = _sum(_apply(_product, after, of_states(c)), (-1,)).reshape(inputs.shape)
+    y = _sum(_apply(_product if wide == real else _real_product, after, of_states(c)), (-1,)).reshape(inputs.shape)
     y = _apply(_plus_product, y, inputs, d) if d is not None else y
     return in_dtype(_apply(_multiply_by_gate, y, gate) if gate is not None else y, dtype)
 
@@ -407,6 +409,11 @@ def _plus(x: Value, y: Value) -> Value:
 
 def _product(x: Value, y: Value) -> Value:
     return x * y
+
+
+def _real_product(x: Value, y: Value) -> Any:
+    """Return twice the real part: a complex state stands for itself and its conjugate."""
+    return 2 * (x * y).real
 
 
 def _plus_product(y: Value, u: Value, d: Value) -> Value:

@@ -167,6 +167,27 @@ def test_steps(device: gs.Device, heads: int) -> None:
         assert_near(np.asarray(state).reshape(last.shape), last)
 
 
+def test_steps_of_complex_states(device: gs.Device) -> None:
+    """Compare with the scan, which takes twice the real part of the sum over the states."""
+    rng = np.random.default_rng(5)
+
+    def draw(*shape: int) -> Any:
+        return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(np.complex64)
+
+    moving: dict[str, Any] = {name: rng.random((2, 3, 5), np.float32) for name in ("u", "delta", "z")}
+    weights: dict[str, Any] = {name: draw(2, 4, 5) for name in "BC"}
+    fixed: dict[str, Any] = {"A": draw(3, 4) - 3, "D": rng.random(3, np.float32)}
+    wanted = gs.selective_scan(**moving, **weights, **fixed, device="numpy")
+    for make in (np.asarray, device.asarray):
+        state: Any = make(np.zeros((2, 3, 4), np.complex64))
+        for t in range(5):
+            x, dt, z = (make(moving[name][..., t].copy()) for name in ("u", "delta", "z"))
+            now: dict[str, Any] = {name: make(each[..., t].copy()) for name, each in weights.items()}
+            now |= {name: make(array) for name, array in fixed.items()}
+            y = gs.selective_state_update(state, x, dt, **now, z=z)
+            assert_near(np.asarray(y), wanted[..., t])
+
+
 def test_narrow_floats() -> None:
     given = {name: each.astype(np.float16) for name, each in arguments("varying", True).items()}
     wanted, last = formula(**{name: each.astype(float) for name, each in given.items()}, soft=True)
