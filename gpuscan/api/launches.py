@@ -50,7 +50,7 @@ class Numbered:
     _numbers = itertools.count()
 
     @functools.cached_property
-    def number(self) -> int:
+    def _serial(self) -> int:
         """A serial number in this process, for the keys of calls. It is not a number in `gpuscan.devices()`."""
         return next(Numbered._numbers)
 
@@ -182,7 +182,7 @@ class CallKey:
         if kind is np.ndarray and value.nbytes <= _MAX_ARRAY_BYTES and not value.dtype.hasobject:
             return np.ndarray, value.dtype, value.shape, value.tobytes()
         if isinstance(value, Numbered):
-            return kind, value.number
+            return kind, value._serial
         found = function_key(value) if callable(value) else None
         if found is None:
             raise _NoKeyError
