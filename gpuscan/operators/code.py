@@ -387,6 +387,8 @@ def find_quick_steps(
                 known[node.index] = Bounds(least, step)
         elif node.op in _SAME_SIZE and bounds[0] is not None:
             known[node.index] = bounds[0]
+        elif node.op in ("trunc", "floor", "ceil", "rint"):
+            known[node.index] = Bounds("0", "0")  # whole numbers
         elif node.op == "cast" and node.scalar.kind == "float" and node.scalar.bits <= 32:
             if bounds[0] is not None:
                 known[node.index] = bounds[0]

@@ -129,6 +129,54 @@ fn f32_absolute(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) & 0x7fffffffu);
 }
 {% endif %}
+{% if "f32_part_below_1" in helpers %}
+
+// The bits of a significand that are worth less than 1. They are all but the sign if the number is below 1.
+fn f32_part_below_1(size: u32) -> u32 {
+    let exponent = size >> 23u;
+    return select(0x7fffffu >> min(exponent - 127u, 31u), 0x7fffffffu, exponent < 127u);
+}
+{% endif %}
+{% if "f32_truncate" in helpers %}
+
+// Rounded towards 0.
+fn f32_truncate(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    return bitcast<f32>(bits & ~f32_part_below_1(bits & 0x7fffffffu));
+}
+{% endif %}
+{% if "f32_outward" in helpers %}
+
+// Rounded away from 0.
+fn f32_outward(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let below = f32_part_below_1(size);
+    let whole = select((size + below) & ~below, select(0x3f800000u, 0u, size == 0u), size < 0x3f800000u);
+    return bitcast<f32>(whole | (bits & 0x80000000u));
+}
+{% endif %}
+{% for name, negative in (("f32_round_down", ">="), ("f32_round_up", "<")) %}
+{% if name in helpers %}
+
+fn {{ name }}(x: f32) -> f32 {
+    return bitcast<f32>(select(bitcast<u32>(f32_outward(x)), bitcast<u32>(f32_truncate(x)), bitcast<i32>(x) {{ negative }} 0i));
+}
+{% endif %}
+{% endfor %}
+{% if "f32_round_to_even" in helpers %}
+
+// The nearest whole number, of two the even one. The bit above the part below 1 tells odd numbers, also if it is the
+// lowest of the exponent, which is odd for numbers from 1 to 2.
+fn f32_round_to_even(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let below = f32_part_below_1(size);
+    let odd = (size >> countOneBits(below)) & below & 1u;
+    let whole = select((size + (below >> 1u) + odd) & ~below, select(0u, 0x3f800000u, size > 0x3f000000u), size < 0x3f800000u);
+    return bitcast<f32>(whole | (bits & 0x80000000u));
+}
+{% endif %}
 {% if "f32_rank" in helpers %}
 
 // An integer that orders floats as their values do. Both zeros are 0.

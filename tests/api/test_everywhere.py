@@ -554,6 +554,33 @@ def test_an_adapter_that_rounds_otherwise_is_refused(device: gs.Device, monkeypa
 # ----- What is refused
 
 
+@pytest.mark.parametrize("function", [np.rint, np.floor, np.ceil, np.trunc])
+def test_rounding_to_whole_numbers(device: gs.Device, function: Any) -> None:
+    halves = np.arange(-41, 42, dtype=np.float32) / 2
+    large = np.float32(2) ** np.arange(20, 26, dtype=np.float32)[:, np.newaxis] + np.array([-1.5, -1, -0.5, 0, 0.5, 1])
+    x = np.concatenate([halves, large.astype(np.float32).ravel(), -large.astype(np.float32).ravel(), special(3)])
+    x = np.concatenate([x, np.nextafter(halves, np.float32(99)), np.nextafter(halves, np.float32(-99))])
+    last = lambda left, right: right  # noqa: E731
+    found = gs.scan(x, last, before=function, device=device, **EVERYWHERE)
+    wanted = function(x)
+    assert np.array_equal(
+        np.where(np.isnan(x), 0, found).view(np.uint32), np.where(np.isnan(x), 0, wanted).view(np.uint32)
+    )
+    assert np.array_equal(np.isnan(found), np.isnan(x))
+    # Sums of whole numbers take quick steps.
+    sums = gs.scan(x[: len(halves)], lambda left, right: function(left) + right, device=device, **EVERYWHERE)
+    assert np.array_equal(sums, gs.scan(x[: len(halves)], lambda a, b: function(a) + b, device="numpy", **EVERYWHERE))
+
+
+def test_gradients_of_logaddexp(device: gs.Device) -> None:
+    x, grad = normal(1), normal(2)
+    results = gs.scan(x, "logaddexp", device="numpy", **EVERYWHERE)
+    wanted = gs.scan_vjp(x, results, grad, "logaddexp", **EVERYWHERE)
+    found = gs.scan_vjp(device.asarray(x), device.asarray(results), device.asarray(grad), "logaddexp", **EVERYWHERE)
+    assert isinstance(found, gs.Array)
+    assert np.array_equal(found.numpy().view(np.uint32), np.asarray(wanted).view(np.uint32))
+
+
 def test_refusals(device: gs.Device) -> None:
     x = normal(0)
     foreign = gs.wgsl_operator("fn combine(a: Element, b: Element) -> Element { return a + b; }")
@@ -564,10 +591,10 @@ def test_refusals(device: gs.Device) -> None:
         gs.reduce(x, reproducible=wrong)
     with pytest.raises(gs.OperatorError, match="WGSL"):
         gs.scan(x, foreign, device=device, **EVERYWHERE)
-    with pytest.raises(gs.OperatorError, match="floor of float32"):
-        gs.scan(x, lambda left, right: np.floor(left) + right, device=device, **EVERYWHERE)
-    with pytest.raises(gs.OperatorError, match=r"before= or after=.*rint of float32"):
-        gs.scan(x, before=np.rint, device="numpy", **EVERYWHERE)
+    with pytest.raises(gs.OperatorError, match="remainder of float32"):
+        gs.scan(x, lambda left, right: np.remainder(left, 3) + right, device=device, **EVERYWHERE)
+    with pytest.raises(gs.OperatorError, match=r"before= or after=.*fmod of float32"):
+        gs.scan(x, before=lambda value: np.fmod(value, 3), device="numpy", **EVERYWHERE)
     with pytest.raises(gs.OperatorError, match="add of float64"):
         gs.scan(x.astype(np.float64), device="numpy", **EVERYWHERE)
     with pytest.raises(gs.OperatorError, match="chunks on a device"):
