@@ -1,6 +1,5 @@
 {#- The prefix that columns/scan_totals.wgsl has computed. -#}
 {% include "columns/totals.wgsl" %}
-{% include "shared/grid.wgsl" %}
 {% include "columns/prefix_result.wgsl" %}
 
 fn learn_prefix(invocation: u32, tile: u32, aggregate: Chunk) -> Prefix {

@@ -7,11 +7,11 @@
 {% include "columns/load_store.wgsl" %}
 {% include "columns/fold.wgsl" if kernel.reduces_columns else "columns/tile.wgsl" %}
 {% include "columns/totals.wgsl" %}
-{% include "shared/grid.wgsl" %}
 
 {% from "shared/main.wgsl" import main %}
+{% from "shared/take_tile.wgsl" import number_tile with context %}
 {{ main() }} {
-    let tile = tile_of(invocation, workgroup, grid);
+{{ number_tile() -}}
     if (tile >= params.tiles) {
         return;
     }

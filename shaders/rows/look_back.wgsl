@@ -36,8 +36,9 @@ fn combine_posts(part: u32, parts: u32, invocation: u32, aggregate: Item) -> Ite
 }
 
 {% from "shared/main.wgsl" import main %}
+{% from "shared/take_tile.wgsl" import take_ticket with context %}
 {{ main() }} {
-    let part = ticket_of(invocation, workgroup, grid);
+{{ take_ticket("part") -}}
     if (part >= params.tiles) {
         return;
     }

@@ -1,11 +1,12 @@
 {#- The beginning of a main function: find the workgroup's tile, and end if the workgroup has nothing to do.
     Defines: tile. #}
-{% if kernel.strategy == "lookahead" %}
-    let tile = ticket_of(invocation, workgroup, grid) - 1u;  // ticket 0 looks ahead, and has NO_TILE
+{% from "shared/take_tile.wgsl" import number_tile, take_ticket with context %}
+{% if kernel.posts %}
+{{ take_ticket("tile", " - 1u" if kernel.strategy == "lookahead" else "") -}}
 {% else %}
-    let tile = {{ "ticket_of" if kernel.posts else "tile_of" }}(invocation, workgroup, grid);
+{{ number_tile() -}}
 {% endif %}
-    if (tile >= params.tiles{{ " && tile != NO_TILE" if kernel.strategy == "lookahead" }}) {
+    if (tile >= params.tiles{{ " && tile != NO_TILE" if kernel.strategy == "lookahead" }}) {{ "{  // ticket 0 looks ahead, and has NO_TILE" if kernel.strategy == "lookahead" else "{" }}
         return;
     }
 {% if kernel.stage == "scan" and kernel.strategy == "three_dispatch" and spec.keep_last_only and not spec.reduces_segments %}

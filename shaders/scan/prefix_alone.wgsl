@@ -1,3 +1,2 @@
 {#- No prefix: the tile holds a whole row. -#}
 {% include "scan/totals.wgsl" %}
-{% include "shared/grid.wgsl" %}

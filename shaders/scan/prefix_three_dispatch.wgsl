@@ -2,7 +2,6 @@
     Otherwise scan_totals.wgsl has put tile t's prefix in the place of tile t's aggregate. -#}
 {% from "scan/by_lanes.wgsl" import block_item, scan_block with context %}
 {% include "scan/totals.wgsl" %}
-{% include "shared/grid.wgsl" %}
 {% if kernel.tile.per_row %}
 {% include "scan/block_lanes.wgsl" %}
 

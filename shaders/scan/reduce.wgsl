@@ -7,7 +7,6 @@
 {% include "scan/load_store.wgsl" %}
 {% include "scan/tile_scan.wgsl" %}
 {% include "scan/totals.wgsl" %}
-{% include "shared/grid.wgsl" %}
 
 {% from "shared/main.wgsl" import main %}
 {{ main("@builtin(subgroup_size) subgroup_size: u32" if kernel.subgroups else "") }} {

@@ -21,7 +21,6 @@
 {% include "shared/tile_state.wgsl" %}
 {% else %}
 {% include "scan/totals.wgsl" %}
-{% include "shared/grid.wgsl" %}
 {% endif %}
 {% if kernel.strategy != "alone" %}
 

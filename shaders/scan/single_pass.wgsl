@@ -6,7 +6,6 @@
 {% include "scan/block_lanes.wgsl" %}
 {% include "scan/look_back_in_row.wgsl" if kernel.tile.per_row else "scan/look_back.wgsl" %}
 
-// ----- Prefix of a tile
 var<workgroup> shared_late: u32;  // the tile that the look-back waits for, or NO_TILE
 var<workgroup> shared_prefix: {{ text.shared_item }};
 {% endif %}

@@ -1,11 +1,12 @@
 {#- The first lines of the main functions of sort/scatter_digits.wgsl.
     out: `index`, the number of the tile among the tiles of all rows; `tile`; `step` -#}
+{% from "shared/take_tile.wgsl" import take_ticket with context %}
     let step = {{ "plan.steps" if kernel else "steps" }}[params.step];
     if (step.is_needed == 0u) {
         return;
     }
 {% if kernel %}
-    let index = ticket_of(invocation, workgroup, grid);
+{{ take_ticket("index") -}}
     if (index >= params.tiles) {
 {% if scheduler == "serial" %}
         leave();
