@@ -102,7 +102,8 @@ fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) 
     }
     if (invocation == 0u) {
         shared_place = block * BLOCK + posted;
-        end_fold(block);
+        tell_frontier(block);
+        atomicStore(&state.folding, 0u);  // the next workgroup that waits may fold
     }
 {% endcall %}
     return workgroupUniformLoad(&shared_place);

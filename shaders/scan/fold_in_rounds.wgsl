@@ -82,7 +82,8 @@ fn fold_ahead(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) 
         }
     }
     if (invocation == 0u) {
-        end_fold(place / BLOCK);
+        tell_frontier(place / BLOCK);
+        atomicStore(&state.folding, 0u);  // the next workgroup that waits may fold
     }
     return place;
 }

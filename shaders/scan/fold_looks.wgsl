@@ -37,9 +37,3 @@ fn seek_frontier(invocation: u32) -> u32 {
     }
     return workgroupUniformLoad(&shared_place);
 }
-
-// Leave the fold to the next workgroup that waits.
-fn end_fold(block: u32) {
-    tell_frontier(block);
-    atomicStore(&state.folding, 0u);
-}

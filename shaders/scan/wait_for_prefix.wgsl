@@ -15,21 +15,15 @@ var<workgroup> shared_prefix: {{ text.shared_item }};
 
 // Wait in rounds of this many spins.
 fn look(invocation: u32, tile: u32, spins: u32) -> u32 {
-    if (invocation == 0u) {
-        shared_outcome = watch(tile, spins);
-    }
-    return workgroupUniformLoad(&shared_outcome);
-}
-
-fn watch(tile: u32, spins: u32) -> u32 {
-    if (tile == 0u) {
+    if (invocation == 0u && tile == 0u) {
 {% if spec.carried %}
         shared_prefix = {{ text.to_shared("carry_in()") }};
 {% endif %}
-        return FOUND;
-    }
-    var post = read_post(prefix_after(tile - 1u));
-    var folds = false;
+        shared_outcome = FOUND;
+    } else if (invocation == 0u) {
+        var post = read_post(prefix_after(tile - 1u));
+        var folds = false;
+{% set polls %}
 {% call wait("(post.ready | folds)", "given_up()" if kernel.times_out else "", "spins") %}
         post = read_post(prefix_after(tile - 1u));
 {% if kernel.heads_cut_off %}
@@ -42,6 +36,10 @@ fn watch(tile: u32, spins: u32) -> u32 {
             folds = atomicExchange(&state.folding, params.epoch) != params.epoch;
         }
 {% endcall %}
-    shared_prefix = {{ text.to_shared("post.item") }};
-    return select(select(LATE, FOUND, post.ready), FOLD, folds);
+{% endset %}
+{{ (polls | indent(4, true)).rstrip() }}
+        shared_prefix = {{ text.to_shared("post.item") }};
+        shared_outcome = select(select(LATE, FOUND, post.ready), FOLD, folds);
+    }
+    return workgroupUniformLoad(&shared_outcome);
 }

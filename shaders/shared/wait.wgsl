@@ -19,7 +19,7 @@
         if ({{ there }} || {{ given_up }}) {
             break;
         }
-{{ polls | indent(4, true) }}
+{{ (polls | indent(4, true)).rstrip() }}
     }
 {% else %}
 {{ polls -}}
