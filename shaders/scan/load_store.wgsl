@@ -14,7 +14,11 @@ alias Chunk = array<Item, {{ kernel.tile.chunk }}>;
 {% elif kernel.loads_words_first %}
 {% include "scan/load_words.wgsl" %}
 {% else %}
-{% include "scan/load_chunk.wgsl" %}
+{% from "scan/chunk_items.wgsl" import chunk_items with context %}
+fn load_chunk(index: u32) -> Chunk {
+{{ chunk_items() -}}
+}
+
 {% endif %}
 {% if kernel.destinations and spec.compacts %}
 {% include "scan/compact.wgsl" %}

@@ -35,34 +35,32 @@ fn fold_for_all(invocation: u32, tile: u32) -> bool {
     return !first && ahead >= until;
 }
 
-// Wait for the tile's prefix. Return FOUND, FOLD if the workgroup has to fold, or LATE if the wait timed out.
-fn try_prefix(invocation: u32, tile: u32) -> u32 {
-    var outcome = look(invocation, {{ awaited }}, SPINS_PER_ROUND);
 {% if spec.carry_out %}
+// Wait for the tile's prefix, and the last tile for the carry of the next piece before.
+fn look_twice(invocation: u32, tile: u32) -> u32 {
+    var outcome = look(invocation, awaited(tile), SPINS_PER_ROUND);
     if (outcome == FOUND && awaited(tile) != tile) {
         outcome = look(invocation, tile, SPINS_PER_ROUND);
     }
-{% endif %}
-    if (outcome == LATE) {
-        report_timeout();
-    }
     return outcome;
 }
-{% if kernel.stores_totals %}
 
+{% endif %}
+{% if kernel.stores_totals %}
+{% from "scan/prefix_result.wgsl" import look_for_prefix with context %}
 // Wait for the tile's prefix, and fold as long as no other workgroup does. Return false if there is no prefix.
 fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
     var outcome = FOLD;
     if (tile != NO_TILE) {
-        outcome = try_prefix(invocation, tile);
+        outcome = {{ look_for_prefix() }};
     }
     loop {
         if (outcome != FOLD || !fold_for_all(invocation, tile)) {
             break;
         }
-        outcome = try_prefix(invocation, tile);
+        outcome = {{ look_for_prefix() }};
     }
-    if (outcome == FOLD && tile != NO_TILE) {  // the wait ran out, or the driver ended the loop
+    if (outcome != FOUND && tile != NO_TILE) {  // the wait ran out, or the driver ended the loop
         report_timeout();
     }
     return outcome == FOUND;

@@ -16,6 +16,8 @@
     let late = workgroupUniformLoad(&shared_late);
 {% endif %}
 {% endmacro %}
+{#- Look for the prefix under look-ahead: FOUND, FOLD if the workgroup has to fold, or LATE if the wait timed out. -#}
+{% macro look_for_prefix() %}{{ "look_twice(invocation, tile)" if spec.carry_out else "look(invocation, tile, SPINS_PER_ROUND)" }}{% endmacro %}
 {#- Wait for the prefix. A tile whose wait timed out ends here. -#}
 {% macro await_prefix() %}
 {% if kernel.strategy == "lookback" and not kernel.wait_policy.at_once %}

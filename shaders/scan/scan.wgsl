@@ -9,6 +9,7 @@
 {% set scheduler = kernel.test_build.scheduler if kernel.posts else "" %}
 {% from "scan/halves.wgsl" import chunk_place, items_of_chunks with context %}
 {% from "shared/posts.wgsl" import post_aggregate with context %}
+{% from "scan/prefix_result.wgsl" import await_prefix, look_for_prefix, name_prefix, share_look_back with context %}
 {% from "scan/subgroup_scan.wgsl" import first_of, place, scan_bands, scan_steps with context %}
 {% include "shared/header.wgsl" %}
 {% include "shared/element.wgsl" %}
@@ -31,7 +32,7 @@ var<workgroup> tile_leads: array<{{ text.shared_item }}, TILE_LEADS>;  // totals
 {% include "scan/look_back_in_halves.wgsl" %}
 {% endif %}
 {% else %}
-{% include "scan/prefix_" ~ kernel.strategy ~ ".wgsl" %}
+{% include "scan/prefix_%s.wgsl" % (kernel.strategy if kernel.posts else "three_dispatch") %}
 {% endif %}
 
 {% from "shared/main.wgsl" import main %}
@@ -61,7 +62,41 @@ var<workgroup> tile_leads: array<{{ text.shared_item }}, TILE_LEADS>;  // totals
 {% if spec.everywhere %}
 {% include "scan/store_halves.wgsl" %}
 {% else %}
-{% include "scan/learn_prefix.wgsl" %}
+    // 3. Learn the prefix of the tile.
+{% if scheduler == "random" %}
+    idle(POSTS, tile, 0u, LONGEST_POST_DELAY);
+{% endif %}
+{% if kernel.posts %}
+{{ post_aggregate("at_hand" if kernel.reloads_after_help else "tile") -}}
+{% endif %}
+{% if kernel.reloads_after_help %}
+    if (at_hand != tile) {
+        storageBarrier();
+        at_hand = tile;
+        continue;
+    }
+{{ share_look_back() -}}
+    if (late != NO_TILE) {
+        at_hand = late;
+        continue;
+    }
+{% elif kernel.strategy == "lookahead" %}
+    let outcome = {{ look_for_prefix() }};
+    if (outcome == FOLD) {
+        folds = true;
+        continue;
+    }
+    if (outcome == LATE) {
+        report_timeout();
+        return;
+    }
+{% else %}
+{{ await_prefix() -}}
+{% endif %}
+{{ name_prefix() -}}
+{% if scheduler == "random" %}
+    idle(STORES, tile, {{ "subgroup" if kernel.subgroups else "invocation" }}, LONGEST_DELAY);
+{% endif %}
 {% include "scan/store_tile.wgsl" %}
 {% endif %}
 {% endset %}

@@ -11,7 +11,7 @@
 {% include "shared/operator.wgsl" %}
 {% include "scan/load_store.wgsl" %}
 {% include "scan/tile_scan.wgsl" %}
-{% include "scan/prefix_" ~ kernel.strategy ~ ".wgsl" %}
+{% include "scan/prefix_%s.wgsl" % (kernel.strategy if kernel.posts else "three_dispatch") %}
 
 {% from "shared/main.wgsl" import main %}
 {{ main("@builtin(subgroup_size) subgroup_size: u32" if kernel.subgroups else "") }} {

@@ -1,2 +1,0 @@
-{#- No prefix: the tile holds a whole row. -#}
-{% include "scan/totals.wgsl" %}
