@@ -3,7 +3,6 @@
     The order of combination is left to right over the tiles of a column. It does not depend on what is posted when a lane looks.
     in, out: the tile state -#}
 {% include "shared/tile_state.wgsl" %}
-{% include "columns/prefix_result.wgsl" %}
 {% from "shared/posts.wgsl" import tag, write_word, see_word, all_tagged, word_seen with context %}
 {% from "shared/wait.wgsl" import wait with context %}
 {% set at_once = [8, [16 // (kernel.item_words * kernel.tile.chunk), 1] | max] | min %}

@@ -16,7 +16,8 @@ fn first_late(invocation: u32) -> u32 {
     return workgroupUniformLoad(&shared_late);
 }
 
-fn learn_prefix(invocation: u32, tile: u32, aggregate: Chunk, early: ChunkPost) -> Prefix {
+// Return false if the driver ended the loop.
+fn learn_prefix(invocation: u32, tile: u32, aggregate: Chunk, early: ChunkPost) -> bool {
     post_columns(invocation, tile, aggregate);
     // One call in a loop, since compilers inline all of the look-back wherever it is called.
     var late = NO_TILE;
@@ -35,5 +36,5 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Chunk, early: ChunkPost) 
     if (late != NO_TILE) {  // the driver ended the loop, perhaps only for some invocations
         report_timeout();
     }
-    return Prefix(late == NO_TILE, tile >= chains_of_columns(), {{ text.from_shared("shared_prefix[invocation % COLUMNS]", "chunk_from_shared") }});
+    return late == NO_TILE;
 }

@@ -10,8 +10,9 @@
 {% include "shared/operator.wgsl" %}
 {% include "columns/load_store.wgsl" %}
 {% include "columns/tile.wgsl" %}
-{% include "columns/prefix_" ~ kernel.strategy ~ ".wgsl" %}
+{% include "columns/prefix_%s.wgsl" % kernel.strategy if kernel.posts else "columns/totals.wgsl" %}
 
+{% from "columns/prefix_result.wgsl" import name_prefix with context %}
 {% from "shared/main.wgsl" import main with context %}
 {{ main("@builtin(subgroup_size) subgroup_size: u32" if kernel.subgroups else "") }} {
 {% include "scan/own_tile.wgsl" %}
@@ -58,15 +59,17 @@
 {% if scheduler == "random" %}
     idle(POSTS, tile, 0u, LONGEST_POST_DELAY);
 {% endif %}
-    let prefix = learn_prefix(invocation, tile, sums.aggregate{{ ", early" if kernel.posts }});
-    if (!prefix.learned) {
+{% if kernel.posts %}
+    if (!learn_prefix(invocation, tile, sums.aggregate, early)) {
         return;
     }
+{% endif %}
+{{ name_prefix() -}}
 {% if scheduler == "random" %}
     idle(STORES, tile, invocation, LONGEST_DELAY);
 {% endif %}
-    let lead = pick_chunk(prefix.known, pick_chunk(group > 0u, join_chunks(prefix.chunk, sums.lead), prefix.chunk), sums.lead);
-    let known = prefix.known || group > 0u;
+    let lead = pick_chunk(has_prefix, pick_chunk(group > 0u, join_chunks(prefix, sums.lead), prefix), sums.lead);
+    let known = has_prefix || group > 0u;
 
     // 4. Store every element once.
 {% if kernel.access.unaligned_sizes %}
