@@ -4,7 +4,7 @@
     Where the operator has quick steps, many items are joined by these at a time if bounds of their numbers tell that no
     step meets a subnormal (see "Quick steps" in gpuscan/operators/code.py). Otherwise they are joined by exact steps, in
     loops, because these are long. -#}
-{% from "scan/subgroup_scan.wgsl" import first_of, place with context %}
+{% from "scan/subgroup_scan.wgsl" import first_of, load_steps with context %}
 {% set chunk, steps = kernel.tile.chunk, kernel.tile.steps %}
 {% set items = chunk * steps %}
 {% set quick = spec.combine.quick %}
@@ -306,9 +306,9 @@ fn join_totals_quickly(invocation: u32) {
 {%- endmacro %}
 {#- The number of an invocation's chunk in its tile. -#}
 {% macro chunk_place(step) %}{{ "%du * WORKGROUP_SIZE + " % step if step }}invocation{% endmacro %}
-{#- The items of the chunks `name`0 and on. -#}
-{% macro items_of_chunks(name) -%}
-Items({% for position in range(items) %}{{ "%s%d[%d]" % (name, position // chunk, position % chunk) }}{{ ", " if not loop.last }}{% endfor %})
+{#- The items of the chunks in `loaded`. -#}
+{% macro loaded_items() -%}
+Items({% for position in range(items) %}{{ "loaded[%d][%d]" % (position // chunk, position % chunk) }}{{ ", " if not loop.last }}{% endfor %})
 {%- endmacro %}
 {#- Scan the items of a workgroup. -#}
 {% macro scan_in_halves() %}
@@ -365,10 +365,8 @@ const CHUNKS = STEPS * WORKGROUP_SIZE;  // of a tile
 
 fn reduce_tile(tile: u32, invocation: u32) -> Item {
     let first = {{ first_of("tile") }};
-{% for step in range(steps) %}
-    let loaded{{ step }} = load_chunk({{ place(step) }});
-{% endfor %}
-    join_totals(invocation, scan_chunks({{ items_of_chunks("loaded") }}));
+{{ load_steps() -}}
+    join_totals(invocation, scan_chunks({{ loaded_items() }}));
     return {{ text.from_shared("scratch[CHUNKS - 1u]") }};
 }
 {%- endmacro %}

@@ -2,8 +2,7 @@
     element by element, then the elements of the one remaining chunk, and only then invocations exchange items.
     Elements past the end of the row are ignored. They come last in every order that is used here: in each chunk, among
     the lanes and among the subgroups. So no identity is needed in their place. -#}
-{% from "scan/subgroup_scan.wgsl" import first_of, joined, place with context %}
-{% set for_staging = ", invocation" if kernel.exchanges_chunks else "" %}
+{% from "scan/subgroup_scan.wgsl" import chunk_of, first_of, joined, load_steps, place with context %}
 // Combine each position of `sums` with the same position of a chunk that begins `left` elements before the end.
 fn combine_chunks(sums: Chunk, chunk: Chunk, left: u32) -> Chunk {
     let both = Chunk({% for position in range(kernel.tile.chunk) %}join(sums[{{ position }}], chunk[{{ position }}]){{ ", " if not loop.last }}{% endfor %});
@@ -26,12 +25,9 @@ fn reduce_tile(tile: u32, invocation: u32) -> Item {
 {% endif %}
     let first = {{ first_of("tile") }};
     let end = {{ "end_of(tile)" if kernel.tile.per_row else "params.length" }};
+{{ load_steps() -}}
 {% for step in range(kernel.tile.steps) %}
-    let loaded{{ step }} = {{ "load" if kernel.loads_words_first else "load_chunk" }}({{ place(step) }}{{ for_staging }});
-{% endfor %}
-{% for step in range(kernel.tile.steps) %}
-{% set chunk = "chunk_of(" ~ place(step) ~ ", loaded" ~ step ~ for_staging ~ ")" if kernel.loads_words_first else "loaded" ~ step %}
-    let sums{{ step }} = {{ "combine_chunks(sums" ~ (step - 1) ~ ", " ~ chunk ~ ", end - min(" ~ place(step) ~ ", end))" if step else chunk }};
+    let sums{{ step }} = {{ "combine_chunks(sums%d, %s, end - min(%s, end))" % (step - 1, chunk_of(step), place(step)) if step else chunk_of(0) }};
 {% endfor %}
     let own = scan_chunk(sums{{ kernel.tile.steps - 1 }});
     let left = end - min(first, end);

@@ -1,13 +1,13 @@
 {#- Step 2 of a tile: scan its chunks in registers, then the totals of lanes, steps and subgroups. The order of combination
     is that of scan/tile_scan.wgsl.
-    in:  `loaded0`, …
+    in:  `loaded`
     out: `aggregate`, of the tile; `tile_lead`, what precedes the band (or invocation) in the tile, if `led`; where a
          subgroup has several bands, `tile_lead0` and on instead;
-         `chunk0`, …, scanned within the band, or where they are joined later, `local0`, … and `lead0`, … -#}
+         `chunk0`, …, scanned within the band, or where they are joined later, `local` and `lead0`, … -#}
 {% set band_steps = kernel.tile.band_steps %}
     // 2. Scan in registers.
 {% if kernel.subgroups %}
-{% call(step) scan_steps() %}{{ "chunk_of(" ~ place(step) ~ ", loaded" ~ step ~ for_exchange ~ ")" if kernel.loads_words_first else "loaded" ~ step }}{% endcall %}
+{{ scan_steps() -}}
 {% if kernel.tile.chunk == 1 %}{# an element's own scan is that over the lanes #}
 {% for step in range(kernel.tile.steps) %}
 {% set follows = step % band_steps > 0 %}
@@ -28,14 +28,14 @@
 {% set lead = "lead%d" % step %}
 {% endif %}
 {% if joins_now %}
-    let chunk{{ step }} = join_chunk({{ "lane > 0u" if begins else "true" }}, {{ lead }}, local{{ step }});
+    let chunk{{ step }} = join_chunk({{ "lane > 0u" if begins else "true" }}, {{ lead }}, local[{{ step }}]);
 {% endif %}
 {% set whole = "item_at(%s, SUBGROUP_SIZE - 1u)" % lanes %}
     let carry{{ step }} = {{ whole if begins else "join(%s, %s)" % (before, whole) }};
 {% endfor %}
 {% endif %}
 {% if text.packs_heads %}
-    let chunk_heads = packed_heads(array<u32, STEPS>({% for step in range(kernel.tile.steps) %}local{{ step }}[CHUNK - 1u].head{{ ", " if not loop.last }}{% endfor %}));
+    let chunk_heads = packed_heads(array<u32, STEPS>({% for step in range(kernel.tile.steps) %}local[{{ step }}][CHUNK - 1u].head{{ ", " if not loop.last }}{% endfor %}));
     let lead_heads = {% for step in range(kernel.tile.steps) %}{{ "" if loop.first else " | " }}select(0u, {{ "0x%x" % 2 ** step }}u, lead{{ step }}.head != 0u){% endfor %};
 {% endif %}
 {{ scan_bands("carry{0}") -}}
@@ -48,7 +48,7 @@
         tile_leads[level] = {{ text.to_shared("read_total(max((tile >> level) << level, 1u) - 1u)") }};
     }
 {% endif %}
-    let scanned = scan_own(invocation, {{ items_of_chunks("loaded") }});
+    let scanned = scan_own(invocation, {{ loaded_items() }});
 {% if kernel.posts %}
     let aggregate = {{ text.from_shared("scratch[STEPS * WORKGROUP_SIZE - 1u]") }};
 {{ post_aggregate() -}}
@@ -71,9 +71,9 @@
 {% endif %}
 {% else %}
 {% if kernel.takes_steps %}
-    _ = scan_invocations(invocation, compose_chunk(first, loaded0));
+    _ = scan_invocations(invocation, compose_chunk(first, loaded[0]));
 {% else %}
-    let chunk0 = scan_chunk(loaded0);
+    let chunk0 = scan_chunk(loaded[0]);
     _ = scan_invocations(invocation, chunk0[CHUNK - 1u]);
 {% endif %}
     let aggregate = {{ text.from_shared("scratch[WORKGROUP_SIZE - 1u]") }};

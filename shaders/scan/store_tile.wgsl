@@ -53,7 +53,7 @@
 {% set lead = "band_lead" ~ own if kernel.tile.bands > 1 else "lead" %}
 {% set known = "true" if own else "known" %}
 {% if kernel.keeps_storage_form %}
-    let scanned{{ step }} = scan_chunk(chunk_of({{ place(step) }}, again(loaded{{ step }})));
+    let scanned{{ step }} = scan_chunk(chunk_of({{ place(step) }}, again(loaded[{{ step }}])));
     let chunk{{ step }} = join_chunk({{ "lane > 0u" if begins else "true" }}, lead{{ step }}, scanned{{ step }});
 {% endif %}
 {% if text.packs_heads %}
@@ -68,7 +68,7 @@
 {% else %}
     let before{{ step }} = joined{{ step }};
 {% endif %}
-    var result{{ step }} = join_before_heads({{ led }}, before{{ step }}, {{ shifted("Item(before%d, 0u)" % step, "local" ~ step) }}, heads{{ step }});
+    var result{{ step }} = join_before_heads({{ led }}, before{{ step }}, {{ shifted("Item(before%d, 0u)" % step, "local[%d]" % step) }}, heads{{ step }});
     result{{ step }}[0].value = before{{ step }};
 {{ store(place(step), "result" ~ step) -}}
 {% elif kernel.tile.single_lead %}{# join the prefixes of the chunk and of the tile first, then each element #}
@@ -76,16 +76,16 @@
     let before{{ step }} = {{ "pick(lane > 0u, joined" ~ step ~ ", " ~ lead ~ ")" if begins else "joined" ~ step }};
 {% set led = "true" if step else "known || lane > 0u" %}
 {% if kernel.takes_steps %}
-    let result{{ step }} = take_steps({{ place(step) }}, before{{ step }}, loaded{{ step }});
+    let result{{ step }} = take_steps({{ place(step) }}, before{{ step }}, loaded[{{ step }}]);
 {% elif spec.exclusive %}
-    var result{{ step }} = join_chunk({{ led }}, before{{ step }}, {{ shifted("before" ~ step, "local" ~ step) }});
+    var result{{ step }} = join_chunk({{ led }}, before{{ step }}, {{ shifted("before" ~ step, "local[%d]" % step) }});
     result{{ step }}[0] = before{{ step }};
 {% else %}
-    let result{{ step }} = join_chunk({{ led }}, before{{ step }}, local{{ step }});
+    let result{{ step }} = join_chunk({{ led }}, before{{ step }}, local[{{ step }}]);
 {% endif %}
 {{ store(place(step), "result" ~ step) -}}
 {% elif kernel.takes_steps %}
-{{ store("first", "take_steps(first, lead, loaded0)") -}}
+{{ store("first", "take_steps(first, lead, loaded[0])") -}}
 {% elif spec.exclusive %}
 {% set before = "lead" ~ step if kernel.subgroups else "lead" %}
     let shifted{{ step }} = {{ shifted(before, "chunk" ~ step) }};

@@ -41,18 +41,36 @@ fn {{ name }}(lane: u32, own: Item) -> Item {
 pick(lane >= {{ distance }}, join(item_up({{ item }}, {{ distance }}), {{ item }}), {{ item }})
 {%- endmacro %}
 {#- Where an invocation's chunk of this step begins. -#}
-{% macro place(step) %}first{% if step %} + {{ step }}u * {{ "SUBGROUP" if kernel.subgroups else "WORKGROUP" }}_SIZE * CHUNK{% endif %}{% endmacro %}
-{#- Scan the chunk of every step, which the caller gives: `local0` and on are the scans of the chunks. `lanes0` and on
-    are the scans of their totals over the subgroup's lanes. If this is a loop, it is one loop for all steps, so that no
-    step waits for another. If the loop's own steps are taken, a chunk has a total only. -#}
+{% macro place(step) %}first{% if step %} + {{ step }}u * STEP_SIZE{% endif %}{% endmacro %}
+{#- An array of what the caller gives for each step. -#}
+{% macro each_step(type) -%}
+array<{{ type }}, STEPS>(
+{%- for steps in range(kernel.tile.steps) | batch(4) -%}
+{{ "\n        " if kernel.tile.steps > 4 }}{% for step in steps %}{{ caller(step) }}{{ ", " if step + 1 < kernel.tile.steps }}{% endfor %}
+{%- endfor -%}
+{{ ",\n    " if kernel.tile.steps > 4 }})
+{%- endmacro %}
+{#- Load every chunk, so that all reads are under way together: `loaded`. -#}
+{% macro load_steps() %}
+{% set form = "Sources" if kernel.takes_steps else "Loaded" if kernel.loads_words_first else "Chunk" %}
+{% set load = {"Sources": "load_sources", "Loaded": "load", "Chunk": "load_chunk"}[form] %}
+    let loaded = {% call(step) each_step(form) %}{{ load }}({{ place(step) }}{{ ", invocation" if kernel.exchanges_chunks }}){% endcall %};
+{% endmacro %}
+{#- The chunk of a step, once it is loaded. -#}
+{% macro chunk_of(step) -%}
+{{ "chunk_of(%s, loaded[%d]%s)" % (place(step), step, ", invocation" if kernel.exchanges_chunks else "") if kernel.loads_words_first else "loaded[%d]" % step }}
+{%- endmacro %}
+{#- Scan the chunk of every step: `local` has the scans of the chunks. `lanes0` and on are the scans of their totals over
+    the subgroup's lanes. If this is a loop, it is one loop for all steps, so that no step waits for another. If the
+    loop's own steps are taken, a chunk has a total only. -#}
 {% macro scan_steps() %}
-{% for step in range(kernel.tile.steps) %}
 {% if kernel.takes_steps %}
-    let whole{{ step }} = compose_chunk({{ place(step) }}, {{ caller(step) }});
+    let whole = {% call(step) each_step("Item") %}compose_chunk({{ place(step) }}, loaded[{{ step }}]){% endcall %};
 {% else %}
-    let local{{ step }} = scan_chunk({{ caller(step) }});
+    let local = {% call(step) each_step("Chunk") %}scan_chunk({{ chunk_of(step) }}){% endcall %};
 {% endif %}
-{% set total = ("whole%d" if kernel.takes_steps else "local%d[CHUNK - 1u]") % step %}
+{% for step in range(kernel.tile.steps) %}
+{% set total = ("whole[%d]" if kernel.takes_steps else "local[%d][CHUNK - 1u]") % step %}
 {% if kernel.loops_over_lanes %}
     var lanes{{ step }} = {{ total }};
 {% else %}

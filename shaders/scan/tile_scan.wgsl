@@ -7,6 +7,7 @@
 {% from "scan/subgroup_scan.wgsl" import subgroup_scan with context %}
 {% include "scan/item_exchange.wgsl" %}
 // ----- Scan of a tile
+const STEP_SIZE = {{ "SUBGROUP" if kernel.subgroups else "WORKGROUP" }}_SIZE * CHUNK;  // elements from an invocation's chunk to its next one
 {% if kernel.subgroups %}
 {% if not kernel.loops_over_lanes %}
 {{ subgroup_scan("scan_lanes", kernel.tile.subgroup_size) }}
