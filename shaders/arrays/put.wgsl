@@ -36,5 +36,5 @@ fn put_unit(number: u32) {
         return;
     }
     let bits = {{ unit_of("values", "unit.other") }};
-    {{ store_unit("destination", "unit.at", "bits") }}
+    {{ store_unit("unit.at", "bits") }}
 }

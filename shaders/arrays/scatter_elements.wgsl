@@ -37,7 +37,7 @@ const UNITS = {{ 4 // unit }}u;  // in a word
 {% endfor %}
 {% for step in range(steps) %}
     if (number{{ step }} < call.units) {
-        {{ store_unit("destination", "places%d.destination" % step, "bits%d" % step) | indent(4) }}
+        {{ store_unit("places%d.destination" % step, "bits%d" % step) | indent(4) }}
     }
 {% endfor %}
 }

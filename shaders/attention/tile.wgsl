@@ -153,9 +153,9 @@ var<workgroup> {{ name }}: array<vec4<f32>, {{ 32 * 9 }}>;
 {% endmacro %}
 
 {#- Add the product of two factors. -#}
-{% macro multiply(sum, left="left", right="right") %}
+{% macro multiply(sum, right="right") %}
     for (var inner = 0u; inner < CHUNK; inner++) {
-        let a = {{ left }}[inner * PITCH + y];
+        let a = left[inner * PITCH + y];
         let b = {{ right }}[inner * PITCH + x];
         {{ sum }} += mat4x4<f32>(a.x * b, a.y * b, a.z * b, a.w * b);
     }

@@ -1,4 +1,4 @@
-{% from "shared/combine_between.wgsl" import combine_between %}
+{% from "shared/combine_between.wgsl" import combine_between with context %}
 {#- The reduction of a tile of columns: each invocation combines its rows, one below the other, and the first group of
     invocations combines what the groups have. The order is from top to bottom.
     Values: kernel.loads_at_once. -#}
@@ -31,7 +31,7 @@ fn reduce_tile(tile: u32, invocation: u32) -> Chunk {
     let rows = (rows_of_tile() + GROUPS - 1u) / GROUPS;
     let begin = place.first_row + group * rows;
     let end = min(begin + rows, tile_end);
-{% call(row) combine_between("Chunk", "join_chunks", "pick_chunk", kernel.loads_at_once) %}load_row(place, {{ row }}){% endcall %}
+{% call(row) combine_between() %}load_row(place, {{ row }}){% endcall %}
     return join_groups(lane, group, total, (tile_end - place.first_row + rows - 1u) / rows);
 }
 {% else %}
@@ -45,7 +45,7 @@ fn combine_totals(chain: u32, invocation: u32) -> Chunk {
     let tiles_of_group = (tiles + GROUPS - 1u) / GROUPS;
     let begin = group * tiles_of_group;
     let end = min(begin + tiles_of_group, tiles);
-{% call(tile) combine_between("Chunk", "join_chunks", "pick_chunk", kernel.loads_at_once) %}read_total(({{ tile }}) * chains + chain, lane){% endcall %}
+{% call(tile) combine_between() %}read_total(({{ tile }}) * chains + chain, lane){% endcall %}
     return join_groups(lane, group, total, (tiles + tiles_of_group - 1u) / tiles_of_group);
 }
 {% endif %}

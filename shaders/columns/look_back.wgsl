@@ -28,7 +28,7 @@ fn write_chunk(at: u32, chunk: Chunk) {
     let tag = {{ tag }};
 {% for column in range(kernel.tile.chunk) %}
 {% for word in text.item_words("chunk[%d]" % column) %}
-{{ write_word("at", column * kernel.item_words + loop.index0, "COLUMNS", word) }}
+{{ write_word(column * kernel.item_words + loop.index0, "COLUMNS", word) }}
 {%- endfor %}
 {% endfor %}
 }
@@ -36,7 +36,7 @@ fn write_chunk(at: u32, chunk: Chunk) {
 fn read_chunk(at: u32) -> ChunkPost {
     let tag = {{ tag }};
 {% for place in range(kernel.tile.chunk * kernel.item_words) %}
-{{ see_word("at", place, "COLUMNS") }}
+{{ see_word(place, "COLUMNS") }}
 {%- endfor %}
     return ChunkPost({{ all_tagged(kernel.tile.chunk * kernel.item_words) }}, Chunk(
 {% for column in range(kernel.tile.chunk) %}

@@ -5,14 +5,14 @@
     in:  the sources, or the totals of parts -#}
 {% include "shared/arrays.wgsl" %}
 {% from "shared/chunk_access.wgsl" import load_elements with context %}
-{% from "shared/combine_between.wgsl" import combine_between %}
+{% from "shared/combine_between.wgsl" import combine_between with context %}
 {% set from_sources = kernel.stage == "reduce" or kernel.strategy != "three_dispatch" %}
 {% set chunk = kernel.tile.chunk if from_sources else 1 %}
 {% macro combine_chunks(stride) %}
 {% if from_sources %}
-{% call(place) combine_between("Chunk", "join_chunks", "pick_chunk", kernel.loads_at_once, stride) %}load_chunk({{ place }}){% endcall %}
+{% call(place) combine_between(stride) %}load_chunk({{ place }}){% endcall %}
 {% else %}
-{% call(place) combine_between("Chunk", "join_chunks", "pick_chunk", kernel.loads_at_once, stride) %}Chunk(read_total({{ place }})){% endcall %}
+{% call(place) combine_between(stride) %}Chunk(read_total({{ place }})){% endcall %}
 {% endif %}
 {% endmacro %}
 // ----- Parts of rows

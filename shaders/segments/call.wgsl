@@ -82,9 +82,9 @@ fn store_segment(segment: u32, value: Element) {
 }
 
 {# Write the words of an element to an array of words. -#}
-{% macro write_element(array, at, value) %}
-{% for word in text.element_words(value) %}
-    {{ array }}[{{ at }} + {{ loop.index0 }}u] = {{ word }};
+{% macro write_element(array) %}
+{% for word in text.element_words("value") %}
+    {{ array }}[at + {{ loop.index0 }}u] = {{ word }};
 {% endfor %}
 {% endmacro %}
 // Return where one of the two elements of a tile is in memory.
@@ -99,7 +99,7 @@ fn read_part(tile: u32, is_last: u32) -> Element {
 
 fn write_part(tile: u32, is_last: u32, value: Element) {
     let at = part_of(tile, is_last);
-{{ write_element("memory", "at", "value") -}}
+{{ write_element("memory") -}}
 }
 
 // Return where the number of the first segment of a tile is in memory.

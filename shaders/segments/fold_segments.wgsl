@@ -32,7 +32,7 @@ fn staged_element(place: u32) -> Element {
 
 fn stage_element(place: u32, value: Element) {
     let at = slot_of(place);
-{{ write_element("staged", "at", "value") -}}
+{{ write_element("staged") -}}
 }
 
 fn load_chunk(index: u32) -> Elements {

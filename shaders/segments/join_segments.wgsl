@@ -19,7 +19,7 @@ fn staged_element(place: u32) -> Element {
 
 fn stage_element(place: u32, value: Element) {
     let at = place * ELEMENT_WORDS;
-{{ write_element("staged", "at", "value") -}}
+{{ write_element("staged") -}}
 }
 
 // Combine the first parts of `count` tiles, in their order.

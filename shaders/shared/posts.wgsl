@@ -1,23 +1,24 @@
 {#- One word of a post: how it is written, read and decoded. With 64-bit atomics it is the payload with the run's epoch above
-    it. Otherwise it is two halves of 16 bits, each with the epoch above it. `stride` is from one word to the next. -#}
+    it. Otherwise it is two halves of 16 bits, each with the epoch above it. The post begins at word `at`, and `stride` is
+    from one word to the next. -#}
 {% from "shared/peek.wgsl" import peek with context %}
 {% set in_64_bits = kernel.post_format.in_64_bits %}
 {% set tag = "u64(params.epoch) << 32u" if in_64_bits else "params.epoch << 16u" %}
-{% macro nth(at, index, stride) %}{{ at }}{% if index %} + {{ index ~ "u" if stride == "1u" else stride if index == 1 else index ~ "u * " ~ stride }}{% endif %}{% endmacro %}
-{% macro write_word(at, index, stride, word) %}
+{% macro nth(index, stride) %}at{% if index %} + {{ index ~ "u" if stride == "1u" else stride if index == 1 else index ~ "u * " ~ stride }}{% endif %}{% endmacro %}
+{% macro write_word(index, stride, word) %}
 {% if in_64_bits %}
-    atomicStore(&state.posts[{{ nth(at, index, stride) }}], tag | u64({{ word }}));
+    atomicStore(&state.posts[{{ nth(index, stride) }}], tag | u64({{ word }}));
 {% else %}
-    atomicStore(&state.posts[{{ nth(at, 2 * index, stride) }}], tag | ({{ word }} & 0xffffu));
-    atomicStore(&state.posts[{{ nth(at, 2 * index + 1, stride) }}], tag | ({{ word }} >> 16u));
+    atomicStore(&state.posts[{{ nth(2 * index, stride) }}], tag | ({{ word }} & 0xffffu));
+    atomicStore(&state.posts[{{ nth(2 * index + 1, stride) }}], tag | ({{ word }} >> 16u));
 {% endif %}
 {% endmacro %}
-{% macro see_word(at, index, stride) %}
+{% macro see_word(index, stride) %}
 {% if in_64_bits %}
-    let seen{{ index }} = {{ peek("posts[" ~ nth(at, index, stride) ~ "]", "0lu") }};
+    let seen{{ index }} = {{ peek("posts[" ~ nth(index, stride) ~ "]", "0lu") }};
 {% else %}
-    let low{{ index }} = {{ peek("posts[" ~ nth(at, 2 * index, stride) ~ "]") }};
-    let high{{ index }} = {{ peek("posts[" ~ nth(at, 2 * index + 1, stride) ~ "]") }};
+    let low{{ index }} = {{ peek("posts[" ~ nth(2 * index, stride) ~ "]") }};
+    let high{{ index }} = {{ peek("posts[" ~ nth(2 * index + 1, stride) ~ "]") }};
 {% endif %}
 {% endmacro %}
 {#- True if every word that was seen has this run's epoch, without `&&`, which is a branch for each. -#}

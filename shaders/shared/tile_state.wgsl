@@ -67,14 +67,14 @@ fn blocks_of(count: u32) -> u32 {
 fn write_post(at: u32, item: Item) {
     let tag = {{ tag }};
 {% for word in text.item_words("item") %}
-{{ write_word("at", loop.index0, stride, word) }}
+{{ write_word(loop.index0, stride, word) }}
 {%- endfor %}
 }
 
 fn read_post(at: u32) -> Post {
     let tag = {{ tag }};
 {% for word in range(kernel.item_words) %}
-{{ see_word("at", word, stride) }}
+{{ see_word(word, stride) }}
 {%- endfor %}
     return Post({{ all_tagged(kernel.item_words) }}, {{ text.item_from_words(word_seen) }});
 }

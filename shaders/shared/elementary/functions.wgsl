@@ -512,7 +512,7 @@ fn f32_logaddexp(a: f32, b: f32) -> f32 {
     let power = 0x80000000u + bitcast<u32>((r >> 1u) + signed_high_product(exp_slope(r), r));  // exp(r)
     // 1 - log(1 + w) / w by a polynomial in g = w - 1/2
     let g = bitcast<i32>((min(power >> bitcast<u32>(clamp(k, 0i, 31i)), 0x7fffffffu) << 1u) ^ 0x80000000u);
-{{ horner("h", LOG1P, "g") }}
+{{ horner(LOG1P, "g") }}
     let more = high_product(power, ~bitcast<u32>(max(h0, 0i)));
     let more_bits = bitcast<u32>(f32(bitcast<i32>(more >> 1u))) - ((bitcast<u32>(k) + 30u) << 23u);
     if ((bitcast<u32>(distance) & 0x7fffffffu) < 0x428a0000u) {  // 69

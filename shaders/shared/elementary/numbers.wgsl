@@ -182,7 +182,7 @@ fn scaled_multiply(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
 // 2^63 / b for b >= 2^31, or 2^32 - 1: a polynomial and two steps of Newton's method.
 fn reciprocal_significand(b: u32) -> u32 {
     let g = bitcast<i32>((b << 1u) ^ 0x80000000u);
-{{ horner("h", RECIPROCAL, "g") }}
+{{ horner(RECIPROCAL, "g") }}
     let first_error = bitcast<i32>(0x40000000u - high_product(b, bitcast<u32>(h0) << 1u));  // 30 fractional bits
     let guess = h0 + (signed_high_product(h0, first_error << 6u) >> 4u);
     let low = b * (bitcast<u32>(guess) << 1u);
@@ -232,7 +232,7 @@ fn scaled_root(a: vec2<u32>) -> vec2<u32> {
     let odd = (a.y & 1u) == 1u;
     let radicand = select(a.x >> 1u, a.x, odd);  // 30 fractional bits
     let g = bitcast<i32>((a.x << 1u) ^ 0x80000000u);
-{{ horner("h", ROOT, "g") }}
+{{ horner(ROOT, "g") }}
     let guess = select(bitcast<u32>(h0), high_product(bitcast<u32>(h0), {{ HALF_ROOT }}), odd);  // 30 fractional bits
     let one = high_product(high_product(guess << 1u, guess << 1u), radicand);  // 28 fractional bits
     let error = bitcast<i32>((0x10000000u - one) << 9u);

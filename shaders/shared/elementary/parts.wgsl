@@ -27,7 +27,7 @@ fn exp_reduced(r: i32, k: u32) -> vec2<u32> {
 
 // (exp(r) - 1) / r - 1 for |r| <= 0.36: r with 32 fractional bits, the result with 31.
 fn exp_slope(r: i32) -> i32 {
-{{ horner("h", EXP, "r") }}
+{{ horner(EXP, "r") }}
     return signed_high_product(h0, r);
 }
 {% endif %}
@@ -174,7 +174,7 @@ fn log_words(a: vec2<u32>) -> vec2<u32> {
     let unit = select(a.x << 3u, a.x << 2u, above);
     let change = select(select(0u, a.x, low), (a.x >> 2u) - (a.x << 1u), high);
     let r = bitcast<i32>(unit + change);  // 34 fractional bits
-{{ horner("h", LOG, "r") }}
+{{ horner(LOG, "r") }}
     // log(1 + r) = r (1 + slope), slope = r (r h - 1/2)
     let slope = signed_high_product(r, (signed_high_product(h0, r) >> 3u) - 0x40000000i);  // 33 fractional bits
     let bend = signed_high_product(r, slope);
@@ -196,7 +196,7 @@ fn scaled_log1p(a: vec2<u32>, negative: bool) -> vec2<u32> {
     let fixed = bitcast<i32>(words_negate(scaled_to_words(a), negative).x);  // 32 fractional bits
     let r = select(0i, fixed << 2u, near);
     // log(1 + r) / r - 1 = r (r h - 1/2)
-{{ horner("h", LOG, "r") }}
+{{ horner(LOG, "r") }}
     let slope = signed_high_product(r, (signed_high_product(h0, r) >> 3u) - 0x40000000i) >> 2u;  // 31 fractional bits
     let factor = 0x80000000u + bitcast<u32>(slope);
     let top = factor >> 31u;
