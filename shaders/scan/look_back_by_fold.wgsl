@@ -33,7 +33,7 @@ fn claim(invocation: u32, late: u32, impatient: bool) -> u32 {
     return workgroupUniformLoad(&shared_late);
 }
 
-// Return the nearest late tile among the BLOCK tiles before this one, or NO_TILE if all of those are claimed.
+// Return the nearest late tile among the BLOCK tiles before this one that is not claimed, or NO_TILE.
 fn late_before(invocation: u32, tile: u32, impatient: bool) -> u32 {
 {% call by_lanes() %}
     let distance = min(min(invocation, BLOCK - 1u), tile - 1u);
@@ -45,11 +45,7 @@ fn late_before(invocation: u32, tile: u32, impatient: bool) -> u32 {
         shared_late = select(NO_TILE, tile - 1u - nearest, nearest < BLOCK);
     }
 {% endcall %}
-    let late = workgroupUniformLoad(&shared_late);
-    if (late == NO_TILE) {
-        return NO_TILE;
-    }
-    return claim(invocation, late, impatient);
+    return workgroupUniformLoad(&shared_late);
 }
 {% endif %}
 
@@ -78,9 +74,10 @@ fn share_look_back(invocation: u32, tile: u32, aggregate: Item) -> u32 {
         }
         if (outcome == FOLD || (impatient && helped == NO_TILE)) {
             let ahead = fold_ahead(invocation, seek_frontier(invocation), tile, LOOKS, REST);
-            if (ahead < tile) {
-                helped = claim(invocation, ahead, impatient);
-            }
+            helped = select(NO_TILE, ahead, ahead < tile);
+        }
+        if (helped != NO_TILE) {
+            helped = claim(invocation, helped, impatient);
         }
         if (helped != NO_TILE) {
             late = helped;
