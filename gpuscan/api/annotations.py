@@ -193,6 +193,19 @@ class ChunkOptions(TypedDict, total=False):
     reproducible: str | None
 
 
+class PlainChunks(ChunkOptions, total=False):
+    """The options of a scan of chunks with results like the chunks, except for the dtype."""
+
+    before: None
+    after: None
+
+
+class MappedChunks(ChunkOptions, total=False):
+    """The options of a scan of chunks with a function of the caller, which decides what the results are."""
+
+    dtype: DTypeLike | None
+
+
 class ReduceOptions(TypedDict, total=False):
     """The options of `gpuscan.reduce` that never decide the type of its result."""
 
@@ -268,6 +281,14 @@ class RecurrenceOptions(TypedDict, total=False):
     initial: ArrayLike | None
     reverse: bool
     device: Devices
+    reproducible: str | None
+
+
+class RecurrenceGradientOptions(TypedDict, total=False):
+    """The options of `gpuscan.linear_recurrence_vjp`, but for `initial`."""
+
+    axis: int
+    reverse: bool
     reproducible: str | None
 
 

@@ -27,11 +27,12 @@ from gpuscan.problem.arguments import Leaf, as_array, as_flag, initial_rows, nat
 from gpuscan.problem.broadcasting import find_repeated_axes
 from gpuscan.problem.fixed_bits import EVERYWHERE, is_everywhere
 from gpuscan.problem.problem import Problem
+from gpuscan.reference import scan as reference
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-    from gpuscan.api.annotations import DTypeOf, Mapped, Of, RecurrenceOptions, S, T, Value
+    from gpuscan.api.annotations import DTypeOf, Mapped, Of, RecurrenceGradientOptions, RecurrenceOptions, S, T, Value
 
 
 @operator(identity=(1, 0), name="affine")
@@ -150,47 +151,19 @@ def linear_recurrence(
 
 @overload
 def linear_recurrence_vjp(
-    a: ArrayLike,
-    h: Array,
-    grad_h: ArrayLike,
-    *,
-    axis: int = ...,
-    initial: None = ...,
-    reverse: bool = ...,
-    reproducible: str | None = ...,
+    a: ArrayLike, h: Array, grad_h: ArrayLike, *, initial: None = ..., **options: Unpack[RecurrenceGradientOptions]
 ) -> tuple[Array, Array, None]: ...
 @overload
 def linear_recurrence_vjp(
-    a: ArrayLike,
-    h: Array,
-    grad_h: ArrayLike,
-    *,
-    axis: int = ...,
-    initial: ArrayLike,
-    reverse: bool = ...,
-    reproducible: str | None = ...,
+    a: ArrayLike, h: Array, grad_h: ArrayLike, *, initial: ArrayLike, **options: Unpack[RecurrenceGradientOptions]
 ) -> tuple[Array, Array, Array]: ...
 @overload
 def linear_recurrence_vjp(
-    a: ArrayLike,
-    h: Of[S],
-    grad_h: ArrayLike,
-    *,
-    axis: int = ...,
-    initial: None = ...,
-    reverse: bool = ...,
-    reproducible: str | None = ...,
+    a: ArrayLike, h: Of[S], grad_h: ArrayLike, *, initial: None = ..., **options: Unpack[RecurrenceGradientOptions]
 ) -> tuple[AnyArray, NDArray[S], None]: ...
 @overload
 def linear_recurrence_vjp(
-    a: ArrayLike,
-    h: Of[S],
-    grad_h: ArrayLike,
-    *,
-    axis: int = ...,
-    initial: ArrayLike,
-    reverse: bool = ...,
-    reproducible: str | None = ...,
+    a: ArrayLike, h: Of[S], grad_h: ArrayLike, *, initial: ArrayLike, **options: Unpack[RecurrenceGradientOptions]
 ) -> tuple[AnyArray, NDArray[S], AnyArray]: ...
 @overload
 def linear_recurrence_vjp(
@@ -198,10 +171,8 @@ def linear_recurrence_vjp(
     h: ArrayLike,
     grad_h: ArrayLike,
     *,
-    axis: int = ...,
     initial: ArrayLike | None = ...,
-    reverse: bool = ...,
-    reproducible: str | None = ...,
+    **options: Unpack[RecurrenceGradientOptions],
 ) -> tuple[Any, Any, Any]: ...
 @launchable_with("a", "initial", data=["grad_h"])
 def linear_recurrence_vjp(
@@ -341,20 +312,12 @@ def _gradients_on_cpu(problem: Problem) -> list[AnyArray]:
         return results
     wide = compute_dtype(problem.source.fields[0].scalar)
     a, grad_h, h = (leaf.astype(wide, copy=False) for leaf in problem.numpy_leaves)
-    # The step to the next gate in the order of the recurrence. The gradient runs the other way.
-    axis, step = problem.axis, 1 if problem.reverse else -1
-    here, neighbour = _overlap(problem, step)
-    gates = np.zeros_like(a)
-    gates[here] = a[neighbour]
-    grad_b = linear_recurrence(gates, grad_h, axis=axis, reverse=problem.reverse, device="numpy")
-    states = np.zeros_like(h)
-    states[neighbour] = h[here]
-    seeds = problem.numpy_seeds
-    if seeds is not None:
-        start = seeds[0].reshape(tuple(size for i, size in enumerate(problem.shape) if i != axis))
-        first = [slice(None)] * h.ndim
-        first[axis] = slice(0, 1) if step > 0 else slice(-1, None)
-        states[tuple(first)] = np.expand_dims(start, axis)
+    shape, axis, reverse, seeds = problem.shape, problem.axis, problem.reverse, problem.numpy_seeds
+    start = 0 if seeds is None else seeds[0].reshape(shape[:axis] + shape[axis + 1 :])
+    # The gradient runs against the order of the recurrence.
+    gates = reference.shift(a, 0, axis, reverse=reverse)
+    states = reference.shift(h, start, axis, reverse=not reverse)
+    grad_b = linear_recurrence(gates, grad_h, axis=axis, reverse=reverse, device="numpy")
     with np.errstate(all="ignore"):
         results[0][...], results[1][...] = grad_b * states, grad_b
     return results
@@ -406,13 +369,6 @@ def shift_elements(
     )
     (found,) = execute(seeds_by_rows(whole), home, "auto", None)
     return found
-
-
-def _overlap(problem: Problem, step: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Return the index of all elements with a neighbour `step` further along the axis, and the neighbours' index."""
-    here, there = [slice(None)] * len(problem.shape), [slice(None)] * len(problem.shape)
-    here[problem.axis], there[problem.axis] = (slice(0, -1), slice(1, None))[::step]
-    return tuple(here), tuple(there)
 
 
 def _product(value: tuple[Value, Value]) -> Value:

@@ -40,60 +40,35 @@ from gpuscan.reference.chunks import accumulate_stream
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-    from gpuscan.api.annotations import B, ChunkOptions, DTypeOf, Mapped, Operation, T
+    from gpuscan.api.annotations import B, DTypeOf, Mapped, MappedChunks, Operation, PlainChunks, T
 
 Leaves = list[AnyArray]
 
 
 @overload
 def scan_chunks(
-    chunks: Iterable[B],
-    op: Operation = ...,
-    *,
-    dtype: None = ...,
-    before: None = ...,
-    after: None = ...,
-    **options: Unpack[ChunkOptions],
+    chunks: Iterable[B], op: Operation = ..., *, dtype: None = ..., **options: Unpack[PlainChunks]
 ) -> Iterator[B]: ...
 @overload
 def scan_chunks(
-    chunks: Iterable[AnyArray],
-    op: Operation = ...,
-    *,
-    dtype: DTypeOf[T],
-    before: None = ...,
-    after: None = ...,
-    **options: Unpack[ChunkOptions],
+    chunks: Iterable[AnyArray], op: Operation = ..., *, dtype: DTypeOf[T], **options: Unpack[PlainChunks]
 ) -> Iterator[NDArray[T]]: ...
 @overload
 def scan_chunks(
-    chunks: Iterable[object],
-    op: Operation = ...,
-    *,
-    dtype: DTypeLike,
-    before: None = ...,
-    after: None = ...,
-    **options: Unpack[ChunkOptions],
+    chunks: Iterable[object], op: Operation = ..., *, dtype: DTypeLike, **options: Unpack[PlainChunks]
 ) -> Iterator[Any]: ...
 @overload
 def scan_chunks(
     chunks: Iterable[object],
     op: Operation = ...,
     *,
-    dtype: DTypeLike | None = ...,
     before: Mapped,
     after: Mapped | None = ...,
-    **options: Unpack[ChunkOptions],
+    **options: Unpack[MappedChunks],
 ) -> Iterator[Any]: ...
 @overload
 def scan_chunks(
-    chunks: Iterable[object],
-    op: Operation = ...,
-    *,
-    dtype: DTypeLike | None = ...,
-    before: None = ...,
-    after: Mapped,
-    **options: Unpack[ChunkOptions],
+    chunks: Iterable[object], op: Operation = ..., *, before: None = ..., after: Mapped, **options: Unpack[MappedChunks]
 ) -> Iterator[Any]: ...
 def scan_chunks(
     chunks: Iterable[object],

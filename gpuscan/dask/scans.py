@@ -486,24 +486,22 @@ def call_of(
     shapes = [tuple(1 if np.isnan(n) else int(n) for n in array.shape) for array in arrays]
     like = [np.broadcast_to(np.zeros((), a.dtype), shape) for a, shape in zip(arrays, shapes, strict=True)]
     bundle = structure.build_bundle(like)
+    shape, trailing = split_axes(*structure_and_leaves(bundle), own_axes(bundle), operator, before)
+    axis = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
+    ndim = len(shape)
     if isinstance(as_map(before), IndexedMap):
         assert before is not None
-        shape, trailing = split_axes(*structure_and_leaves(bundle), own_axes(bundle), operator, before)
-        along = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
-        index = _indices_along(arrays[0], len(shape), along)
+        index = _indices_along(arrays[0], ndim, axis)
         return call_of(
             (structure.build_bundle(arrays), index),
             op,
-            along,
+            axis,
             dtype,
             exclusive=exclusive,
             reverse=reverse,
             before=partial(_apply_to_pair, before),
             after=after,
         )
-    shape, trailing = split_axes(*structure_and_leaves(bundle), own_axes(bundle), operator, before)
-    axis = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
-    ndim = len(shape)
     # Scans of empty arrays on NumPy show the dtypes of what is combined, and of the results.
     empty = structure.build_bundle([np.empty((0,) * ndim + a.shape[ndim:], a.dtype) for a in like])
     options: dict[str, Any] = {"axis": axis, "dtype": dtype, "before": before, "device": NUMPY}
