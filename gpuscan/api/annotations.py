@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, DTypeLike
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, Distributed
-from gpuscan.api.home import Operation as Operation
 from gpuscan.array_types import AnyArray
+from gpuscan.operators.operator import Operator
 from gpuscan.planning.strategies import Strategy
 
 # ----- Arrays
@@ -55,6 +55,9 @@ Of: TypeAlias = np.ndarray[Any, np.dtype[S]]
 Axes: TypeAlias = int | tuple[int, ...] | None
 
 # ----- Functions of the caller
+
+# The operator of a scan.
+Operation: TypeAlias = str | np.ufunc | Operator | Callable[..., object]
 
 # The step of a loop: the carry and an element to the next carry, or to a pair of it and an output.
 Step: TypeAlias = Callable[[Any, Any], object]
@@ -257,6 +260,13 @@ class WholeReduction(ReduceOptions, total=False):
     after: None
 
 
+class MapOptions(TypedDict, total=False):
+    """The options of `gpuscan.map` without an array to write to."""
+
+    out: None
+    device: Device | str | int | None
+
+
 class SortOptions(TypedDict, total=False):
     """The options of `gpuscan.sort` and `gpuscan.argsort`."""
 
@@ -272,6 +282,12 @@ class CumulativeOptions(TypedDict, total=False):
     axis: int | None
     include_initial: bool
     device: Devices
+
+
+class NewSums(CumulativeOptions, total=False):
+    """The same without an array to write to."""
+
+    out: None
 
 
 class RecurrenceOptions(TypedDict, total=False):

@@ -18,7 +18,7 @@ from gpuscan.problem.arguments import as_flag, resolve_axis
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-    from gpuscan.api.annotations import C, CumulativeOptions, DTypeOf, F, Of, T
+    from gpuscan.api.annotations import C, CumulativeOptions, DTypeOf, F, NewSums, Of, T
 
 
 @overload
@@ -26,34 +26,23 @@ def cumulative_sum(
     x: Array, /, *, dtype: DTypeLike | None = ..., out: Array | None = ..., **options: Unpack[CumulativeOptions]
 ) -> Array: ...
 @overload
-def cumulative_sum(
-    x: Of[F], /, *, dtype: None = ..., out: None = ..., **options: Unpack[CumulativeOptions]
-) -> NDArray[F]: ...
+def cumulative_sum(x: Of[F], /, *, dtype: None = ..., **options: Unpack[NewSums]) -> NDArray[F]: ...
 @overload
 def cumulative_sum(
-    x: Of[np.signedinteger[Any] | np.bool_],
-    /,
-    *,
-    dtype: None = ...,
-    out: None = ...,
-    **options: Unpack[CumulativeOptions],
+    x: Of[np.signedinteger[Any] | np.bool_], /, *, dtype: None = ..., **options: Unpack[NewSums]
 ) -> NDArray[np.int64]: ...
 @overload
 def cumulative_sum(
-    x: Of[np.unsignedinteger[Any]], /, *, dtype: None = ..., out: None = ..., **options: Unpack[CumulativeOptions]
+    x: Of[np.unsignedinteger[Any]], /, *, dtype: None = ..., **options: Unpack[NewSums]
 ) -> NDArray[np.uint64]: ...
 @overload
-def cumulative_sum(
-    x: ArrayLike, /, *, dtype: DTypeOf[T], out: None = ..., **options: Unpack[CumulativeOptions]
-) -> NDArray[T]: ...
+def cumulative_sum(x: ArrayLike, /, *, dtype: DTypeOf[T], **options: Unpack[NewSums]) -> NDArray[T]: ...
 @overload
 def cumulative_sum(
     x: object, /, *, out: C, dtype: DTypeLike | None = ..., **options: Unpack[CumulativeOptions]
 ) -> C: ...
 @overload
-def cumulative_sum(
-    x: ArrayLike, /, *, dtype: DTypeLike | None = ..., out: None = ..., **options: Unpack[CumulativeOptions]
-) -> AnyArray: ...
+def cumulative_sum(x: ArrayLike, /, *, dtype: DTypeLike | None = ..., **options: Unpack[NewSums]) -> AnyArray: ...
 @launchable
 def cumulative_sum(
     x: object,
@@ -98,34 +87,23 @@ def cumulative_prod(
     x: Array, /, *, dtype: DTypeLike | None = ..., out: Array | None = ..., **options: Unpack[CumulativeOptions]
 ) -> Array: ...
 @overload
-def cumulative_prod(
-    x: Of[F], /, *, dtype: None = ..., out: None = ..., **options: Unpack[CumulativeOptions]
-) -> NDArray[F]: ...
+def cumulative_prod(x: Of[F], /, *, dtype: None = ..., **options: Unpack[NewSums]) -> NDArray[F]: ...
 @overload
 def cumulative_prod(
-    x: Of[np.signedinteger[Any] | np.bool_],
-    /,
-    *,
-    dtype: None = ...,
-    out: None = ...,
-    **options: Unpack[CumulativeOptions],
+    x: Of[np.signedinteger[Any] | np.bool_], /, *, dtype: None = ..., **options: Unpack[NewSums]
 ) -> NDArray[np.int64]: ...
 @overload
 def cumulative_prod(
-    x: Of[np.unsignedinteger[Any]], /, *, dtype: None = ..., out: None = ..., **options: Unpack[CumulativeOptions]
+    x: Of[np.unsignedinteger[Any]], /, *, dtype: None = ..., **options: Unpack[NewSums]
 ) -> NDArray[np.uint64]: ...
 @overload
-def cumulative_prod(
-    x: ArrayLike, /, *, dtype: DTypeOf[T], out: None = ..., **options: Unpack[CumulativeOptions]
-) -> NDArray[T]: ...
+def cumulative_prod(x: ArrayLike, /, *, dtype: DTypeOf[T], **options: Unpack[NewSums]) -> NDArray[T]: ...
 @overload
 def cumulative_prod(
     x: object, /, *, out: C, dtype: DTypeLike | None = ..., **options: Unpack[CumulativeOptions]
 ) -> C: ...
 @overload
-def cumulative_prod(
-    x: ArrayLike, /, *, dtype: DTypeLike | None = ..., out: None = ..., **options: Unpack[CumulativeOptions]
-) -> AnyArray: ...
+def cumulative_prod(x: ArrayLike, /, *, dtype: DTypeLike | None = ..., **options: Unpack[NewSums]) -> AnyArray: ...
 @launchable
 def cumulative_prod(
     x: object,

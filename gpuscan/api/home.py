@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TypeAlias
-
-import numpy as np
+from typing import Any, TypeAlias
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device, resolve_device
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.team import Team, one_of
 from gpuscan.device.adapters import adapter_number, names
-from gpuscan.operators.operator import Operator
-from gpuscan.problem.problem import Problem, ProblemOptions, ReductionOptions
+from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import parts_of
 
 # The type of `device=` in functions that may run on several devices.
@@ -30,9 +26,6 @@ Devices: TypeAlias = (
     | tuple[Device | str | int, ...]
     | None
 )
-
-# The operator of a scan.
-Operation: TypeAlias = str | np.ufunc | Operator | Callable[..., object]
 
 
 def home_of(arrays: Iterable[object], device: Device | str | int | None) -> Device | None:
@@ -91,44 +84,15 @@ def resolve_devices(given: Iterable[Device | str | int | None]) -> list[Device]:
     return devices
 
 
-class Distributed(ABC):
+class Distributed:
     """An array on several devices. `gpuscan.scan` and `gpuscan.reduce` call its methods for bundles of such arrays."""
 
     # What other functions refuse it by, instead of copying it to NumPy.
     is_sharded = True
 
-    @abstractmethod
-    def _scan_bundle(
-        self,
-        x: object,
-        op: Operation,
-        options: ProblemOptions,
-        *,
-        out: object,
-        compensated: object,
-        return_total: object,
-        strategy: str,
-        refused: Mapping[str, object],
-    ) -> object:
-        """Return the scan of a bundle of such arrays."""
 
-    @abstractmethod
-    def _reduce_bundle(
-        self,
-        x: object,
-        op: Operation,
-        axis: object,
-        options: ReductionOptions,
-        *,
-        keepdims: object,
-        out: object,
-        refused: dict[str, object],
-    ) -> object:
-        """Return the reduction of a bundle of such arrays."""
-
-
-def find_distributed(x: object) -> Distributed | None:
-    """Return the first array of a bundle that is on several devices; None if there is none."""
+def find_distributed(x: object) -> Any:
+    """Return the first `gpuscan.ShardedArray` of a bundle; None if there is none. Its module needs this one."""
     if isinstance(x, Distributed):
         return x
     if isinstance(x, (tuple, dict, list)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
@@ -25,78 +25,35 @@ from gpuscan.problem.problem import Problem
 from gpuscan.reference.scan import map_arrays
 
 if TYPE_CHECKING:
-    from gpuscan.api.annotations import C, Mapped, P, Plain, Q, Several, Value
+    from gpuscan.api.annotations import C, MapOptions, Mapped, P, Plain, Q, Several, Value
 
 # The most bytes of NumPy arrays, inputs and results together, that are on a device at a time. Not tuned.
 _PIECE_BYTES = 256 << 20
 
 
 @overload
-def map(
-    function: Callable[[Value], Several], x: object, /, *, out: None = ..., device: Device | str | int | None = ...
-) -> Any: ...
+def map(function: Callable[[Value], Several], x: object, /, **options: Unpack[MapOptions]) -> Any: ...
 @overload
-def map(
-    function: Callable[[P], Several], x: object, /, *, out: None = ..., device: Device | str | int | None = ...
-) -> Any: ...
+def map(function: Callable[[P], Several], x: object, /, **options: Unpack[MapOptions]) -> Any: ...
 @overload
-def map(
-    function: Callable[[Value, Value], Several],
-    x: object,
-    y: object,
-    /,
-    *,
-    out: None = ...,
-    device: Device | str | int | None = ...,
-) -> Any: ...
+def map(function: Callable[[Value, Value], Several], x: object, y: object, /, **options: Unpack[MapOptions]) -> Any: ...
 @overload
-def map(
-    function: Callable[[P, Q], Several],
-    x: object,
-    y: object,
-    /,
-    *,
-    out: None = ...,
-    device: Device | str | int | None = ...,
-) -> Any: ...
+def map(function: Callable[[P, Q], Several], x: object, y: object, /, **options: Unpack[MapOptions]) -> Any: ...
 @overload
-def map(
-    function: Mapped, x: Array, y: Array | Plain = ..., /, *, out: None = ..., device: Device | str | int | None = ...
-) -> Array: ...
+def map(function: Mapped, x: Array, y: Array | Plain = ..., /, **options: Unpack[MapOptions]) -> Array: ...
 @overload
-def map(
-    function: Mapped, x: Plain, y: Array, /, *, out: None = ..., device: Device | str | int | None = ...
-) -> Array: ...
+def map(function: Mapped, x: Plain, y: Array, /, **options: Unpack[MapOptions]) -> Array: ...
 @overload
-def map(
-    function: Mapped, x: Plain, y: Plain = ..., /, *, out: None = ..., device: Device | str | int | None = ...
-) -> AnyArray: ...
+def map(function: Mapped, x: Plain, y: Plain = ..., /, **options: Unpack[MapOptions]) -> AnyArray: ...
 @overload
 def map(function: Mapped, *arrays: object, out: C, device: Device | str | int | None = ...) -> C: ...
 @overload
-def map(
-    function: Mapped, x: Several, /, *arrays: object, out: None = ..., device: Device | str | int | None = ...
-) -> Any: ...
+def map(function: Mapped, x: Several, /, *arrays: object, **options: Unpack[MapOptions]) -> Any: ...
+@overload
+def map(function: Mapped, x: object, y: Several, /, *arrays: object, **options: Unpack[MapOptions]) -> Any: ...
 @overload
 def map(
-    function: Mapped,
-    x: object,
-    y: Several,
-    /,
-    *arrays: object,
-    out: None = ...,
-    device: Device | str | int | None = ...,
-) -> Any: ...
-@overload
-def map(
-    function: Mapped,
-    x: object,
-    y: object,
-    z: object,
-    /,
-    *arrays: object,
-    out: None = ...,
-    device: Device | str | int | None = ...,
+    function: Mapped, x: object, y: object, z: object, /, *arrays: object, **options: Unpack[MapOptions]
 ) -> Any: ...
 def map(
     function: Callable[..., object], *arrays: object, out: object = None, device: Device | str | int | None = None
