@@ -64,17 +64,17 @@ class StateRun:
         is_last[-1:] = 1
         weights, after, ends = (self._device.asarray(array) for array in (grad_y, grad_last, is_last))
         gates, h = self.states()
-        of_states = self._map(_to_states_complex if self._is_complex else _to_states, outward, weights, after, ends)
-        a, states = (self._map(np.conj, gates), self._map(np.conj, h)) if self._is_complex else (gates, h)
+        a, states = gates, h
+        if self._is_complex:
+            # y is twice the real part of the sum of products.
+            weights, a, states = self._map(np.add, weights, weights), self._map(np.conj, gates), self._map(np.conj, h)
+        of_states = self._map(_to_states, outward, weights, after, ends)
         of_gates, of_inputs, _ = recurrence.gradients(
             a, states, of_states, axis=TIME, initial=None, reverse=False, device=self._device
         )
         rates, by_decay = self._map(_rates, of_gates, gates, dt)
-        to_steps, to_weights = (
-            (_to_steps_complex, _to_weights_complex) if self._is_complex else (_to_steps, _to_weights)
-        )
-        by_u_and_dt = self._map(to_steps, of_inputs, inward, u, dt, rates, decays)
-        by_weights = self._map(to_weights, of_inputs, u, dt, weights, h)
+        by_u_and_dt = self._map(_to_steps, of_inputs, inward, u, dt, rates, decays)
+        by_weights = self._map(_to_weights, of_inputs, u, dt, weights, states)
         shapes = self._shapes
         return [
             *self.sum_repeated_axes(by_u_and_dt, shapes[:2]),
@@ -125,11 +125,7 @@ def _twice_real_product(one: Value, other: Value) -> object:
 
 
 def _to_states(outward: Value, grad_y: Value, grad_last: Value, is_last: Value) -> object:
-    return outward * grad_y + grad_last * is_last
-
-
-def _to_states_complex(outward: Value, grad_y: Value, grad_last: Value, is_last: Value) -> object:
-    return np.conj(outward) * (2 * grad_y) + grad_last * is_last
+    return np.conj(outward) * grad_y + grad_last * is_last
 
 
 def _rates(of_gate: Value, gate: Value, dt: Value) -> tuple[Value, Value]:
@@ -140,21 +136,13 @@ def _rates(of_gate: Value, gate: Value, dt: Value) -> tuple[Value, Value]:
 
 def _to_steps(grad: Value, inward: Value, u: Value, dt: Value, rate: Value, decay: Value) -> object:
     """Return what the gradients with respect to u and dt are sums of."""
-    return grad * inward * dt, grad * inward * u + rate * decay
-
-
-def _to_steps_complex(grad: Value, inward: Value, u: Value, dt: Value, rate: Value, decay: Value) -> object:
     of_product = np.real(grad * np.conj(inward))
     return of_product * dt, of_product * u + np.real(rate * np.conj(decay))
 
 
-def _to_weights(grad: Value, u: Value, dt: Value, grad_y: Value, h: Value) -> object:
+def _to_weights(grad: Value, u: Value, dt: Value, grad_y: Value, conjugate: Value) -> object:
     """Return what the gradients with respect to B and C are sums of."""
-    return grad * (u * dt), grad_y * h
-
-
-def _to_weights_complex(grad: Value, u: Value, dt: Value, grad_y: Value, h: Value) -> object:
-    return grad * (u * dt), np.conj(h) * (2 * grad_y)
+    return grad * (u * dt), grad_y * conjugate
 
 
 @operator(identity=(0, 0), name="sums")
