@@ -24,9 +24,10 @@ class Placement:
 
     Attributes:
         width: the 32-bit words of the widest access that the buffers' offsets allow: 4, 2 or 1.
-        exact: the bytes after the destination's end belong to someone else and are not written.
-        shared: a source and a destination are in one buffer.
-        in_place: each destination is its source.
+        exact: the bytes after the destination's end belong to someone else and are not written. Otherwise stores may
+            fill the last 16 bytes.
+        shared: a source and a destination are in one buffer, so sources are bound as destinations are.
+        in_place: each destination is its source, bound once.
         views: for each source and then for each destination, how the shader finds the array's words in its buffer:
             ``""`` for an array that is bound where it begins, ``"offset"`` for one that begins elsewhere, ``"rows"``
             for one with rows that are also apart. Empty if all are ``""``. The numbers are parameters of a run.
@@ -40,15 +41,10 @@ class Placement:
 
 
 @dataclass(frozen=True)
-class Access:
-    """Describe how a shader reads and writes the arrays.
+class Access(Placement):
+    """Describe how a shader reads and writes arrays that are placed so. `width` may be less than the offsets allow.
 
     Attributes:
-        width: the 32-bit words that one load or store may take: 4, 2 or 1.
-        exact: no byte past the end is written. Otherwise stores may fill the last 16 bytes.
-        shared: a source and a destination are in one buffer, so sources are bound as destinations are.
-        in_place: each destination is its source, bound once.
-        views: as in `Placement`.
         several_rows: there are several rows, which are contiguous in memory.
         whole_chunks: each of several rows is whole chunks, so that a row begins and ends with a chunk.
         reversed_together: several rows are read backwards as one row.
@@ -60,11 +56,6 @@ class Access:
             subgroup access neighbouring words.
     """
 
-    width: int = 4
-    exact: bool = False
-    shared: bool = False
-    in_place: bool = False
-    views: tuple[str, ...] = ()
     several_rows: bool = False
     whole_chunks: bool = False
     reversed_together: bool = False
