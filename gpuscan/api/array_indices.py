@@ -351,6 +351,11 @@ def take_at(array: Array, indices: object, axis: int) -> Array:
     return found if given.shape else found[(*[slice(None)] * axis, 0)]
 
 
+def take_places(array: Array, places: Array, axis: int) -> Array:
+    """Return ``np.take(array, places, axis)`` for places in 32 bits that are known to be inside the axis."""
+    return Array._of(array.device, take(_make_indexed_array(array, (axis,), axis, places)))
+
+
 def take_along_axis(array: Array, indices: object, axis: int) -> Array:
     """Return ``np.take_along_axis(array, indices, axis)``.
 

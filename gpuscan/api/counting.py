@@ -22,6 +22,14 @@ from gpuscan.engine.counting import Edges, count_bins, count_labels, search
 from gpuscan.engine.element_copy import contiguous, duplicate, stretch_of
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.errors import DeviceMemoryError, UnsupportedDtypeError, abbreviate
+from gpuscan.operators.parameter_array import (
+    ParameterArray,
+    as_parameter_array,
+    combine_arrays,
+    compute_array,
+    is_float_parameter,
+)
+from gpuscan.operators.parameters import reveal
 from gpuscan.problem.arguments import (
     as_array,
     as_bits,
@@ -31,7 +39,7 @@ from gpuscan.problem.arguments import (
     resolve_axis,
     structure_and_leaves,
 )
-from gpuscan.problem.nearest_numbers import nearest_in
+from gpuscan.problem.nearest_numbers import nearest_in, thresholds_of
 from gpuscan.problem.results import assemble_arrays
 
 if TYPE_CHECKING:
@@ -197,7 +205,7 @@ def histogram(
     *,
     device: Devices = ...,
 ) -> tuple[AnyArray, AnyArray]: ...
-@launchable
+@launchable_with("bins", "range", data=["weights"])
 def histogram(
     x: object,
     bins: int | str | ArrayLike = 10,
@@ -243,7 +251,14 @@ def histogram(
         raise TypeError(
             f"numbers were to be counted by bins, but their dtype is {values.dtype}; pass integers or floats"
         )
-    if range is not None and (as_array(range).shape != (2,) or as_array(range).dtype.kind not in "biuf"):
+    unknown = as_parameter_array(bins)
+    edges_given: Any = bins if unknown is None else unknown
+    limits: Any = _limits_of(range)
+    if (
+        limits is None
+        and range is not None
+        and (as_array(range).shape != (2,) or as_array(range).dtype.kind not in "biuf")
+    ):
         raise ValueError(f"range={abbreviate(range)} was passed; pass the first and the last edge, such as (0, 1)")
     if values.dtype.kind == "c":
         raise UnsupportedDtypeError(
@@ -263,7 +278,7 @@ def histogram(
             f"bins={bins!r} was passed for an array on a device, but the method needs all elements. Pass a number of "
             "bins, or np.histogram_bin_edges(array.numpy(), bins)"
         )
-    edges: SomeArray
+    edges: Any
     if not on_device:
         # NumPy's rules need the elements only for their range, unless a method chooses the bins.
         whole = isinstance(bins, str) or (range is None and np.ndim(bins) == 0)
@@ -272,14 +287,14 @@ def histogram(
     numbers = home.asarray(values).reshape(-1)
     numbers = _with_bits_as(numbers, np.uint8) if numbers.dtype == np.bool_ else numbers
     if on_device:
-        edges = _edges_of(numbers, bins, range)
-    bins_of_numbers = _bins_of(home, numbers, edges, uniform=np.ndim(bins) == 0)
+        edges = _edges_of(numbers, edges_given, range if limits is None else limits)
+    bins_of_numbers = _bins_of(home, numbers, edges, uniform=np.ndim(edges_given) == 0)
     count = max(edges.size - 1, 0)
     if isinstance(bins, Array):
         edges = bins
     elif on_device:
         # A copy, since what is uploaded is a constant of the program.
-        edges = home.asarray(edges).copy()
+        edges = new_array(home, edges).copy()
     if given is not None:
         if given.dtype == np.bool_:
             raise TypeError("weights of dtype bool were passed, but bools have no sum; pass weights.astype(np.int32)")
@@ -297,7 +312,15 @@ def _with_bits_as(array: Array, dtype: type[np.generic]) -> Array:
     return neighbours._view_as(array.shape, dtype)
 
 
-def _edges_of(numbers: Array, bins: int | str | ArrayLike, limits: tuple[float, float] | None) -> SomeArray:
+def _limits_of(given: Any) -> tuple[Any, Any] | None:
+    """Return the two ends of a range if parameters of the call are among them, else None."""
+    if isinstance(given, ParameterArray) and given.shape == (2,) and given.dtype.kind == "f":
+        return given[0].number(), given[1].number()
+    is_pair = type(given) in (tuple, list) and len(given) == 2
+    return tuple(given) if is_pair and any(map(is_float_parameter, given)) else None
+
+
+def _edges_of(numbers: Array, bins: Any, limits: Any) -> SomeArray | ParameterArray:
     """Return the edges of the bins for numbers on a device."""
     if isinstance(bins, Array):
         if bins.ndim != 1:
@@ -310,7 +333,13 @@ def _edges_of(numbers: Array, bins: int | str | ArrayLike, limits: tuple[float, 
     sample = np.zeros(0, numpy_dtype(numbers.dtype))
     if np.ndim(bins) == 0 and limits is None and numbers.size:
         sample = _bounds_of(numbers)
-    return np.histogram_bin_edges(sample, bins, limits)
+    if isinstance(bins, ParameterArray):
+        known = None if limits is None else tuple(map(reveal, limits))
+        found: SomeArray | ParameterArray = bins.derive(lambda edges: np.histogram_bin_edges(sample, edges, known))
+        return found
+    if limits is None:
+        return np.histogram_bin_edges(sample, bins)
+    return compute_array(lambda *ends: np.histogram_bin_edges(sample, bins, ends), *limits)
 
 
 def _bounds_of(numbers: Array) -> AnyArray:
@@ -335,46 +364,18 @@ def _float64_order(bits: Value) -> object:
     return np.where(is_nan, np.uint64((1 << 64) - 1), order)
 
 
-def _bins_of(home: Device, numbers: Array, edges: SomeArray, *, uniform: bool) -> Edges:
+def _bins_of(home: Device, numbers: Array, edges: SomeArray | ParameterArray, *, uniform: bool) -> Edges:
     """Return the edges of bins as numbers of the dtype that is counted."""
     if isinstance(edges, Array):
-        return Edges(contiguous(edges), max(edges.size - 1, 0), 0.0)
-    starts, exist = nearest_in(numbers.dtype, edges, up=True)
-    last, reached = nearest_in(numbers.dtype, edges[-1:], up=False)
-    usable = int(exist[:-1].sum()) if len(edges) and reached[0] else 0
-    width = float(edges[-1]) - float(edges[0]) if len(edges) else 0.0
-    scale = (len(edges) - 1) / width if uniform and width > 0 else 0.0
-    # A division finds no bin nearby if it exceeds float32, or if the first edge was moved over several bins.
-    float32 = np.finfo(np.float32)
-    divides = width <= float(float32.max) and float(float32.tiny) <= scale <= float(float32.max)
-    if not divides or abs(float(starts[0]) - float(edges[0])) * scale > 1:
-        scale = 0.0
-    thresholds = np.append(starts[:-1], last).astype(numbers.dtype)
-    return Edges(upload_array(home._context, thresholds), usable, scale, _margin_of(starts[:usable], scale))
+        return Edges(contiguous(edges), max(edges.size - 1, 0), np.array([0, 1], np.float32))
+    dtype = numbers.dtype
 
+    def find(edges: AnyArray) -> list[AnyArray]:
+        thresholds, usable, floats = thresholds_of(dtype, edges, uniform)
+        return [thresholds, np.asarray(usable), np.array(floats, np.float32)]
 
-# Devices may flush subnormal numbers, which are far smaller than bins of this width.
-_LEAST_WIDTH = 2.0**-100
-
-
-def _margin_of(starts: AnyArray, scale: float) -> float:
-    """Return how far a bin's start is from where `scale` puts it, in bins and in float32: at most 1.
-
-    A device computes ``(number - starts[0]) * scale``, which never falls as the number rises. If the result is farther
-    than this from all integers, its whole part is the bin.
-    """
-    if not starts.size or not 0 < scale <= 1 / _LEAST_WIDTH:
-        return 1.0
-    with np.errstate(all="ignore"):
-        if starts.dtype.kind in "iu":
-            # Numbers of 64 bits are searched, and need no margin.
-            wide = starts.astype(np.int64)
-            distances = (wide - wide[0]).astype(np.float32)
-        else:
-            distances = starts.astype(np.float32) - np.float32(starts[0])
-        errors = np.abs(distances * np.float32(scale) - np.arange(starts.size, dtype=np.float64))
-    # Devices may round each of the steps to the other neighbour.
-    return min(1.0, float(errors.max()) + starts.size * 2.0**-21)
+    thresholds, usable, floats = combine_arrays(find, [edges])
+    return Edges(upload_array(home._context, thresholds), int(np.asarray(usable)), floats)
 
 
 def _sum_by_bin(numbers: Array, weights: Array, edges: Edges, bins: int) -> Array:

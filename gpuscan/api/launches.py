@@ -356,7 +356,7 @@ def _upload_data(
     Args:
         given: the arguments by their names, or by their numbers within ``*arrays``.
         data: the names of the arguments with arrays to upload, as in `launchable`.
-        short: the names of those with short arrays that are parameters.
+        short: the names of the arguments with short arrays that are parameters.
     """
     leaves: list[object] = []
     for _, value in given:
@@ -383,7 +383,7 @@ def _upload_data(
 
 
 def _upload_leaves(value: Any, beside: DeviceArray, stay_short: bool) -> Any:
-    """Return an argument with its arrays of NumPy on the device of another array, or with those that are not short."""
+    """Return an argument with its arrays of NumPy on the device of another array; short ones may stay."""
     kind = type(value)
     if kind is np.ndarray:
         if value.dtype not in _UPLOADED or not value.size or (stay_short and value.nbytes <= _MAX_ARRAY_BYTES):

@@ -626,7 +626,7 @@ def _tile(A: object, reps: object) -> Array:  # noqa: N803 (NumPy's name)
 
 
 # Functions that compute from the floats among their arguments. Of other functions, floats are options.
-_OF_FLOATS = frozenset({np.where, np.clip, np.full_like, np.sum, np.prod, np.max, np.min})
+_OF_FLOATS = frozenset({np.full_like, np.sum, np.prod, np.max, np.min, np.quantile})
 # Functions that take arrays of NumPy together with arrays on a device.
 _OF_ARRAYS = frozenset({np.where, np.clip, np.concatenate, np.stack, np.vstack, np.hstack, np.searchsorted})
 _OPERANDS = frozenset({"args", "options"})

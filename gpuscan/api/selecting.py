@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias, Unpack
 import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
+from gpuscan.api.array_indices import take_places
 from gpuscan.api.compact import check_mask
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, first_home
@@ -21,6 +22,8 @@ from gpuscan.engine.compaction import partition_on_device
 from gpuscan.engine.counting import select
 from gpuscan.engine.element_copy import contiguous, transpose_elements
 from gpuscan.engine.sorting import sort_device, sort_selected
+from gpuscan.operators.parameter_array import HostArray, ParameterArray, arrays_hold, as_parameter_array, combine_arrays
+from gpuscan.operators.parameters import reveal
 from gpuscan.planning.counting_plan import plan_select
 from gpuscan.problem.arguments import (
     as_array,
@@ -264,7 +267,7 @@ def quantile(
 def quantile(
     x: ArrayLike, q: ArrayLike, /, *, axis: Axes = ..., method: QuantileMethod = ..., **options: Unpack[QuantileOptions]
 ) -> Any: ...
-@launchable
+@launchable_with("q")
 def quantile(
     x: object,
     q: Any,
@@ -311,8 +314,9 @@ def quantile(
     keepdims = as_flag("keepdims", keepdims)
     check_choice("method", method, _METHODS)
     array = as_some_array(x)
-    wanted = as_array(q)
-    if wanted.dtype.kind not in "fiu" or (wanted.size and not (wanted.min() >= 0 and wanted.max() <= 1)):
+    unknown = as_parameter_array(q)
+    wanted: Any = as_array(reveal(q)) if unknown is None else unknown
+    if wanted.dtype.kind not in "fiu" or (wanted.size and not arrays_hold(_are_probabilities, wanted)):
         raise ValueError(f"q={q!r} was passed, but quantiles are numbers from 0 to 1")
     if array.dtype.kind == "b" or scalar_of(array.dtype).kind in ("bool", "complex"):
         raise TypeError(
@@ -327,13 +331,18 @@ def quantile(
     rows, kept = _rows_along(array, axis)
     if not rows.shape[-1]:
         raise IndexError(f"quantiles of an array of shape {array.shape} were asked for, but the axis has no elements")
-    weak = not isinstance(q, (np.ndarray, np.generic)) and not wanted.ndim
+    weak = not wanted.ndim and not isinstance(q, (np.ndarray, np.generic, ParameterArray))
     # As in NumPy, the first and the last element need no interpolation if integers ask for them.
     whole = wanted.dtype.kind in "iu" and not (isinstance(q, int) and scalar_of(array.dtype).kind == "float")
     chosen = "lower" if method == "linear" and whole else method
-    places = (wanted if wanted.dtype.kind == "f" else wanted.astype(np.float64)).reshape(-1)
-    before, after, weight = _places(places, rows.shape[-1], chosen)
-    result = _interpolate(home, rows, before, after, weight, weak)
+    length = reveal(rows.shape[-1])
+
+    def find(q: AnyArray) -> list[AnyArray]:
+        before, after, weight = _places(_as_floats(q).reshape(-1), length, chosen)
+        return [np.concatenate([before, after, [length - 1]]), np.asarray(weight)]
+
+    places, weights = combine_arrays(find, [wanted])
+    result = _interpolate(home, rows, places, 0 if chosen in _DISCRETE else weights, weak)
     shape = (*wanted.shape, *(kept if keepdims else rows.shape[:-1]))
     result = result.reshape(shape)
     return result if isinstance(result, Array) or result.shape else result[()]
@@ -389,8 +398,8 @@ def median(
     if not length:
         nothing = np.full(kept if keepdims else rows.shape[:-1], np.nan, _float_dtype(home, rows.dtype))
         return new_array(home, nothing)
-    before, after = np.array([(length - 1) // 2]), np.array([length // 2])
-    result = _interpolate(home, rows, before, after, None, True)
+    places = np.array([(length - 1) // 2, length // 2, length - 1])
+    result = _interpolate(home, rows, places, None, True)
     result = result.reshape(kept if keepdims else rows.shape[:-1])
     return result if isinstance(result, Array) or result.shape else result[()]
 
@@ -416,6 +425,14 @@ def _rows_along(array: SomeArray, axis: object) -> tuple[SomeArray, tuple[int, .
     shape = tuple(array.shape[i] for i in rest)
     rows = moved.reshape((*shape, prod(array.shape[i] for i in chosen)))
     return rows, tuple(1 if i in chosen else n for i, n in enumerate(array.shape))
+
+
+def _are_probabilities(q: AnyArray) -> bool:
+    return bool(q.min() >= 0 and q.max() <= 1)
+
+
+def _as_floats(q: AnyArray) -> AnyArray:
+    return q if q.dtype.kind == "f" else q.astype(np.float64)
 
 
 def _places(q: AnyArray, n: int, method: str) -> tuple[AnyArray, AnyArray, AnyArray | int]:
@@ -458,21 +475,21 @@ def _places(q: AnyArray, n: int, method: str) -> tuple[AnyArray, AnyArray, AnyAr
     return before, after, weight.astype(index.dtype, copy=False)
 
 
-def _interpolate(home: Device, rows: SomeArray, before: AnyArray, after: AnyArray, weight: Any, weak: bool) -> Any:
+def _interpolate(home: Device, rows: SomeArray, places: HostArray, weight: Any, weak: bool) -> Any:
     """Return quantiles of rows, of shape (quantiles, *rows): like the rows in NumPy, or on the device.
 
     Args:
         home: the device.
         rows: an array with the rows along its last axis.
-        before, after: for each quantile the indices of two elements.
+        places: for each quantile the index of an element, then for each the index of another, then the last index.
         weight: for each quantile the weight of the second; 0 for an element, and None for the mean of both.
         weak: True if the weights are Python numbers, which have no dtype.
     """
     on_device = isinstance(rows, Array)
     ordered = sort(home.asarray(rows), axis=-1)
-    places = np.concatenate([before, after, [rows.shape[-1] - 1]])
-    taken: Any = np.take(ordered, places, axis=-1)
-    count, alone = len(before), bool((before == after).all())
+    taken: Any = take_places(ordered, new_array(home, places.astype(np.dtype(np.uint32))), ordered.ndim - 1)
+    count = places.size // 2
+    alone = isinstance(places, np.ndarray) and bool((places[:count] == places[count : 2 * count]).all())
     if not on_device:
         taken = taken.numpy()
     taken = taken.transpose((taken.ndim - 1, *range(taken.ndim - 1)))
@@ -488,7 +505,7 @@ def _interpolate(home: Device, rows: SomeArray, before: AnyArray, after: AnyArra
     if weight is None:
         result = _with_nan(first, last) if alone else map_arrays(_mean_of_two, first, second, last)
     else:
-        weights = weight.astype(wide).reshape((count, *[1] * (first.ndim - 1)))
+        weights = weight.astype(wide).reshape(count, *[1] * (first.ndim - 1))
         result = map_arrays(_between, first, second, last, new_array(home, weights))
     return result.astype(dtype, copy=False)
 

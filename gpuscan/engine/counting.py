@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuscan.array_types import AnyArray
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
 from gpuscan.device.steps import Clear
@@ -16,6 +17,7 @@ from gpuscan.elements import scalar_of
 from gpuscan.engine.element_copy import bindable, contiguous
 from gpuscan.engine.record import are_owned, stage_dispatch, uniform_of
 from gpuscan.errors import DeviceMemoryError
+from gpuscan.operators.parameter_array import HostArray, arrays_hold, words_of_floats
 from gpuscan.planning.counting_plan import SelectPlan, plan_count
 from gpuscan.planning.key_heuristics import counting_heuristics_for
 
@@ -68,14 +70,13 @@ class Edges:
     Attributes:
         numbers: (bins + 1,) of the dtype: the least number of each bin, and the greatest of the last one.
         usable: the number of bins that a number of the dtype can belong to; they are the first ones.
-        scale: bins to a unit if all are about as wide, else 0.
-        margin: how far an edge is from where the scale puts it, at most, in bins.
+        floats: two numbers of float32: bins to a unit if all are about as wide, else 0; and how far an edge is from
+            where this scale puts it, at most, in bins.
     """
 
     numbers: DeviceArray
     usable: int
-    scale: float
-    margin: float = 1.0
+    floats: HostArray
 
 
 def count_labels(labels: DeviceArray, bins: int) -> tuple[DeviceArray, DeviceArray]:
@@ -103,13 +104,17 @@ def count_bins(values: DeviceArray, edges: Edges) -> DeviceArray:
         return _count(_check_bindable(values, "counted"), edges.numbers.size - 1, None, edges)
 
 
+def _has_scale(floats: AnyArray) -> bool:
+    return bool(floats[0] > 0)
+
+
 def _count(values: DeviceArray, bins: int, verdict: DeviceArray | None, edges: Edges | None = None) -> DeviceArray:
     context, scalar = values._context, scalar_of(values.dtype)
     plan = plan_count(scalar, values.size, bins, context.capabilities, edged=edges is not None)
     counts = empty(context, (bins,), np.uint32)
-    uniform = edges is not None and edges.scale > 0 and scalar.bits < 64
-    floats = np.array([edges.scale, edges.margin] if edges is not None else [0, 0], np.float32)
-    numbers = [values.size, bins, plan.share, bins if edges is None else edges.usable, *floats.view(np.uint32).tolist()]
+    uniform = edges is not None and scalar.bits < 64 and arrays_hold(_has_scale, edges.floats)
+    floats = [0, 0] if edges is None else words_of_floats(edges.floats)
+    numbers = [values.size, bins, plan.share, bins if edges is None else edges.usable, *floats]
     own: dict[str, object] = {"scalar": scalar, "edged": edges is not None, "cached": plan.cached, "uniform": uniform}
     fourth = verdict if edges is None else edges.numbers
     assert fourth is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,8 +16,10 @@ from gpuscan.device.reports import Run, Verdict
 from gpuscan.device.steps import Binding, Clear, Dispatch, Step
 from gpuscan.device.tile_state import PARAMS, kind_of_plan, parameters
 from gpuscan.device.transfer import round_up
+from gpuscan.operators.parameters import Expression, derive
 from gpuscan.planning.plan import grid_of
 from gpuscan.sizes import apply
+from gpuscan.sizes import reveal as reveal_size
 
 if TYPE_CHECKING:
     import wgpu
@@ -242,8 +244,13 @@ def are_owned(*arrays: DeviceArray | None) -> bool:
     return all(array is None or array._owner is not None for array in arrays)
 
 
-def uniform_of(context: DeviceContext, numbers: Sequence[int]) -> Binding:
-    """Return a uniform buffer of 32-bit numbers, filled up with zeros to whole vec4s. Numbers below zero wrap."""
+def uniform_of(context: DeviceContext, numbers: Sequence[Any]) -> Binding:
+    """Return a uniform buffer of 32-bit numbers, filled up with zeros to whole vec4s. Numbers below zero wrap.
+
+    Numbers can be expressions of the call's parameters.
+    """
+    if any(isinstance(each, Expression) for each in numbers):
+        return context.uniform(derive(_words, *map(reveal_size, numbers)))
     return context.uniform(apply(_words, *numbers))
 
 

@@ -126,6 +126,45 @@ def combine_arrays(function: Callable[..., Sequence[AnyArray]], arrays: Sequence
     return [_array_of(derive(operator.getitem, found, place)) for place in range(len(results))]
 
 
+def compute_array(function: Callable[..., AnyArray], *numbers: Any) -> HostArray:
+    """Return the array that a function of numbers returns. Parameters among these stay unknown.
+
+    Args:
+        function: depends on its arguments alone. The shape and dtype of its result do not depend on the numbers.
+        numbers: numbers and parameters.
+    """
+
+    def of_unknown(*values: object) -> AnyArray:
+        following = iter(values)
+        return function(*[next(following) if is_float_parameter(each) else each for each in numbers])
+
+    found: HostArray = _array_of(
+        derive(of_unknown, *[each._expression for each in numbers if is_float_parameter(each)])
+    )
+    return found
+
+
+def as_parameter_array(value: Any) -> ParameterArray | None:
+    """Return a number, an array, or a list or tuple of numbers with parameters among them as an array; else None."""
+    if isinstance(value, ParameterArray):
+        return value
+    if is_float_parameter(value):
+        found = compute_array(np.asarray, value)
+    elif type(value) in (list, tuple) and any(map(is_float_parameter, value)):
+        found = compute_array(lambda *numbers: np.array(numbers), *value)
+    else:
+        return None
+    return found if isinstance(found, ParameterArray) else None
+
+
+def words_of_floats(floats: HostArray) -> list[Any]:
+    """Return the bits of numbers of float32 as integers, or as expressions of the parameters."""
+    if isinstance(floats, ParameterArray):
+        return [derive(_word, floats.expression, place) for place in range(floats.size)]
+    words: list[Any] = floats.view(np.uint32).tolist()
+    return words
+
+
 def is_float_parameter(value: object) -> TypeGuard[Parameter]:
     """Return True for a parameter in the place of a float of Python or NumPy."""
     return type(value) is Parameter and value.kind in FLOATS
@@ -174,6 +213,10 @@ def _reshape(array: AnyArray, shape: tuple[int, ...]) -> AnyArray:
 
 def _number(array: AnyArray) -> Any:
     return array.reshape(())[()]
+
+
+def _word(array: AnyArray, place: int) -> int:
+    return int(array.view(np.uint32)[place])
 
 
 def _item(array: AnyArray, index: Any) -> AnyArray:

@@ -14,7 +14,13 @@ import numpy as np
 from gpuscan.array_types import AnyArray, AnyDType
 from gpuscan.elements import LEAF, Element, Scalar, Structure, scalar_of
 from gpuscan.errors import abbreviate
-from gpuscan.operators.parameter_array import ParameterArray, broadcast_array, fill_array, is_float_parameter
+from gpuscan.operators.parameter_array import (
+    ParameterArray,
+    as_parameter_array,
+    broadcast_array,
+    fill_array,
+    is_float_parameter,
+)
 from gpuscan.operators.trace import structure_of
 from gpuscan.problem.indexed_maps import compose_maps
 from gpuscan.problem.results import holds_arrays
@@ -411,10 +417,11 @@ def initial_rows(
             seeds.append(fill_array(value, (rows, *f.shape), number.dtype, cast.dtype))
             continue
         on_device = stays_on_device and isinstance(value, OnDevice) and _is_held(value.dtype, f.scalar)
+        unknown = as_parameter_array(value) if stays_on_device else None
         if on_device:
             cast = value
-        elif stays_on_device and isinstance(value, ParameterArray):
-            cast = value.derive(as_scalars, f.scalar, "initial")
+        elif unknown is not None:
+            cast = unknown.derive(as_scalars, f.scalar, "initial")
         else:
             cast = as_scalars(as_array(value), f.scalar, "initial")
         if not rows_shape and cast.shape == (1, *f.shape):

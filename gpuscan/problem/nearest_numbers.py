@@ -57,3 +57,46 @@ def _nearest_in_float64(info: np.iinfo[Any], number: float, *, up: bool) -> tupl
     if float(nearest) < number if up else float(nearest) > number:
         nearest += 1 if up else -1
     return min(max(nearest, int(info.min)), int(info.max)), True
+
+
+# ----- Edges of bins
+
+
+def thresholds_of(dtype: AnyDType, edges: AnyArray, uniform: bool) -> tuple[AnyArray, int, tuple[float, float]]:
+    """Return the edges of bins as numbers of a dtype, how many bins are usable, and the scale and margin of `Edges`."""
+    starts, exist = nearest_in(dtype, edges, up=True)
+    last, reached = nearest_in(dtype, edges[-1:], up=False)
+    usable = int(exist[:-1].sum()) if len(edges) and reached[0] else 0
+    width = float(edges[-1]) - float(edges[0]) if len(edges) else 0.0
+    scale = (len(edges) - 1) / width if uniform and width > 0 else 0.0
+    # A division finds no bin nearby if it exceeds float32, or if the first edge was moved over several bins.
+    float32 = np.finfo(np.float32)
+    divides = width <= float(float32.max) and float(float32.tiny) <= scale <= float(float32.max)
+    if not divides or abs(float(starts[0]) - float(edges[0])) * scale > 1:
+        scale = 0.0
+    thresholds = np.append(starts[:-1], last).astype(dtype)
+    return thresholds, usable, (scale, _margin_of(starts[:usable], scale))
+
+
+# Devices may flush subnormal numbers, which are far smaller than bins of this width.
+_LEAST_WIDTH = 2.0**-100
+
+
+def _margin_of(starts: AnyArray, scale: float) -> float:
+    """Return how far a bin's start is from where `scale` puts it, in bins and in float32: at most 1.
+
+    A device computes ``(number - starts[0]) * scale``, which never falls as the number rises. If the result is farther
+    than this from all integers, its whole part is the bin.
+    """
+    if not starts.size or not 0 < scale <= 1 / _LEAST_WIDTH:
+        return 1.0
+    with np.errstate(all="ignore"):
+        if starts.dtype.kind in "iu":
+            # Numbers of 64 bits are searched, and need no margin.
+            wide = starts.astype(np.int64)
+            distances = (wide - wide[0]).astype(np.float32)
+        else:
+            distances = starts.astype(np.float32) - np.float32(starts[0])
+        errors = np.abs(distances * np.float32(scale) - np.arange(starts.size, dtype=np.float64))
+    # Devices may round each of the steps to the other neighbour.
+    return min(1.0, float(errors.max()) + starts.size * 2.0**-21)

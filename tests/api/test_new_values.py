@@ -181,7 +181,7 @@ def test_new_values(device: gs.Device, name: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_memory(device: gs.Device) -> None:
-    """Assert that other values do not fill memory: neither that of the device, nor the programs that it keeps."""
+    """Assert that other values fill neither the memory of the device nor its cache of programs."""
     arrays = Arrays(device.asarray, {})
     chosen = [CALLS[name] for name in ("initial", "initial of rows", "loop", "ufunc", "index", "scan of segments")]
     rng = np.random.default_rng(2)
