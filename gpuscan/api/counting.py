@@ -25,8 +25,8 @@ from gpuscan.errors import DeviceMemoryError, UnsupportedDtypeError, abbreviate
 from gpuscan.operators.parameter_array import (
     ParameterArray,
     as_parameter_array,
-    combine_arrays,
     compute_array,
+    compute_arrays,
     is_float_parameter,
 )
 from gpuscan.operators.parameters import reveal
@@ -335,11 +335,23 @@ def _edges_of(numbers: Array, bins: Any, limits: Any) -> SomeArray | ParameterAr
         sample = _bounds_of(numbers)
     if isinstance(bins, ParameterArray):
         known = None if limits is None else tuple(map(reveal, limits))
-        found: SomeArray | ParameterArray = bins.derive(lambda edges: np.histogram_bin_edges(sample, edges, known))
+        found: SomeArray | ParameterArray = bins.derive(_check_edges, sample.dtype, known)
         return found
     if limits is None:
         return np.histogram_bin_edges(sample, bins)
-    return compute_array(lambda *ends: np.histogram_bin_edges(sample, bins, ends), *limits)
+    if np.ndim(bins):
+        return np.histogram_bin_edges(sample, bins, tuple(map(reveal, limits)))
+    return compute_array(_divide_range, *limits, bins, sample.dtype)
+
+
+def _divide_range(first: float, last: float, bins: int, dtype: AnyDType) -> AnyArray:
+    """Return the edges of bins of equal width for numbers of a dtype."""
+    return np.histogram_bin_edges(np.zeros(0, dtype), bins, (first, last))
+
+
+def _check_edges(edges: AnyArray, dtype: AnyDType, limits: tuple[float, float] | None) -> AnyArray:
+    """Return the edges of bins, which may not fall."""
+    return np.histogram_bin_edges(np.zeros(0, dtype), edges, limits)
 
 
 def _bounds_of(numbers: Array) -> AnyArray:
@@ -368,14 +380,9 @@ def _bins_of(home: Device, numbers: Array, edges: SomeArray | ParameterArray, *,
     """Return the edges of bins as numbers of the dtype that is counted."""
     if isinstance(edges, Array):
         return Edges(contiguous(edges), max(edges.size - 1, 0), np.array([0, 1], np.float32))
-    dtype = numbers.dtype
-
-    def find(edges: AnyArray) -> list[AnyArray]:
-        thresholds, usable, floats = thresholds_of(dtype, edges, uniform)
-        return [thresholds, np.asarray(usable), np.array(floats, np.float32)]
-
-    thresholds, usable, floats = combine_arrays(find, [edges])
-    return Edges(upload_array(home._context, thresholds), int(np.asarray(usable)), floats)
+    bins = edges if isinstance(edges, ParameterArray) else as_array(edges)
+    thresholds, usable, floats = compute_arrays(thresholds_of, bins, numbers.dtype, uniform)
+    return Edges(upload_array(home._context, thresholds), int(usable), floats)
 
 
 def _sum_by_bin(numbers: Array, weights: Array, edges: Edges, bins: int) -> Array:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gpuscan.problem.problem import Problem
 
 # The most bytes of initial values that each call with another float uploads. Of more, floats are revealed. Not tuned.
-_MAX_PARAMETER_BYTES = 1 << 14
+_MAX_PARAMETER_BYTES = 1 << 16
 
 
 def seeds_by_rows(problem: Problem) -> Problem:

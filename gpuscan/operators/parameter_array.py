@@ -58,13 +58,20 @@ class ParameterArray(np.lib.mixins.NDArrayOperatorsMixin):
         found = derive(_number, self.expression)
         return Parameter(found) if isinstance(found, Expression) else found
 
+    def __int__(self) -> int:
+        """Return the integer of an array of one number. It becomes a part of the key of the program."""
+        found: int = reveal(derive(int, self.expression))
+        return found
+
     @property
     def content(self) -> bytes | Expression:
         """The bytes of the array, filled up with zeros to whole words."""
         return derive(_bytes_of, self.expression)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
-        return np.array(reveal(self.expression), dtype)
+        # The parameters themselves are revealed. The function that gives the array may be another object at each call.
+        _reveal_leaves(self.expression)
+        return np.array(self.expression.value, dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> object:
         known = [np.asarray(each) if isinstance(each, ParameterArray) else each for each in inputs]
@@ -108,7 +115,8 @@ def combine_arrays(function: Callable[..., Sequence[AnyArray]], arrays: Sequence
     """Return the arrays that a function of arrays returns. Parameters among these stay unknown.
 
     Args:
-        function: depends on its arguments alone.
+        function: depends on its arguments alone. It may be another object at each call, but then `arrays_hold` may not
+            be asked about its results: each object would become a part of the key.
         arrays: arrays of NumPy, and of parameters.
     """
     unknown = [each.expression for each in arrays if isinstance(each, ParameterArray)]
@@ -119,29 +127,33 @@ def combine_arrays(function: Callable[..., Sequence[AnyArray]], arrays: Sequence
         following = iter(values)
         return function(*[next(following) if isinstance(each, ParameterArray) else each for each in arrays])
 
-    found = derive(function if len(unknown) == len(arrays) else of_unknown, *unknown)
+    return _split(derive(function if len(unknown) == len(arrays) else of_unknown, *unknown))
+
+
+def compute_array(function: Callable[..., AnyArray], *operands: Any) -> HostArray:
+    """Return the array that a function of numbers and constants returns. Parameters among these stay unknown.
+
+    Args:
+        function: the same object at each call. It depends on its arguments alone. The shape and dtype of its result do
+            not depend on the numbers.
+        operands: numbers, parameters and constants with a text of their own.
+    """
+    given = [each._expression if is_float_parameter(each) else each for each in operands]
+    found: HostArray = _array_of(derive(function, *given))
+    return found
+
+
+def compute_arrays(function: Callable[..., Sequence[AnyArray]], array: HostArray, *constants: object) -> list[Any]:
+    """Return the arrays that a function of an array and of constants returns, as `compute_array` does."""
+    return _split(derive(function, array.expression if isinstance(array, ParameterArray) else array, *constants))
+
+
+def _split(found: Any) -> list[Any]:
+    """Return the arrays of several that a function returned."""
     if not isinstance(found, Expression):
         return list(found)
     results: Any = found.value
     return [_array_of(derive(operator.getitem, found, place)) for place in range(len(results))]
-
-
-def compute_array(function: Callable[..., AnyArray], *numbers: Any) -> HostArray:
-    """Return the array that a function of numbers returns. Parameters among these stay unknown.
-
-    Args:
-        function: depends on its arguments alone. The shape and dtype of its result do not depend on the numbers.
-        numbers: numbers and parameters.
-    """
-
-    def of_unknown(*values: object) -> AnyArray:
-        following = iter(values)
-        return function(*[next(following) if is_float_parameter(each) else each for each in numbers])
-
-    found: HostArray = _array_of(
-        derive(of_unknown, *[each._expression for each in numbers if is_float_parameter(each)])
-    )
-    return found
 
 
 def as_parameter_array(value: Any) -> ParameterArray | None:
@@ -151,7 +163,7 @@ def as_parameter_array(value: Any) -> ParameterArray | None:
     if is_float_parameter(value):
         found = compute_array(np.asarray, value)
     elif type(value) in (list, tuple) and any(map(is_float_parameter, value)):
-        found = compute_array(lambda *numbers: np.array(numbers), *value)
+        found = compute_array(_join_numbers, *value)
     else:
         return None
     return found if isinstance(found, ParameterArray) else None
@@ -174,6 +186,15 @@ def cast_parameter(number: Parameter, *dtypes: AnyDType) -> Any:
     """Return a parameter cast to some dtypes, in this order, as a number of NumPy."""
     found = derive(_cast, number._expression, dtypes)
     return Parameter(found) if isinstance(found, Expression) else found
+
+
+def _reveal_leaves(expression: Expression) -> None:
+    """Reveal the parameters that an expression is computed from."""
+    if expression.function is None:
+        expression.reveal()
+    for each in expression.operands:
+        if isinstance(each, Expression):
+            _reveal_leaves(each)
 
 
 def _array_of(found: Any) -> Any:
@@ -217,6 +238,10 @@ def _number(array: AnyArray) -> Any:
 
 def _word(array: AnyArray, place: int) -> int:
     return int(array.view(np.uint32)[place])
+
+
+def _join_numbers(*numbers: object) -> AnyArray:
+    return np.array(numbers)
 
 
 def _item(array: AnyArray, index: Any) -> AnyArray:

@@ -62,8 +62,8 @@ def _nearest_in_float64(info: np.iinfo[Any], number: float, *, up: bool) -> tupl
 # ----- Edges of bins
 
 
-def thresholds_of(dtype: AnyDType, edges: AnyArray, uniform: bool) -> tuple[AnyArray, int, tuple[float, float]]:
-    """Return the edges of bins as numbers of a dtype, how many bins are usable, and the scale and margin of `Edges`."""
+def thresholds_of(edges: AnyArray, dtype: AnyDType, uniform: bool) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """Return the edges of bins as numbers of a dtype, how many bins are usable, and the floats of `Edges`."""
     starts, exist = nearest_in(dtype, edges, up=True)
     last, reached = nearest_in(dtype, edges[-1:], up=False)
     usable = int(exist[:-1].sum()) if len(edges) and reached[0] else 0
@@ -75,7 +75,8 @@ def thresholds_of(dtype: AnyDType, edges: AnyArray, uniform: bool) -> tuple[AnyA
     if not divides or abs(float(starts[0]) - float(edges[0])) * scale > 1:
         scale = 0.0
     thresholds = np.append(starts[:-1], last).astype(dtype)
-    return thresholds, usable, (scale, _margin_of(starts[:usable], scale))
+    floats = np.array([scale, _margin_of(starts[:usable], scale)], np.float32)
+    return thresholds, np.asarray(usable), floats
 
 
 # Devices may flush subnormal numbers, which are far smaller than bins of this width.

@@ -45,6 +45,9 @@ MAKERS: dict[str, Callable[[np.random.Generator], Any]] = {
     "float": lambda rng: float(rng.integers(-50, 50)) / 4,
     "float32": lambda rng: np.float32(rng.integers(-50, 50)) / 4,
     "one": lambda rng: np.array(rng.integers(-50, 50), np.float32),
+    "share": lambda rng: rng.integers(0, 64) / 64,
+    "shares": lambda rng: rng.integers(0, 64, 3) / 64,
+    "edges": lambda rng: np.sort(rng.choice(np.arange(-20, 20), 9, replace=False)) + 0.5,
     "row": lambda rng: rng.integers(-9, 9, 32).astype(np.float32),
     "doubles": lambda rng: rng.integers(-9, 9, 32).astype(np.float64),
     "signs": lambda rng: rng.choice([-1, 1], (32, 1)).astype(np.float32),
@@ -140,6 +143,12 @@ CALLS: dict[str, Call] = {
     "assigned to a list": (lambda a, i, k: assign(a.out, i, k), "list float"),
     "assigned to a mask": (lambda a, m, k: assign(a.out, m, k), "mask float"),
     "assigned to a slice": (lambda a, x: assign(a.out, np.s_[3:35], x), "doubles"),
+    "quantile": (lambda a, q: gs.quantile(a.x, q, **a.on), "share"),
+    "quantiles": (lambda a, q: gs.quantile(a.rows, q, axis=1, **a.on), "shares"),
+    "NumPy's quantile": (lambda a, q: np.quantile(a.rows, q, axis=0), "share"),
+    "histogram": (lambda a, k, j: gs.histogram(a.x, 10, (-abs(k), abs(j) + 1), **a.on), "float float"),
+    "weighted histogram": (lambda a, k: gs.histogram(a.x, 10, (-20, abs(k)), weights=a.i, **a.on), "float"),
+    "histogram of edges": (lambda a, e: gs.histogram(a.x, e, **a.on), "edges"),
     "compact": (lambda a, m: gs.compact(a.x, m, **a.on), "mask"),
     "partition_by": (lambda a, m: gs.partition_by(a.x, m, **a.on), "mask"),
     "searchsorted": (lambda a, x: gs.searchsorted(a.sorted, x.astype(np.int32), **a.on), "strided"),
@@ -177,7 +186,9 @@ def test_new_values(device: gs.Device, name: str, monkeypatch: pytest.MonkeyPatc
         call(arrays, *values)
     # To write a value takes as much as a stage.
     stages = max(1, len(profile.spans)) + len(values)
-    assert min(calls) <= FIRST + EACH_STAGE * (stages - 1) + EACH_RESULT * (len(wanted) - 1), (calls, stages)
+    # NumPy computes the edges of bins by functions of its own.
+    most = FIRST + EACH_STAGE * (stages - 1) + EACH_RESULT * (len(wanted) - 1) + 100 * ("histogram" in name)
+    assert min(calls) <= most, (calls, stages)
 
 
 def test_memory(device: gs.Device) -> None:
