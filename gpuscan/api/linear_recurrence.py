@@ -260,7 +260,7 @@ def gradients(
     seeds = None
     if initial is not None:
         stays = all(isinstance(leaf, Array) for leaf in leaves)
-        seeds = initial_rows(initial, element_of([dtype]), others, stays_on_device=stays)
+        seeds = initial_rows(initial, element_of([dtype]), others, stays_on_device=stays, keeps_parameters=stays)
     scalar = element_of([dtype]).fields[0].scalar
     # Gradients that are summed afterwards are rounded only once, after the sum.
     summed = gates.shape != shape or real

@@ -11,6 +11,7 @@ from gpuscan.api.array import SomeArray
 from gpuscan.api.reduced_axes import ReducedAxes
 from gpuscan.array_types import AnyArray
 from gpuscan.operators.operator import Operator
+from gpuscan.operators.parameter_array import ParameterArray, combine_arrays
 from gpuscan.problem.cache import find_or_make_problem
 from gpuscan.problem.groups import check_labels
 from gpuscan.problem.labels import labels_of
@@ -84,6 +85,11 @@ def of_segments(problem: Problem) -> Problem:
 
 def _fill_of(problem: Problem) -> tuple[AnyArray, ...] | None:
     """Return the result of a group or segment without elements; None if it has none."""
+    given = problem.seeds or ()
+    if problem.after is None and any(isinstance(each, ParameterArray) for each in given):
+        # The problem stays in memory for later calls, so it refers to no array.
+        alone = replace(problem, leaves=(), seeds=None, heads=None)
+        return tuple(combine_arrays(lambda *seeds: reference.store_seeds(alone, seeds), given))
     seeds = problem.numpy_seeds or identities(problem)
     return None if seeds is None else tuple(reference.store_seeds(problem, seeds))
 

@@ -12,13 +12,14 @@ import numpy as np
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
-from gpuscan.api.launches import launchable
+from gpuscan.api.launches import launchable_with
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
 from gpuscan.api.outputs import execute, in_form_of, is_on_device, reduce_rows
 from gpuscan.elements import Element, Field, bundle_of
 from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.operators.adjoint import LAST, Adjoint, Slot, adjoint, cached_adjoint, sum_of, with_flag
 from gpuscan.operators.operator import Operator
+from gpuscan.operators.parameter_array import is_float_parameter
 from gpuscan.operators.trace import Map, trace_function
 from gpuscan.problem.arguments import Leaf, OnDevice, as_array, as_numpy_arrays, fields_of, native, structure_and_leaves
 from gpuscan.problem.broadcasting import sum_to_shape
@@ -71,7 +72,7 @@ def scan_vjp(
     initial: object = ...,
     **options: Unpack[ScanGradientOptions],
 ) -> Any: ...
-@launchable
+@launchable_with("initial", data=["y", "grad_y", "initial"])
 def scan_vjp(
     x: object,
     y: object,
@@ -391,7 +392,8 @@ class _Backward:
             totals = reduce_rows(problem, self.home)
         gradients: Arrays = []
         for total, value, field in zip(totals, fields_of(initial, forward.element, "initial"), fields, strict=True):
-            whole, shape, dtype = total.reshape((*others, *field.shape)), np.shape(value), field.scalar.dtype
+            whole, dtype = total.reshape((*others, *field.shape)), field.scalar.dtype
+            shape = () if is_float_parameter(value) else np.shape(value)
             if self.fixed:
                 where = self.home or "numpy"
                 gradients.append(gradient_of_broadcast(whole, shape, dtype, where, None, EVERYWHERE))

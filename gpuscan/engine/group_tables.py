@@ -19,6 +19,7 @@ from gpuscan.engine.elementwise import map_elements
 from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
 from gpuscan.engine.preparation import prepare_problem
 from gpuscan.engine.record import are_owned, new_verdict, uniform_of
+from gpuscan.operators.parameter_array import combine_arrays
 from gpuscan.operators.trace import trace_function
 from gpuscan.planning.group_plan import plan_groups
 from gpuscan.planning.key_heuristics import group_heuristics_for
@@ -362,7 +363,9 @@ def _bindings(
     if any(kernel.stage == "reduce_carries" and kernel.marked for kernel in groups.table.kernels):
         # With initial values the carries of groups without elements are their results.
         none = np.zeros((problem.rows, spec.destination.words), np.uint32)
-        fills = none if problem.fill is None or spec.initial else words_of(spec.destination, problem.fill)
+        fills = none
+        if problem.fill is not None and not spec.initial:
+            (fills,) = combine_arrays(lambda *fill: [words_of(spec.destination, fill)], problem.fill)
         kept.append(upload_array(context, fills))
         bound["fills"] = kept[-1]._binding()
     if any(kernel.checked for kernel in groups.table.kernels):

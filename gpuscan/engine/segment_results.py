@@ -33,6 +33,7 @@ from gpuscan.engine.endpoints import DeviceSink
 from gpuscan.engine.kernel_steps import bind_arrays, clear_shared, dispatch_kernel
 from gpuscan.engine.record import are_owned, new_verdict, submit_stage, uniform_of
 from gpuscan.errors import GpuscanError
+from gpuscan.operators.parameter_array import HostArray, combine_arrays
 from gpuscan.planning.segment_plan import plan_segments
 from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.segments import Offsets, offsets_error
@@ -327,8 +328,13 @@ def _submit(
     context.submit(steps, sum(array.nbytes for array in read), held=are_owned(*read))
 
 
-def _fill_words(spec: ScanSpec, fill: Sequence[AnyArray]) -> AnyArray:
+def _fill_words(spec: ScanSpec, fill: Sequence[HostArray]) -> HostArray:
     """Return the words of the results of empty segments. Shaders may take floats for integers of the same bits."""
-    fields = spec.destination.fields
-    same = [np.ascontiguousarray(each).view(f.scalar.dtype) for each, f in zip(fill, fields, strict=True)]
-    return words_of(spec.destination, same)
+    element = spec.destination
+
+    def words(*fill: AnyArray) -> list[AnyArray]:
+        same = [np.ascontiguousarray(each).view(f.scalar.dtype) for each, f in zip(fill, element.fields, strict=True)]
+        return [words_of(element, same)]
+
+    found: HostArray = combine_arrays(words, fill)[0]
+    return found

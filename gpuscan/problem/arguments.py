@@ -398,26 +398,31 @@ def as_scalars(given: AnyArray, scalar: Scalar, what: str) -> AnyArray:
 
 
 def initial_rows(
-    initial: object, element: Element, rows_shape: tuple[int, ...], *, stays_on_device: bool = False
+    initial: object,
+    element: Element,
+    rows_shape: tuple[int, ...],
+    *,
+    stays_on_device: bool = False,
+    keeps_parameters: bool = False,
 ) -> tuple[Leaf, ...]:
     """Return `initial` for each field and row: (rows, *element shape), in the element's dtypes.
 
     With `stays_on_device`, arrays on a device are returned as they are, in a shape that broadcasts to (*rows_shape,
-    *element shape). Integers that may not fit the element's dtype are read all the same. Parameters of the call stay
-    parameters, as a `ParameterArray`.
+    *element shape). Integers that may not fit the element's dtype are read all the same. With `keeps_parameters`,
+    parameters of the call stay parameters, as a `ParameterArray`.
     """
     values = fields_of(initial, element, "initial")
     rows = int(np.prod(rows_shape, dtype=np.int64))
     seeds: list[Any] = []
     cast: Any
     for value, f in zip(values, element.fields, strict=True):
-        if stays_on_device and is_float_parameter(value):
+        if keeps_parameters and is_float_parameter(value):
             number = as_array(value.present)
             cast = as_scalars(number, f.scalar, "initial")
             seeds.append(fill_array(value, (rows, *f.shape), number.dtype, cast.dtype))
             continue
         on_device = stays_on_device and isinstance(value, OnDevice) and _is_held(value.dtype, f.scalar)
-        unknown = as_parameter_array(value) if stays_on_device else None
+        unknown = as_parameter_array(value) if keeps_parameters else None
         if on_device:
             cast = value
         elif unknown is not None:

@@ -377,8 +377,10 @@ def make_problem(
     seeds: tuple[Leaf, ...] | None = None
     rows_shape = tuple(s for i, s in enumerate(shape) if i != axis)
     if initial is not None:
-        seeds_on_device = seeds_on_device and all(isinstance(leaf, OnDevice) for leaf in leaves)
-        seeds = initial_rows(initial, element, rows_shape, stays_on_device=seeds_on_device)
+        on_device = all(isinstance(leaf, OnDevice) for leaf in leaves)
+        seeds = initial_rows(
+            initial, element, rows_shape, stays_on_device=seeds_on_device and on_device, keeps_parameters=on_device
+        )
     elif exclusive:
         identity = operator.identity_for(element)
         if identity is None:

@@ -465,8 +465,7 @@ BESIDE: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "full": lambda a, b, r, k: np.full_like(a, k),
 }
 # Of these, the floats are revealed.
-REVEALING = {"initial of segments", "initial of groups", "reduce segments", "reduce groups", "assigned to integers"}
-REVEALING |= {"compensated", "reproducible", "initial and the total"}
+REVEALING = {"assigned to integers"}
 
 
 def assign_to(array: Any, index: Any, value: Any) -> Any:

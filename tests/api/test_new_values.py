@@ -96,6 +96,21 @@ CALLS: dict[str, Call] = {
     "initial of a compensated sum": (lambda a, k: gs.scan(a.x, initial=k, compensated=True, **a.on), "float"),
     "reduce": (lambda a, k: gs.reduce(a.x, "maximum", initial=k, **a.on), "float"),
     "reduce rows": (lambda a, k: gs.reduce(a.rows, axis=1, initial=k, **a.on), "row"),
+    "reduce groups from a number": (
+        lambda a, k: gs.reduce(a.x, groups=a.groups, num_groups=9, initial=k, **a.on),
+        "float",
+    ),
+    "reduce many groups": (
+        lambda a, k: gs.reduce(a.x, groups=a.groups, num_groups=50_000, initial=k, **a.on),
+        "float",
+    ),
+    "reduce segments from a number": (lambda a, k: gs.reduce(a.x, segments=a.offsets, initial=k, **a.on), "float"),
+    "gradient of a scan": (
+        lambda a, k: gs.scan_vjp(a.rows, np.cumsum(a.rows, axis=1), a.rows, axis=1, initial=k),
+        "row",
+    ),
+    "gradient of a product": (lambda a, k: gs.scan_vjp(a.signs, a.x, a.x, "multiply", initial=k), "float"),
+    "listed initial": (lambda a, k, j: gs.scan(a.rows[:2], axis=1, initial=[k, j], **a.on), "float float"),
     "gate": (lambda a, k: gs.linear_recurrence(k, a.rows, axis=1, **a.on), "signs"),
     "first state": (lambda a, k: gs.linear_recurrence(a.signs, a.x, initial=k, **a.on), "float"),
     "first states": (lambda a, k: gs.linear_recurrence(a.others, a.rows, axis=1, initial=k, **a.on), "row"),
