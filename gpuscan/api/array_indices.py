@@ -84,8 +84,7 @@ def _upload(array: Array, index: object) -> UploadedIndex | None:
     Raises:
         IndexError: as `take_item`.
     """
-    context = array._context
-    if context.recording is not None:
+    if array._context.queue.recording is not None:
         return None
     parts: list[Hashable] = []
     indices: list[Any] = []
@@ -346,7 +345,7 @@ def take_at(array: Array, indices: object, axis: int) -> Array:
     Raises:
         IndexError: an index is outside the axis.
     """
-    given = as_some_array(indices)
+    given = indices if isinstance(indices, (np.ndarray, Array)) else as_some_array(indices)
     found: Array = take_item(array, (*[slice(None)] * axis, given if given.shape else given.reshape(1)))
     return found if given.shape else found[(*[slice(None)] * axis, 0)]
 
@@ -373,7 +372,7 @@ def take_along_axis(array: Array, indices: object, axis: int) -> Array:
         )
     shapes = [(*each.shape[:axis], 1, *each.shape[axis + 1 :]) for each in (array, given)]
     try:
-        common = broadcast_shapes(*shapes)
+        broadcast_shapes(*shapes)
     except ValueError:
         raise IndexError(
             f"indices of shape {given.shape} were passed to np.take_along_axis for an array of shape {array.shape}, "
@@ -381,22 +380,31 @@ def take_along_axis(array: Array, indices: object, axis: int) -> Array:
         ) from None
     length = array.shape[axis]
     checked = check_indices(given, axis, length)
-    places = checked if isinstance(checked, Array) else new_array(device, checked.astype(np.uint32))
-    _same_device(array, places)
+    if not isinstance(checked, Array):
+        return _take_along(array, new_array(device, checked.astype(np.uint32)), axis, is_checked=True)
+    _same_device(array, checked)
+    return _take_along(array, checked, axis, is_checked=False)
+
+
+@launchable
+def _take_along(array: Array, places: Array, axis: int, is_checked: bool) -> Array:
+    """Return ``np.take_along_axis(array, places, axis)`` for places on the device, which checks them if needed."""
+    length = array.shape[axis]
+    common = broadcast_shapes(*[(*each.shape[:axis], 1, *each.shape[axis + 1 :]) for each in (array, places)])
     whole, shape = (
         (*common[:axis], length, *common[axis + 1 :]),
-        (*common[:axis], given.shape[axis], *common[axis + 1 :]),
+        (*common[:axis], places.shape[axis], *common[axis + 1 :]),
     )
     view = broadcast(array, whole)
     indexed = IndexedArray(
         array=view,
         shape=shape,
         strides=tuple(0 if i == axis else step for i, step in enumerate(view.strides)),
-        place_strides=tuple(0 if n == 1 else s for n, s in zip(given.shape, c_strides(given.shape, 1), strict=True)),
+        place_strides=tuple(0 if n == 1 else s for n, s in zip(places.shape, c_strides(places.shape, 1), strict=True)),
         rows=((length, view.strides[axis]),),
-        places=resolve_indices(array._context, [contiguous(places)], [(axis, length)]),
+        places=places if is_checked else resolve_indices(array._context, [contiguous(places)], [(axis, length)]),
     )
-    return Array._of(device, take(indexed))
+    return Array._of(array.device, take(indexed))
 
 
 answer_protocols(take_item=take_item, put_item=put_item, upload_index=upload_index)

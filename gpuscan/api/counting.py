@@ -39,7 +39,7 @@ from gpuscan.problem.arguments import (
     resolve_axis,
     structure_and_leaves,
 )
-from gpuscan.problem.nearest_numbers import nearest_in, thresholds_of
+from gpuscan.problem.nearest_numbers import check_edges, divide_range, nearest_in, thresholds_of
 from gpuscan.problem.results import assemble_arrays
 
 if TYPE_CHECKING:
@@ -335,23 +335,13 @@ def _edges_of(numbers: Array, bins: Any, limits: Any) -> SomeArray | ParameterAr
         sample = _bounds_of(numbers)
     if isinstance(bins, ParameterArray):
         known = None if limits is None else tuple(map(reveal, limits))
-        found: SomeArray | ParameterArray = bins.derive(_check_edges, sample.dtype, known)
+        found: SomeArray | ParameterArray = bins.derive(check_edges, sample.dtype, known)
         return found
     if limits is None:
         return np.histogram_bin_edges(sample, bins)
     if np.ndim(bins):
         return np.histogram_bin_edges(sample, bins, tuple(map(reveal, limits)))
-    return compute_array(_divide_range, *limits, bins, sample.dtype)
-
-
-def _divide_range(first: float, last: float, bins: int, dtype: AnyDType) -> AnyArray:
-    """Return the edges of bins of equal width for numbers of a dtype."""
-    return np.histogram_bin_edges(np.zeros(0, dtype), bins, (first, last))
-
-
-def _check_edges(edges: AnyArray, dtype: AnyDType, limits: tuple[float, float] | None) -> AnyArray:
-    """Return the edges of bins, which may not fall."""
-    return np.histogram_bin_edges(np.zeros(0, dtype), edges, limits)
+    return compute_array(divide_range, *limits, bins, sample.dtype)
 
 
 def _bounds_of(numbers: Array) -> AnyArray:
@@ -411,6 +401,22 @@ def _bin_label(place: Value, end: Value) -> object:
 
 # ----- Searches
 
+
+def _upload_searched(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments of `searchsorted` with the values on the device of the keys, in their dtype; else None."""
+    ordered, value = given.get("a"), given.get("v")
+    if not isinstance(ordered, Array) or ordered.dtype == np.bool_ or given.get("device") is not None:
+        return None
+    try:
+        values = as_array(value)
+    except (TypeError, ValueError):
+        return None  # the function raises the error
+    if values.dtype.kind not in "biuf" or not values.size:
+        return None
+    ordered, values, fill = _in_dtype_of(ordered, values, given.get("side", "left") == "right")
+    return None if fill is not None else given | {"v": new_array(ordered.device, values)}
+
+
 # What `side=` takes.
 Side: TypeAlias = Literal["left", "right"]
 
@@ -431,7 +437,7 @@ def searchsorted(
 def searchsorted(
     a: ArrayLike, v: ArrayLike, /, *, side: Side = ..., sorter: ArrayLike | None = ..., device: Devices = ...
 ) -> Any: ...
-@launchable_with(data=["a", "v"])
+@launchable_with(upload=_upload_searched)
 def searchsorted(
     a: object, v: object, /, *, side: Side = "left", sorter: object = None, device: Devices = None
 ) -> object:

@@ -43,6 +43,15 @@ def upload_scan_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
     return None if uploaded is None else given | {name: uploaded}
 
 
+def upload_sort_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments of `gpuscan.sort` with the offsets on the device of the array; None if they stay."""
+    array, segments = _array_of(given), _in_numpy(given.get("segments"))
+    if array is None or segments is None:
+        return None
+    uploaded = _upload_offsets(array, segments, given.get("axis", -1))
+    return None if uploaded is None else given | {"segments": uploaded}
+
+
 def upload_reduction_cuts(given: dict[str, Any]) -> dict[str, Any] | None:
     """Return the arguments of `gpuscan.reduce` with what cuts the array on its device; None if it is not in NumPy."""
     array, groups, count = _array_of(given), _in_numpy(given.get("groups")), given.get("num_groups")

@@ -212,7 +212,7 @@ class CallKey:
 # ----- Calls
 
 
-# Returns arguments by their names with arrays of NumPy uploaded; None if there are none to upload.
+# Returns arguments by their names, in the same order, with arrays of NumPy uploaded; None if there are none to upload.
 Upload: TypeAlias = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
@@ -269,19 +269,19 @@ def launchable(
             if len(options) > 1 and options.keys() <= order.keys():
                 named = sorted(options, key=order.__getitem__)  # type: ignore[assignment]
             given += [(option, options[option]) for option in named]
+        moved: list[tuple[Any, Any]] | None = None
         # Too many arguments have no names, and the function raises the error for them.
         if upload is not None and len(arguments) <= len(by_position):
             for _, value in given:
                 if type(value) in _IN_NUMPY:
                     uploaded = upload(dict(given))
-                    if uploaded is not None:
-                        arguments, options, given = (), uploaded, list(uploaded.items())
+                    moved = None if uploaded is None else list(uploaded.items())
                     break
         if data:
-            moved = _upload_data(given, data, operands if array_operands else ())
-            if moved is not None:
-                count, given = len(arguments), moved
-                arguments, options = tuple([value for _, value in given[:count]]), dict(given[count:])
+            moved = _upload_data(moved or given, data, operands if array_operands else ()) or moved
+        if moved is not None:
+            count, given = len(arguments), moved
+            arguments, options = tuple(dict(given).values())[:count], dict(given[count:])
         making = CallKey(array_operands)
         key: list[Hashable] = [name]
         whole: tuple[Hashable, ...] = ()

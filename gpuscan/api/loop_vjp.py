@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.device import Device
-from gpuscan.api.launches import launchable
+from gpuscan.api.launches import launchable_with
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
 from gpuscan.api.loop_arguments import LoopArguments, Place, loop_arguments
 from gpuscan.api.loop_runs import LoopRun, part_of
@@ -44,7 +44,7 @@ def loop_vjp(
     axis: int = ...,
     reverse: bool = ...,
 ) -> tuple[Any, Any]: ...
-@launchable
+@launchable_with("init", data=["grad_ys", "grad_carry"])
 def loop_vjp(
     f: Step,
     init: object,
@@ -146,7 +146,7 @@ class _Backward:
             array = as_some_array(leaf)
             if array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
                 raise TypeError(f"{name} of dtype {array.dtype} was passed; pass gradients, which are floats")
-            array = array if isinstance(array, Array) else native(array).astype(field.scalar.dtype, copy=False)
+            array = (array if isinstance(array, Array) else native(array)).astype(field.scalar.dtype, copy=False)
             if tuple(array.shape) != (*shape, *field.shape):
                 raise ValueError(
                     f"{name} of shape {tuple(array.shape)} was passed for results of shape {(*shape, *field.shape)}; "

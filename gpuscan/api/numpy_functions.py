@@ -50,18 +50,19 @@ def apply_function(function: Callable[..., object], args: Sequence[object], opti
     Raises:
         TypeError: it is not computed on a device, or not with these options; the message names ``.numpy()``.
     """
-    name = name_of_function(function)
     form = _FORMS.get(function)
     if form is None:
-        raise not_on_device(name)
+        raise not_on_device(name_of_function(function))
     try:
-        bound = inspect.signature(form).bind(*args, **options)
-    except TypeError as error:
-        raise not_on_device(name, str(error)) from error
-    try:
-        return form(*bound.args, **bound.kwargs)
+        return form(*args, **options)
     except OperatorError as error:
-        raise not_on_device(name, str(error).partition("\n")[0]) from error
+        raise not_on_device(name_of_function(function), str(error).partition("\n")[0]) from error
+    except TypeError as error:
+        try:
+            inspect.signature(form).bind(*args, **options)
+        except TypeError as wrong:
+            raise not_on_device(name_of_function(function), str(wrong)) from error
+        raise
 
 
 def _form_of(*functions: Callable[..., object]) -> Callable[[F], F]:
@@ -626,9 +627,11 @@ def _tile(A: object, reps: object) -> Array:  # noqa: N803 (NumPy's name)
 
 
 # Functions that compute from the floats among their arguments. Of other functions, floats are options.
-_OF_FLOATS = frozenset({np.full_like, np.sum, np.prod, np.max, np.min, np.quantile})
+_OF_FLOATS = frozenset({np.full_like, np.sum, np.prod, np.max, np.min, np.quantile, np.histogram})
+# Functions that look at arrays of NumPy on the CPU, and then call a function that launches a program.
+_OF_CHECKED = frozenset({np.take, np.take_along_axis, np.searchsorted})
 # Functions that take arrays of NumPy together with arrays on a device.
-_OF_ARRAYS = frozenset({np.where, np.clip, np.concatenate, np.stack, np.vstack, np.hstack, np.searchsorted})
+_OF_ARRAYS = frozenset({np.where, np.clip, np.concatenate, np.stack, np.vstack, np.hstack})
 _OPERANDS = frozenset({"args", "options"})
 _launch = launchable(apply_function)
 _launch_with_floats = launchable(apply_function, operands=_OPERANDS)
@@ -638,6 +641,8 @@ _launch_with_arrays = launchable(apply_function, operands=_OPERANDS, data=frozen
 def _answer(function: Callable[..., object], args: Sequence[object], options: Mapping[str, object]) -> object:
     if function in _OF_ARRAYS:
         return _launch_with_arrays(function, args, options)
+    if function in _OF_CHECKED and not {np.ndarray, list}.isdisjoint(map(type, args)):
+        return apply_function(function, args, options)
     return (_launch_with_floats if function in _OF_FLOATS else _launch)(function, args, options)
 
 

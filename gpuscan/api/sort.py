@@ -11,7 +11,8 @@ from gpuscan.api.array import Array, SomeArray, as_some_array, new_array
 from gpuscan.api.array_indices import take_along_axis, take_at
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
-from gpuscan.api.launches import launchable, launchable_with
+from gpuscan.api.host_cuts import upload_sort_cuts
+from gpuscan.api.launches import launchable_with
 from gpuscan.api.scan import scan
 from gpuscan.array_types import AnyDType
 from gpuscan.elements import scalar_of
@@ -47,7 +48,7 @@ def sort(x: ArrayLike, *, segments: Array, **options: Unpack[SortOptions]) -> Ar
 def sort(x: Of[S], *, segments: ArrayLike | None = ..., **options: Unpack[SortOptions]) -> NDArray[S]: ...
 @overload
 def sort(x: ArrayLike, *, segments: ArrayLike | None = ..., **options: Unpack[SortOptions]) -> AnyArray: ...
-@launchable
+@launchable_with(upload=upload_sort_cuts)
 def sort(
     x: object,
     *,
@@ -117,7 +118,7 @@ def argsort(x: Array, *, segments: ArrayLike | None = ..., **options: Unpack[Sor
 def argsort(x: ArrayLike, *, segments: Array, **options: Unpack[SortOptions]) -> Array: ...
 @overload
 def argsort(x: ArrayLike, *, segments: ArrayLike | None = ..., **options: Unpack[SortOptions]) -> NDArray[np.int64]: ...
-@launchable
+@launchable_with(upload=upload_sort_cuts)
 def argsort(
     x: object,
     *,

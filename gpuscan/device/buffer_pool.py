@@ -202,8 +202,13 @@ class BufferPool:
 
     def lend(self, nbytes: int, usage: int) -> Allocation:
         """Return a buffer of at least `nbytes` that goes back to the pool by itself."""
-        buffer = self.take(nbytes, usage)
-        return Allocation(self, buffer, nbytes, (usage, buffer.size))
+        if nbytes > self.largest:
+            self.take(nbytes, usage)  # which raises the error
+        kind = usage, min(size_class(nbytes), self.largest)
+        with self._lock:
+            self._collect()
+            buffer = self._take(kind)
+        return Allocation(self, buffer, nbytes, kind)
 
     def cleanup(self) -> None:
         """Destroy the free buffers, so that other programs can use their memory."""

@@ -560,7 +560,7 @@ class DeviceContext:
         if number is not nbytes:
             kind = allocation.kind[0], apply(self.pool.size_of, nbytes)
             allocation = SizedAllocation(allocation, nbytes, kind)
-        if (recording := self.recording) is not None:
+        if self.queue.recording is not None and (recording := self.recording) is not None:
             recording.note_memory(allocation)
         lent: Allocation = allocation
         return lent

@@ -62,6 +62,16 @@ def _nearest_in_float64(info: np.iinfo[Any], number: float, *, up: bool) -> tupl
 # ----- Edges of bins
 
 
+def divide_range(first: float, last: float, bins: int, dtype: AnyDType) -> AnyArray:
+    """Return the edges of bins of equal width for numbers of a dtype."""
+    return np.histogram_bin_edges(np.zeros(0, dtype), bins, (first, last))
+
+
+def check_edges(edges: AnyArray, dtype: AnyDType, limits: tuple[float, float] | None) -> AnyArray:
+    """Return the edges of bins, which may not fall."""
+    return np.histogram_bin_edges(np.zeros(0, dtype), edges, limits)
+
+
 def thresholds_of(edges: AnyArray, dtype: AnyDType, uniform: bool) -> tuple[AnyArray, AnyArray, AnyArray]:
     """Return the edges of bins as numbers of a dtype, how many bins are usable, and the floats of `Edges`."""
     starts, exist = nearest_in(dtype, edges, up=True)
