@@ -359,11 +359,14 @@ def _upload_data(
         short: the names of the arguments with short arrays that are parameters.
     """
     leaves: list[object] = []
-    for _, value in given:
-        if isinstance(value, _BUNDLES):
-            _collect(value, leaves)
-        else:
-            leaves.append(value)
+    try:
+        for _, value in given:
+            if isinstance(value, _BUNDLES):
+                _collect(value, leaves)
+            else:
+                leaves.append(value)
+    except RecursionError:
+        return None  # the function raises the error for arguments that nest too deep
     if np.ndarray not in map(type, leaves):
         return None
     for beside in leaves:
