@@ -48,7 +48,8 @@ class Transfers:
     # each in place of 100.
     held_bytes_in_burst: int = 192 << 20
     burst_seconds: float = 200e-6
-    # Arrays of up to this many bytes are uploaded with the held runs, and the bytes of all of them. Not measured.
+    # Arrays of up to this many bytes are uploaded with the held runs, and the bytes of all of them. Not measured: the
+    # CPU copies such an array in less time than a submission takes.
     held_upload_bytes: int = 64 << 10
     held_uploads_bytes: int = 1 << 20
     # Seconds in which a wait polls again and again, before the driver puts the thread to sleep. H200: 40
